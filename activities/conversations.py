@@ -1,0 +1,93 @@
+"""Finds the messages that a reference stands for: in this process, else in the run's own history."""
+
+from activities.cache import ByteCache
+from activities.ports import HistorySource, Rebuilt, RunKey
+from workflows.types.clipped import clip
+from workflows.types.context import DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.digest import record_digest, reference
+from workflows.types.messages import Message, Reply
+from workflows.types.outcome import tool_message
+
+CACHE_BYTES = 128 * 1024 * 1024
+ENTRY_OVERHEAD = 500
+
+
+class Missing(LookupError):
+    """This process does not hold a part of what is asked for."""
+
+
+class Conversations:
+    """The conversations that this worker process has seen, bounded in bytes; the history is the truth behind it."""
+
+    def __init__(self, history: HistorySource, max_bytes: int = CACHE_BYTES) -> None:
+        self._history = history
+        self._messages: ByteCache[tuple[Message, ...]] = ByteCache(max_bytes * 3 // 4)
+        self._setups: ByteCache[Setup] = ByteCache(max_bytes // 8)
+        self._parts: ByteCache[Reply | str] = ByteCache(max_bytes // 8)
+        self.misses = 0
+
+    async def resolve(self, run: RunKey, request: ReasonRequest) -> Rebuilt:
+        """Return the setup and the messages of a model call, their digest checked."""
+        try:
+            rebuilt = self._from_cache(run, request)
+        except (Missing, DigestMismatch):
+            self.misses += 1
+            rebuilt = await self._history.rebuild(run, request.iteration)
+            self.keep_setup(rebuilt.setup)
+        self._keep(request, rebuilt.messages)
+        return rebuilt
+
+    def keep_setup(self, setup: Setup) -> None:
+        """Remember a setup that this process prepared or found."""
+        self._setups.put(reference(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
+
+    def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
+        """Remember a reply, which the next call refers to."""
+        self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
+
+    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
+        """Remember a tool's result, which the next call refers to."""
+        self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
+
+    def _from_cache(self, run: RunKey, request: ReasonRequest) -> Rebuilt:
+        setup = self._setups.get(request.setup)
+        if setup is None:
+            raise Missing("setup")
+        known = self._messages.get(request.context.head)
+        if known is not None:
+            return Rebuilt(setup, known)
+        base = self._messages.get(request.context.base) if request.context.base else ()
+        if base is None:
+            raise Missing("base")
+        return Rebuilt(setup, request.context.applied(base, lambda news: self._message(run, news, setup)))
+
+    def _keep(self, request: ReasonRequest, messages: tuple[Message, ...]) -> None:
+        """Keep the head and let go of its base: a run needs one conversation in the cache, not all that it had."""
+        if request.context.base != request.context.head:
+            self._messages.drop(request.context.base)
+        size = sum(_size(message) for message in messages)
+        self._messages.put(request.context.head, messages, size + ENTRY_OVERHEAD)
+
+    def _message(self, run: RunKey, news: News, setup: Setup) -> Message:
+        if news.message is not None:
+            return news.message
+        if news.reply is not None:
+            return self._reply(run, news.reply).message()
+        iteration, _, index = (news.result or "").partition(".")
+        content = self._parts.get((run, news.result))
+        if not isinstance(content, str):
+            raise Missing("result")
+        call = self._reply(run, int(iteration)).calls[int(index)]
+        spec = setup.tool(call.name)
+        limit = spec.options.max_result_bytes if spec else len(content)
+        return tool_message(call, clip(content, limit), is_error=False)
+
+    def _reply(self, run: RunKey, iteration: int) -> Reply:
+        reply = self._parts.get((run, iteration))
+        if not isinstance(reply, Reply):
+            raise Missing("reply")
+        return reply
+
+
+def _size(message: Message) -> int:
+    return len(message.text) + ENTRY_OVERHEAD * (1 + len(message.calls) + len(message.blocks))

@@ -1,0 +1,79 @@
+"""The `gate` activity: arguments first, then policy; one verdict for each proposal."""
+
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+
+from activities.ports import PolicyEngine, Proposal
+from workflows.types.gate import GateRequest, Verdict, Verdicts
+from workflows.types.messages import ToolCall
+from workflows.types.text import clean_text
+from workflows.types.tools import ToolSpec
+
+MAX_REASON_CHARS = 1_000
+
+ArgumentErrors = Callable[[dict[str, Any], dict[str, Any]], list[str]]
+"""Takes a JSON Schema and arguments; returns what does not fit; raises ValueError for a schema that is no schema."""
+
+
+class GateActivities:
+    """Verdicts from an injected policy engine. Whatever it raises is a denial."""
+
+    def __init__(self, engine: PolicyEngine, argument_errors: ArgumentErrors) -> None:
+        self._engine = engine
+        self._argument_errors = argument_errors
+
+    @activity.defn(name="gate")
+    async def gate(self, request: GateRequest) -> Verdicts:
+        """Return the verdicts, in call order."""
+        if not request.calls:
+            return Verdicts(verdicts=(await self._judge(_proposal(request)),))
+        specs = {spec.name: spec for spec in request.specs}
+        return Verdicts(verdicts=tuple([await self._on_call(request, call, specs) for call in request.calls]))
+
+    async def _on_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
+        spec = specs.get(call.name)
+        problem = _unknown(call, request.offered) if spec is None else self._misfit(call, spec)
+        if problem or spec is None:
+            return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS])
+        return await self._judge(_proposal(request, call, spec))
+
+    def _misfit(self, call: ToolCall, spec: ToolSpec) -> str:
+        if call.malformed is not None:
+            return f"the arguments of {call.name} are not a JSON object: {call.malformed[:200]}"
+        try:
+            errors = self._argument_errors(spec.parameters, call.arguments)
+        except ValueError as error:
+            return f"{call.name} cannot be called: {error}"
+        return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
+
+    async def _judge(self, proposal: Proposal) -> Verdict:
+        try:
+            judgement = await self._engine.judge(proposal)
+        except Exception as error:
+            activity.logger.exception("the policy engine failed; denied")
+            return _denied(f"the policy engine failed: {type(error).__name__}: {error}")
+        return Verdict(decision="allow") if judgement.allowed else _denied(judgement.reason or "not allowed")
+
+
+def _denied(reason: str) -> Verdict:
+    return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS])
+
+
+def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec | None = None) -> Proposal:
+    return Proposal(
+        agent=request.agent,
+        iteration=request.iteration,
+        call=call,
+        spec=spec,
+        answer=request.answer,
+        tenant=request.tenant,
+        trusted_context=request.trusted_context,
+        listed=request.offered,
+    )
+
+
+def _unknown(call: ToolCall, offered: tuple[str, ...]) -> str:
+    names = ", ".join(offered) or "none"
+    return f"there is no tool {call.name!r}; the tools are: {names}"

@@ -1,0 +1,173 @@
+"""What the activities need from outside, as protocols; `worker.py` brings the adapters."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from workflows.types.context import PrepareRequest, Setup
+from workflows.types.messages import Message, Reply, ToolCall
+from workflows.types.tools import ToolOutput, ToolSpec
+
+ToolChoice = Literal["auto", "any", "none"]
+"""`any`: the model has to call some tool; `none`: it must not."""
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One model call, provider-neutral."""
+
+    model: str
+    """The model's name at its provider, without the `provider:` prefix."""
+    system: tuple[str, ...] = ()
+    """Instructions, in order. System messages among `messages` follow them, in place or merged as the provider can."""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    temperature: float | None = None
+    """Sent whenever it is not None, 0.0 too."""
+    max_output_tokens: int = 4096
+    stop: tuple[str, ...] = ()
+
+
+class ModelProvider(Protocol):
+    """A source of replies. Its own retries are off: Temporal retries."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply; give `on_text` each piece of visible text as it streams in.
+
+        Cancellation closes the connection at once.
+
+        Raises:
+            ModelError: With its kind, whether it may be retried, and the delay that the provider asked for.
+        """
+        ...
+
+
+class ModelError(Exception):
+    """A model call that failed. Its text reaches the run's result: no key, no header may stand in it."""
+
+    def __init__(self, kind: str, message: str, *, retryable: bool, retry_after_s: float | None = None) -> None:
+        """Describe the failure.
+
+        Args:
+            kind: RateLimited, Overloaded, ServerError, Timeout, ConnectionFailed, BadStream (retryable);
+                InvalidRequest, AuthenticationFailed, PermissionDenied, ModelNotFound, RequestTooLarge,
+                ContextOverflow, ReplyTooLarge (final).
+            message: One line for people, provider and cause named.
+            retryable: Whether the same request may succeed later.
+            retry_after_s: The provider's own wish, in seconds.
+        """
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a tool may know of its call."""
+
+    call_id: str
+    idempotency_key: str
+    attempt: int = 1
+    workflow_id: str = ""
+    heartbeat: Callable[[str], None] = field(default=lambda note: None)
+    """Report progress (one short line); the same channel delivers an abort as cancellation."""
+
+
+class Tool(Protocol):
+    """A tool: its definition and the function behind it."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The definition that a model is offered."""
+        ...
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Carry out one call; `arguments` fit `spec.parameters`.
+
+        Raises:
+            ToolError: With a text that tells the model what went wrong and what to do instead.
+        """
+        ...
+
+
+class ToolError(Exception):
+    """A tool call that failed in a way worth telling the model."""
+
+    def __init__(self, message: str, *, kind: str = "ToolError", retryable: bool = False) -> None:
+        """Describe the failure; `kind` becomes the failure's type, which `non_retryable` can name."""
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One action that waits for a verdict: a tool call, or the final answer when `call` is None."""
+
+    agent: str
+    iteration: int
+    call: ToolCall | None = None
+    spec: ToolSpec | None = None
+    answer: str | None = None
+    tenant: str | None = None
+    trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
+    listed: Sequence[str] = ()
+    """Tools that the agent's config lists."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A policy engine's answer. `reason` reaches the model when it is a denial."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class PolicyEngine(Protocol):
+    """Decides on proposals. Any exception counts as a denial."""
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Return the decision for exactly this proposal."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """A run, as an activity knows it."""
+
+    workflow_id: str
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a run's history says that a model call is about."""
+
+    setup: Setup
+    messages: tuple[Message, ...]
+
+
+class HistorySource(Protocol):
+    """Reads a run's own history, for what this process does not hold."""
+
+    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+        """Return the setup and the messages of the model call of that iteration, digests checked.
+
+        Raises:
+            DigestMismatch: The history does not hold what the workflow meant.
+        """
+        ...
+
+
+class Agents(Protocol):
+    """Agents by name, from the worker's configuration."""
+
+    async def setup(self, request: PrepareRequest) -> Setup:
+        """Return what a run of the agent works with.
+
+        Raises:
+            InvalidInput: Unknown agent, tool or model, naming those that are known.
+        """
+        ...

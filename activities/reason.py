@@ -1,0 +1,108 @@
+"""The `reason` activity: one model call."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.beating import heartbeats
+from activities.conversations import Conversations
+from activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt, RunKey
+from activities.replies import normalised
+from workflows.types.context import DigestMismatch, ReasonRequest
+from workflows.types.messages import Reply
+
+TAIL_CHARS = 2_000
+"""Characters of partial text in a heartbeat."""
+
+LAST_TRY_S = 1.5
+"""A retry that would come after the run's clock has stopped is brought forward to this long before its end."""
+
+
+class Models(Protocol):
+    """Providers by model name."""
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return the provider of `provider:model` and the model's name there."""
+        ...
+
+
+class ReasonActivities:
+    """Model calls. The providers' own retries are off: Temporal retries."""
+
+    def __init__(self, models: Models, conversations: Conversations) -> None:
+        self._models = models
+        self._conversations = conversations
+
+    @activity.defn(name="reason")
+    async def reason(self, request: ReasonRequest) -> Reply:
+        """Return the model's reply; partial text travels in the heartbeats."""
+        info = activity.info()
+        run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
+        try:
+            context = await self._conversations.resolve(run, request)
+            reply = await self._complete(context, request)
+        except DigestMismatch as error:
+            raise ApplicationError(str(error), type="DigestMismatch", non_retryable=True) from None
+        except ModelError as error:
+            raise _failure(error) from None
+        except ValueError as error:
+            raise ApplicationError(str(error), type="ModelNotConfigured", non_retryable=True) from None
+        reply = normalised(reply, context.messages)
+        self._conversations.keep_reply(run, request.iteration, reply)
+        return reply
+
+    async def _complete(self, context: Rebuilt, request: ReasonRequest) -> Reply:
+        provider, model = self._models.resolve(context.setup.model)
+        text = _Tail()
+        async with heartbeats(text.details):
+            return await provider.complete(_model_request(model, context, request), text.add)
+
+
+class _Tail:
+    """The end of the text that has streamed in so far."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._chars = 0
+
+    def add(self, piece: str) -> None:
+        self._text = (self._text + piece)[-TAIL_CHARS:]
+        self._chars += len(piece)
+
+    def details(self) -> dict[str, object]:
+        return {"text": self._text, "chars": self._chars}
+
+
+def _model_request(model: str, context: Rebuilt, request: ReasonRequest) -> ModelRequest:
+    setup = context.setup
+    return ModelRequest(
+        model=model,
+        system=(setup.instructions,) if setup.instructions else (),
+        messages=context.messages,
+        tools=setup.tools,
+        temperature=setup.config.temperature,
+        max_output_tokens=request.max_output_tokens or setup.config.max_output_tokens,
+    )
+
+
+def _failure(error: ModelError) -> ApplicationError:
+    """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left."""
+    message, final = str(error), not error.retryable
+    delay: timedelta | None = None
+    left = _seconds_left()
+    if error.retry_after_s is not None and not final:
+        final = left is not None and left <= LAST_TRY_S and error.retry_after_s > left
+        wait = error.retry_after_s if left is None else min(error.retry_after_s, max(left - LAST_TRY_S, 0.0))
+        delay = timedelta(seconds=wait)
+    return ApplicationError(message, type=error.kind, non_retryable=final, next_retry_delay=delay)
+
+
+def _seconds_left() -> float | None:
+    """Return the seconds until the server gives up on this call, a few seconds after the run's own clock."""
+    info = activity.info()
+    if info.schedule_to_close_timeout is None:
+        return None
+    end = info.scheduled_time + info.schedule_to_close_timeout
+    return (end - datetime.now(UTC)).total_seconds()

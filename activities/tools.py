@@ -1,0 +1,81 @@
+"""Tool activities: one activity type for each tool, named as the tool."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.beating import heartbeats
+from activities.conversations import Conversations
+from activities.ports import RunKey, Tool, ToolContext, ToolError
+from workflows.types.clipped import clip
+from workflows.types.text import clean_text
+from workflows.types.tools import ToolOutput, ToolRequest
+
+RESERVED_NAMES = frozenset({"prepare", "reason", "gate"})
+"""Our own activity types; a tool cannot have such a name."""
+
+MAX_ERROR_BYTES = 4_000
+
+
+def tool_activities(tools: Iterable[Tool], conversations: Conversations) -> list[Callable[..., Any]]:
+    """Return one activity for each tool.
+
+    Raises:
+        ValueError: A tool has a reserved name.
+    """
+    return [_tool_activity(tool, conversations) for tool in tools]
+
+
+def _tool_activity(tool: Tool, conversations: Conversations) -> Callable[..., Any]:
+    if tool.spec.name in RESERVED_NAMES:
+        raise ValueError(f"a tool cannot be named {tool.spec.name!r}: that is an activity of orga itself")
+
+    @activity.defn(name=tool.spec.name)
+    async def run(request: ToolRequest) -> ToolOutput:
+        info = activity.info()
+        progress = _Progress()
+        context = ToolContext(
+            call_id=request.call_id,
+            idempotency_key=request.key,
+            attempt=info.attempt,
+            workflow_id=info.workflow_id or "",
+            heartbeat=progress.note,
+        )
+        async with heartbeats(progress.details):
+            output = await _call(tool, request, context)
+        content = clip(clean_text(output.content), tool.spec.options.max_result_bytes)
+        run_key = RunKey(info.workflow_id or "", info.workflow_run_id or "")
+        conversations.keep_result(run_key, info.activity_id, content)
+        return ToolOutput(content=content)
+
+    return run
+
+
+async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolOutput:
+    try:
+        return await tool.call(request.arguments, context)
+    except ToolError as error:
+        raise _failure(str(error), error.kind, error.retryable) from None
+    except Exception as error:
+        activity.logger.exception("tool %s failed", tool.spec.name)
+        raise _failure(str(error), type(error).__name__, retryable=True) from None
+
+
+def _failure(text: str, kind: str, retryable: bool) -> ApplicationError:
+    message = clip(clean_text(text), MAX_ERROR_BYTES)
+    return ApplicationError(message, type=kind, non_retryable=not retryable)
+
+
+class _Progress:
+    """The last note of a tool."""
+
+    def __init__(self) -> None:
+        self._note = ""
+
+    def note(self, text: str) -> None:
+        self._note = clip(clean_text(text), MAX_ERROR_BYTES)
+
+    def details(self) -> dict[str, object]:
+        return {"note": self._note}

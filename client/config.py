@@ -1,0 +1,94 @@
+"""`orga.toml`: what its sections hold. Finding and reading the file is `client.config_file`'s work."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from workflows.types.agents import AgentConfig
+from workflows.types.names import TASK_QUEUE
+from workflows.types.record import Border
+from workflows.types.tools import ToolOptions
+
+ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class TemporalConfig(Border):
+    """`[temporal]`: which server. Without an address: `TEMPORAL_*` and its profile, else the embedded server."""
+
+    address: str | None = Field(default=None, min_length=1)
+    """`host:port`."""
+    namespace: str | None = Field(default=None, min_length=1)
+    task_queue: str = Field(default=TASK_QUEUE, min_length=1)
+    roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
+    """Events after which a run continues as new."""
+
+
+class ModelsConfig(Border):
+    """`[models]`: where models are. Keys come from the environment only."""
+
+    default: str | None = None
+    """`provider:model`; null takes the first provider whose key is set, else `offline:extractive`."""
+    base_urls: dict[str, str] = {}
+    """By provider: `openai-compatible = "http://localhost:8000/v1"`."""
+
+
+class FilesConfig(Border):
+    """`[tools.files]`."""
+
+    root: Path | None = None
+    """Folder that file tools stay under; relative to the file that says so. Null: where the worker was started."""
+
+
+class WebConfig(Border):
+    """`[tools.web]`."""
+
+    allow_hosts: tuple[str, ...] = ()
+    """Hosts that may be fetched although their address is private."""
+
+
+class CommandsConfig(Border):
+    """`[tools.commands]`."""
+
+    allow: tuple[str, ...] = ()
+    """Programs that `run_command` may start, by bare name."""
+
+
+class ToolsConfig(Border):
+    """`[tools]`: what agents can be given."""
+
+    python: tuple[str, ...] = ()
+    """Functions by import path, `package.module:function`."""
+    files: FilesConfig = FilesConfig()
+    web: WebConfig = WebConfig()
+    commands: CommandsConfig = CommandsConfig()
+    options: dict[ToolName, ToolOptions] = {}
+    """Activity options by tool."""
+
+
+class PolicyConfig(Border):
+    """`[policy]`: who decides. `default` fails closed; `allow` lets everything through and says so loudly."""
+
+    engine: Literal["default", "allow"] = "default"
+
+
+class TelemetryConfig(Border):
+    """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
+
+    enabled: bool = False
+    endpoint: str = "http://localhost:4318"
+    """Base URL of a collector; `/v1/traces` and `/v1/metrics` are added."""
+    service_name: str = "orga"
+    export_interval_s: float = Field(default=10.0, gt=0, le=3_600)
+    """Between two exports of metrics."""
+
+
+class OrgaConfig(Border):
+    """The whole file."""
+
+    temporal: TemporalConfig = TemporalConfig()
+    agents: dict[str, AgentConfig] = {}
+    models: ModelsConfig = ModelsConfig()
+    tools: ToolsConfig = ToolsConfig()
+    policy: PolicyConfig = PolicyConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()

@@ -1,0 +1,171 @@
+"""Reads histories: pages of events from the server, decoded to `Happening`s."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from datetime import UTC
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from activities.ports import Rebuilt, RunKey
+from workflows.decisions.context_fold import ContextFold
+from workflows.types.context import DigestMismatch
+from workflows.types.history import Happening, HappeningKind
+
+
+async def happenings(client: Client, workflow_id: str, run_id: str) -> AsyncGenerator[Happening]:
+    """Yield the events of one run that a fold can use, in order, payloads decoded by the client's codec."""
+    reader = _Reader(client)
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    async for event in handle.fetch_history_events():
+        happening = await reader.read(event)
+        if happening is not None:
+            yield happening
+
+
+class WorkflowHistory:
+    """The history behind `activities.conversations`: a run's own, read through the worker's client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+        """Return what the model call of that iteration is about."""
+        fold = ContextFold()
+        try:
+            async for happening in happenings(self._client, run.workflow_id, run.run_id):
+                fold.feed(happening)
+        except ValidationError as error:
+            raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
+        if fold.setup is None or fold.iteration != iteration:
+            raise DigestMismatch(f"the history ends at iteration {fold.iteration}, not {iteration}")
+        return Rebuilt(fold.setup, fold.messages)
+
+
+class _Reader:
+    """Decodes events; remembers which activity a completion belongs to."""
+
+    def __init__(self, client: Client) -> None:
+        self._converter = client.data_converter
+        self._activities: dict[int, tuple[str, str]] = {}
+
+    async def read(self, event: HistoryEvent) -> Happening | None:
+        handler = _HANDLERS.get(event.event_type)
+        return await handler(self, event) if handler else None
+
+    async def values(self, payloads: Iterable[Payload]) -> list[Any]:
+        items = list(payloads)
+        if self._converter.payload_codec is not None:
+            items = await self._converter.payload_codec.decode(items)
+        return [_json(item) for item in items]
+
+    async def first(self, payloads: Payloads) -> Any:
+        found = await self.values(payloads.payloads)
+        return found[0] if found else None
+
+    def happening(self, kind: HappeningKind, event: HistoryEvent, **fields: Any) -> Happening:
+        at = event.event_time.ToDatetime(tzinfo=UTC)
+        return Happening(kind=kind, at=at, event_id=event.event_id, **fields)
+
+    async def started(self, event: HistoryEvent) -> Happening:
+        arguments = await self.values(event.workflow_execution_started_event_attributes.input.payloads)
+        return self.happening("started", event, value=arguments)
+
+    async def signaled(self, event: HistoryEvent) -> Happening:
+        attributes = event.workflow_execution_signaled_event_attributes
+        value = await self.values(attributes.input.payloads)
+        return self.happening("signaled", event, name=attributes.signal_name, value=value)
+
+    async def scheduled(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_scheduled_event_attributes
+        name, key = attributes.activity_type.name, attributes.activity_id
+        self._activities[event.event_id] = (name, key)
+        return self.happening("scheduled", event, name=name, key=key, value=await self.first(attributes.input))
+
+    async def finished(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_completed_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("finished", event, name=name, key=key, value=await self.first(attributes.result))
+
+    async def failed(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_failed_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+
+    async def timed_out(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_timed_out_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+
+    async def cancelled(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_canceled_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("cancelled", event, name=name, key=key)
+
+    async def marker(self, event: HistoryEvent) -> Happening | None:
+        attributes = event.marker_recorded_event_attributes
+        if attributes.marker_name != "core_local_activity":
+            return None
+        data = _json(attributes.details["data"].payloads[0])
+        name, key = data["activity_type"], data["activity_id"]
+        if attributes.HasField("failure"):
+            return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+        value = await self.first(attributes.details["result"]) if "result" in attributes.details else None
+        return self.happening("finished", event, name=name, key=key, value=value)
+
+    async def workflow_completed(self, event: HistoryEvent) -> Happening:
+        value = await self.first(event.workflow_execution_completed_event_attributes.result)
+        return self.happening("workflow_completed", event, value=value)
+
+    async def workflow_failed(self, event: HistoryEvent) -> Happening:
+        text = _failure_text(event.workflow_execution_failed_event_attributes.failure)
+        return self.happening("workflow_failed", event, text=text)
+
+    async def workflow_cancelled(self, event: HistoryEvent) -> Happening:
+        return self.happening("workflow_cancelled", event)
+
+    async def workflow_terminated(self, event: HistoryEvent) -> Happening:
+        text = event.workflow_execution_terminated_event_attributes.reason
+        return self.happening("workflow_terminated", event, text=text)
+
+    async def workflow_timed_out(self, event: HistoryEvent) -> Happening:
+        return self.happening("workflow_timed_out", event)
+
+    async def continued_as_new(self, event: HistoryEvent) -> Happening:
+        key = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+        return self.happening("continued_as_new", event, key=key)
+
+
+_HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _Reader.started,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _Reader.signaled,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _Reader.scheduled,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _Reader.finished,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _Reader.failed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _Reader.timed_out,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _Reader.cancelled,
+    EventType.EVENT_TYPE_MARKER_RECORDED: _Reader.marker,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _Reader.workflow_completed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _Reader.workflow_failed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _Reader.workflow_cancelled,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _Reader.workflow_terminated,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.workflow_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _Reader.continued_as_new,
+}
+
+
+def _json(payload: Payload) -> Any:
+    return from_json(payload.data) if payload.data else None
+
+
+def _failure_text(failure: Failure) -> str:
+    """Return the innermost message, with its type where it has one."""
+    while failure.HasField("cause"):
+        failure = failure.cause
+    kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
+    return f"{kind}: {failure.message}" if kind else failure.message

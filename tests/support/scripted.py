@@ -1,0 +1,60 @@
+"""A model that says what a test wrote down, and what it was asked."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from activities.ports import ModelProvider, ModelRequest
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.usage import Usage
+
+Step = Reply | Exception | Callable[[ModelRequest], Reply]
+
+USAGE = Usage(input_tokens=100, output_tokens=10)
+
+
+def answers(text: str = "done", **fields: Any) -> Reply:
+    """Return a final answer."""
+    return Reply(text=text, usage=USAGE, **fields)
+
+
+def calls(*names: str, arguments: dict[str, Any] | None = None, text: str = "", **fields: Any) -> Reply:
+    """Return a reply that calls these tools."""
+    made = tuple(ToolCall(call_id=f"{name}_{i}", name=name, arguments=arguments or {}) for i, name in enumerate(names))
+    return Reply(text=text, calls=made, finish="tool_calls", usage=USAGE, **fields)
+
+
+class ScriptedProvider:
+    """Replies in order; the last step is repeated."""
+
+    def __init__(self, steps: Sequence[Step], delay_s: float = 0.0) -> None:
+        self._steps = list(steps)
+        self._delay_s = delay_s
+        self.seen: list[ModelRequest] = []
+        self.cancelled = asyncio.Event()
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next reply."""
+        self.seen.append(request)
+        step = self._steps[min(len(self.seen), len(self._steps)) - 1]
+        try:
+            await asyncio.sleep(self._delay_s)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        if isinstance(step, Exception):
+            raise step
+        reply = step if isinstance(step, Reply) else step(request)
+        on_text(reply.text)
+        return reply
+
+
+class ScriptedModels:
+    """Resolves every name to one provider."""
+
+    def __init__(self, provider: ModelProvider) -> None:
+        self.provider = provider
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return the provider."""
+        return self.provider, name

@@ -1,0 +1,78 @@
+"""Rebuilds from a history what each model call was about: the fold behind a cache miss, `verify` and `audit`."""
+
+from workflows.types.clipped import clip
+from workflows.types.context import DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.digest import record_digest, reference
+from workflows.types.history import Happening
+from workflows.types.messages import Message, Reply
+from workflows.types.outcome import tool_message
+from workflows.types.state import AgentState
+from workflows.types.tools import ToolOutput
+
+
+class ContextFold:
+    """Takes in one event after the other; `messages` is the conversation of the latest model call."""
+
+    def __init__(self) -> None:
+        self.setup: Setup | None = None
+        self.iteration = 0
+        self.messages: tuple[Message, ...] = ()
+        self._replies: dict[int, Reply] = {}
+        self._results: dict[str, str] = {}
+
+    def feed(self, happening: Happening) -> None:
+        """Take in the next event of the run.
+
+        Raises:
+            DigestMismatch: A model call is about other messages than this history holds.
+        """
+        match happening.kind:
+            case "started":
+                self._start(happening)
+            case "scheduled" if happening.name == "reason":
+                self._model_call(ReasonRequest.model_validate(happening.value))
+            case "finished":
+                self._finish(happening)
+            case _:
+                pass
+
+    def _start(self, happening: Happening) -> None:
+        arguments = happening.value
+        if len(arguments) > 1 and arguments[1] is not None:
+            state = AgentState.model_validate(arguments[1])
+            self.setup, self.iteration = state.setup, state.iteration
+            self.messages = state.conversation.messages
+
+    def _finish(self, happening: Happening) -> None:
+        match happening.name:
+            case "prepare":
+                self.setup = Setup.model_validate(happening.value)
+            case "reason":
+                self._replies[self.iteration] = Reply.model_validate(happening.value)
+            case "gate":
+                pass
+            case _:
+                self._results[happening.key] = ToolOutput.model_validate(happening.value).content
+
+    def _model_call(self, request: ReasonRequest) -> None:
+        if self.setup is None or reference(record_digest(self.setup)) != request.setup:
+            raise DigestMismatch(f"the setup of iteration {request.iteration} is not the one that was recorded")
+        self.messages = request.context.applied(self.messages, self._message)
+        self.iteration = request.iteration
+
+    def _message(self, news: News) -> Message:
+        if news.message is not None:
+            return news.message
+        try:
+            return self._recorded(news)
+        except (KeyError, IndexError, ValueError):
+            raise DigestMismatch(f"the history does not hold {news.model_dump_json(exclude_unset=True)}") from None
+
+    def _recorded(self, news: News) -> Message:
+        if news.reply is not None:
+            return self._replies[news.reply].message()
+        iteration, _, index = (news.result or "").partition(".")
+        call = self._replies[int(iteration)].calls[int(index)]
+        content = self._results[news.result or ""]
+        spec = self.setup.tool(call.name) if self.setup else None
+        return tool_message(call, clip(content, spec.options.max_result_bytes) if spec else content, is_error=False)

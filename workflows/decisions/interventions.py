@@ -1,0 +1,60 @@
+"""Signals: recorded when they arrive, taken in, in order, before the next reasoning step."""
+
+from datetime import datetime
+
+from workflows.decisions.conversation import added
+from workflows.types.clipped import clip
+from workflows.types.messages import Message
+from workflows.types.state import AgentState, Intervention
+from workflows.types.text import clean_text
+
+MAX_SIGNAL_BYTES = 50_000
+"""A longer text is cut: guidance belongs into a sentence, documents into files."""
+
+_TEXT = {
+    "steer": "[Guidance from the operator] {}",
+    "add_context": "[Context from the operator]\n{}",
+}
+
+
+def signal_text(argument: object) -> str:
+    """Return what a signal says; any JSON is taken, since a handler that refuses would lose it."""
+    text = argument if isinstance(argument, str) else "" if argument is None else str(argument)
+    return clip(clean_text(text), MAX_SIGNAL_BYTES, "signals are cut; put documents into files")
+
+
+def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
+    """Record guidance (steer, add_context) at the end of the inbox."""
+    return state.model_copy(update={"inbox": (*state.inbox, guidance)})
+
+
+def with_pause(state: AgentState, now: datetime) -> AgentState:
+    """Stop the clock; a second pause changes nothing."""
+    if state.clock.paused_at is not None:
+        return state
+    return state.model_copy(update={"clock": state.clock.model_copy(update={"paused_at": now})})
+
+
+def with_resume(state: AgentState, now: datetime) -> AgentState:
+    """Let the clock go on; a resume without a pause changes nothing."""
+    paused_at = state.clock.paused_at
+    if paused_at is None:
+        return state
+    paused_s = state.clock.paused_s + (now - paused_at).total_seconds()
+    return state.model_copy(update={"clock": state.clock.model_copy(update={"paused_at": None, "paused_s": paused_s})})
+
+
+def with_abort(state: AgentState, why: str) -> AgentState:
+    """Record the abort; the first reason stays."""
+    if state.aborted is not None:
+        return state
+    return state.model_copy(update={"aborted": why or "aborted by the operator"})
+
+
+def taken_in(state: AgentState) -> AgentState:
+    """Put the inbox into the conversation, in order of arrival."""
+    conversation = state.conversation
+    for item in state.inbox:
+        text = _TEXT[item.kind].format(item.text)
+        conversation = added(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
+    return state.model_copy(update={"conversation": conversation, "inbox": ()}) if state.inbox else state

@@ -1,0 +1,121 @@
+"""Observe: what happened becomes what the model sees next. Pure; the last phase of an iteration."""
+
+from workflows.decisions.conversation import added
+from workflows.decisions.denials import denial_of_answer, denial_of_call, denial_streaks
+from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
+from workflows.types.context import News
+from workflows.types.gate import Verdict
+from workflows.types.messages import Message, Reply
+from workflows.types.outcome import Outcome
+from workflows.types.state import AgentState, Conversation
+
+
+def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> AgentState:
+    """Count a reply: its tokens, its cost, its iteration. `conversation` is what the model has seen by now."""
+    return state.model_copy(
+        update={
+            "iteration": state.iteration + 1,
+            "usage": state.usage.plus(reply.usage, reply.cost_usd),
+            "conversation": conversation,
+        }
+    )
+
+
+def with_outcomes(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...], denied: list[str]) -> AgentState:
+    """Take in the calls of a reply and their outcomes: one result for each call, in call order."""
+    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
+    for outcome in outcomes:
+        news = News(result=outcome.result) if outcome.result is not None else None
+        conversation = added(conversation, outcome.message(), news)
+    if reply.left_out:
+        conversation = added(conversation, _told(f"[Not run] {reply.left_out} more calls of your reply: too many."))
+    return state.model_copy(
+        update={
+            "conversation": conversation,
+            "tool_calls": _counted(state, outcomes),
+            "denials": denial_streaks(state.denials, denied),
+            "repairs": 0,
+            "partial": "",
+        }
+    )
+
+
+def denied_calls(outcomes: tuple[Outcome, ...], verdicts: tuple[Verdict, ...]) -> list[str]:
+    """Name the denials among the outcomes."""
+    pairs = zip(outcomes, verdicts, strict=True)
+    return list(dict.fromkeys(denial_of_call(o.call, v) for o, v in pairs if o.status == "denied"))
+
+
+def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]) -> AgentState:
+    """Take in a reply that no gate has seen because the run is being ended: nothing of it counts as output."""
+    if reply.calls:
+        return with_outcomes(state, reply, outcomes, [])
+    if not reply.text.strip():
+        return state
+    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
+    return state.model_copy(update={"conversation": conversation})
+
+
+def with_answer(state: AgentState, reply: Reply) -> AgentState:
+    """Take in an answer that the gate let through; it goes on where a cut one stopped."""
+    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
+    answer = state.partial + reply.text
+    return state.model_copy(
+        update={
+            "conversation": conversation,
+            "output": answer,
+            "partial": "",
+            "denials": dict[str, int](),
+            "repairs": 0,
+        }
+    )
+
+
+def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
+    """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
+    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
+    conversation = added(conversation, _told(f"[Policy denied] {verdict.reason}"))
+    streaks = denial_streaks(state.denials, [denial_of_answer(verdict)])
+    return state.model_copy(update={"conversation": conversation, "denials": streaks, "repairs": 0, "partial": ""})
+
+
+def with_repair(state: AgentState, judged: Judged) -> AgentState:
+    """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
+
+    A cut answer has passed the gate before it comes here.
+    """
+    reply, conversation = judged.reply, state.conversation
+    if judged.kind == "cut_calls":
+        conversation = added(conversation, reply.message(), News(reply=state.iteration))
+        for call in reply.calls:
+            outcome = Outcome(call=call, status="not_run", text=f"[Not run] {judged.feedback}")
+            conversation = added(conversation, outcome.message())
+    elif reply.text.strip():
+        kept = reply.model_copy(update={"calls": ()}).message()
+        news = None if reply.calls else News(reply=state.iteration)
+        conversation = added(conversation, kept, news)
+    conversation = added(conversation, _told(judged.feedback))
+    update: dict[str, object] = {"conversation": conversation, "repairs": state.repairs + 1}
+    if judged.kind == "cut_answer":
+        update["output"] = update["partial"] = state.partial + reply.text
+    if state.repairs >= MAX_REPAIRS_IN_A_ROW:
+        is_answer = judged.kind == "cut_answer"
+        update["stop"] = ("completed" if is_answer else "error", judged.detail)
+    return state.model_copy(update=update)
+
+
+def _told(text: str) -> Message:
+    return Message(role="user", text=text)
+
+
+def _counted(state: AgentState, outcomes: tuple[Outcome, ...]) -> object:
+    counts = state.tool_calls
+    refused = sum(outcome.status in {"denied", "invalid", "not_run"} for outcome in outcomes)
+    return counts.model_copy(
+        update={
+            "proposed": counts.proposed + len(outcomes),
+            "run": counts.run + len(outcomes) - refused,
+            "denied": counts.denied + refused,
+            "failed": counts.failed + sum(outcome.status in {"failed", "cancelled"} for outcome in outcomes),
+        }
+    )

@@ -1,0 +1,46 @@
+"""What the Temporal UI shows: a line for each activity, details of the run in Markdown."""
+
+from workflows.types.context import Setup
+from workflows.types.messages import ToolCall
+from workflows.types.state import AgentState
+from workflows.types.tools import ToolSpec
+from workflows.types.usage import UsageTotals
+
+SUMMARY_CHARS = 100
+
+
+def call_summary(call: ToolCall, spec: ToolSpec | None) -> str:
+    """Return the tool and its main argument: `read_file README.md`."""
+    name = spec.main_argument if spec else None
+    value = call.arguments.get(name) if name else next(iter(call.arguments.values()), "")
+    if isinstance(value, list):
+        value = " ".join(str(part) for part in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return one_line(f"{call.name} {value if value is not None else ''}")
+
+
+def one_line(text: str, chars: int = SUMMARY_CHARS) -> str:
+    """Return `text` on one line of at most `chars` characters."""
+    flat = " ".join(text[: chars * 4].split())
+    return flat if len(flat) <= chars else flat[: chars - 1] + "…"
+
+
+def details(state: AgentState, setup: Setup | None, last: str) -> str:
+    """Return the current details of a run, in Markdown: where it stands, what it spent, what it did last."""
+    limit = setup.config.max_iterations if setup else state.input.config.max_iterations
+    lines = [
+        f"**{'paused' if state.clock.paused_at else state.phase}**, iteration {state.iteration} of {limit}",
+        f"- model: `{setup.model if setup else state.input.model or 'default'}`",
+        f"- spent: {spent(state.usage)}",
+        f"- tool calls: {state.tool_calls.run} run, {state.tool_calls.denied} denied, {state.tool_calls.failed} failed",
+    ]
+    if state.inbox:
+        lines.append(f"- unread interventions: {len(state.inbox)}")
+    if last:
+        lines.append(f"- last: `{last}`")
+    return "\n".join(lines)
+
+
+def spent(usage: UsageTotals) -> str:
+    """Return tokens and cost as people read them."""
+    cost = "" if usage.cost_usd is None else f", {usage.cost_usd:.4f} USD"
+    return f"{usage.total_tokens} tokens in {usage.model_calls} model calls{cost}"

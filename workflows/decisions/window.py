@@ -1,0 +1,51 @@
+"""Which messages are left out when the conversation outgrows its budget (`sliding_window`)."""
+
+from workflows.decisions.estimate import size_of, tokens_of
+from workflows.types.context import Ranges
+from workflows.types.messages import Message
+from workflows.types.state import Conversation
+
+MAX_CONVERSATION_BYTES = 1_000_000
+"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
+
+KEEP_SHARE = 0.7
+"""Dropping goes down to this part of the budget: rarely and much, so that providers' prompt caches live longer."""
+
+
+def messages_to_drop(conversation: Conversation, token_budget: int) -> Ranges:
+    """Return the ranges of messages to leave out, oldest first; empty while the conversation fits.
+
+    A call and its results go together. The task, pinned messages and the last group that the model has seen stay;
+    only where pinned messages alone outgrow the payload do the oldest of them go too, the task never.
+    """
+    if conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES:
+        return ()
+    tokens, size = conversation.tokens, conversation.size
+    dropped: list[tuple[int, int]] = []
+    for pinned in (False, True):
+        for start, stop in _groups(conversation.messages[: conversation.sent], pinned):
+            fits_payload = size <= MAX_CONVERSATION_BYTES * KEEP_SHARE
+            if fits_payload and (pinned or tokens <= token_budget * KEEP_SHARE):
+                break
+            sizes = [size_of(message) for message in conversation.messages[start:stop]]
+            tokens -= sum(tokens_of(part) for part in sizes)
+            size -= sum(sizes)
+            dropped.append((start, stop))
+    return _joined(sorted(dropped))
+
+
+def _groups(messages: tuple[Message, ...], pinned: bool) -> list[tuple[int, int]]:
+    """Return the groups that may go: a message with the tool results that follow it; the first and last never."""
+    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
+    bounds = list(zip(starts, [*starts[1:], len(messages)], strict=True))
+    return [(start, stop) for start, stop in bounds[1:-1] if messages[start].pinned == pinned]
+
+
+def _joined(ranges: list[tuple[int, int]]) -> Ranges:
+    joined: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return tuple(joined)

@@ -1,0 +1,42 @@
+"""What an activity's failure says, without Temporal's wrapping."""
+
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+
+MAX_FAILURE_CHARS = 2_000
+
+_TIMEOUTS = {
+    TimeoutType.START_TO_CLOSE: "it took longer than its time limit",
+    TimeoutType.HEARTBEAT: "its worker went silent",
+    TimeoutType.SCHEDULE_TO_START: "no worker took it in time (is one polling its task queue?)",
+    TimeoutType.SCHEDULE_TO_CLOSE: "no attempt succeeded within the time that was left",
+}
+
+
+def failure_text(error: BaseException) -> str:
+    """Return one line: the kind of failure and its message, the innermost that says something."""
+    cause = _root(error)
+    if isinstance(cause, TimeoutError):
+        last = cause.last_heartbeat_details and cause.cause
+        return _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out") + (f" ({last})" if last else "")
+    if isinstance(cause, ApplicationError):
+        kind = f"{cause.type}: " if cause.type else ""
+        return f"{kind}{cause.message}"[:MAX_FAILURE_CHARS]
+    return f"{type(cause).__name__}: {cause}"[:MAX_FAILURE_CHARS]
+
+
+def is_out_of_time(error: BaseException) -> bool:
+    """Return whether the attempts used up the time that they were given."""
+    cause = _root(error)
+    return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
+
+
+def is_unknown_outcome(error: BaseException) -> bool:
+    """Return whether the call may have had its effect although it is not known to have ended."""
+    cause = _root(error)
+    return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
+
+
+def _root(error: BaseException) -> BaseException:
+    if isinstance(error, ActivityError) and error.cause is not None:
+        return error.cause
+    return error

@@ -1,0 +1,77 @@
+"""Gate: a verdict for everything that is proposed. Only this phase makes a `Gated`."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from workflows.phases.failures import failure_text
+from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.reason import Proposed
+from workflows.types.context import Setup
+from workflows.types.gate import GateRequest, Verdict, Verdicts
+from workflows.types.messages import Reply
+from workflows.types.state import AgentState
+
+ATTEMPT_S = 5.0
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A reply whose every call, or whose answer, has its verdict."""
+
+    reply: Reply
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def answer(self) -> Verdict:
+        """The verdict on a final answer."""
+        return self.verdicts[0]
+
+
+async def judge(proposed: Proposed, state: AgentState, setup: Setup, interrupted: Interrupted) -> Gated:
+    """Ask the policy engine. Whatever goes wrong with it is a denial."""
+    reply = proposed.judged.reply
+    names = {call.name for call in reply.calls}
+    request = GateRequest(
+        agent=setup.agent,
+        iteration=state.iteration,
+        calls=reply.calls,
+        answer=None if reply.calls else state.partial + reply.text,
+        specs=tuple(tool for tool in setup.tools if tool.name in names),
+        offered=tuple(tool.name for tool in setup.tools),
+        tenant=state.input.tenant,
+        trusted_context=state.input.trusted_context,
+    )
+    verdicts = await _verdicts(request, interrupted)
+    expected = len(reply.calls) or 1
+    if len(verdicts) != expected:
+        miscount = Verdict(decision="deny", reason=f"the gate gave {len(verdicts)} verdicts for {expected} proposals")
+        verdicts = (miscount,) * expected
+    return Gated(reply, verdicts)
+
+
+async def _verdicts(request: GateRequest, interrupted: Interrupted) -> tuple[Verdict, ...]:
+    task = asyncio.create_task(_ask(request))
+    await settle([task], interrupted)
+    if task.done() and not task.cancelled() and task.exception() is None:
+        return task.result().verdicts
+    error = task.exception() if task.done() and not task.cancelled() else None
+    if error is not None and not isinstance(error, ActivityError):
+        raise error
+    why = "it was interrupted" if error is None else failure_text(error)
+    return (Verdict(decision="deny", reason=f"the gate could not decide: {why}"),) * (len(request.calls) or 1)
+
+
+async def _ask(request: GateRequest) -> Verdicts:
+    return await workflow.execute_local_activity(
+        "gate",
+        request,
+        result_type=Verdicts,
+        start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+    )

@@ -1,0 +1,40 @@
+"""Digests: a conversation and a setup are known by what is in them."""
+
+from hashlib import sha256
+
+from pydantic import BaseModel
+
+from workflows.types.messages import Message
+
+EMPTY = ""
+"""The digest of a conversation without messages."""
+
+REFERENCE_CHARS = 32
+"""A reference in a payload is the first 128 bits of the digest."""
+
+
+def extend(digest: str, message: Message) -> str:
+    """Return the digest of a conversation after one more message: a chain of sha256, 64 hex characters."""
+    return sha256(digest.encode() + canonical(message)).hexdigest()
+
+
+def digest_of(messages: tuple[Message, ...], start: str = EMPTY) -> str:
+    """Return the digest of `messages` appended to the conversation with digest `start`."""
+    for message in messages:
+        start = extend(start, message)
+    return start
+
+
+def reference(digest: str) -> str:
+    """Return the short form that payloads carry."""
+    return digest[:REFERENCE_CHARS]
+
+
+def record_digest(record: BaseModel) -> str:
+    """Return the digest of any record, 64 hex characters."""
+    return sha256(canonical(record)).hexdigest()
+
+
+def canonical(record: BaseModel) -> bytes:
+    """Return the one JSON text of a record: field order of its type, defaults left out."""
+    return record.model_dump_json(exclude_defaults=True).encode()

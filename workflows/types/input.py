@@ -1,0 +1,108 @@
+"""What starts a run: the input of `AgentWorkflow`, checked once, at the border."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from workflows.types.record import Border
+
+MAX_TASK_CHARS = 200_000
+"""Longer tasks belong into a file that the agent reads; a payload must stay far below 2 MB."""
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Recovery(Border):
+    """What happens when a tool call fails: repeat it, unless its effect forbids that."""
+
+    strategy: Literal["retry"] = "retry"
+    max_attempts: int = Field(default=2, ge=1, le=100)
+    base_delay_ms: int = Field(default=500, ge=1, le=3_600_000)
+
+
+class LoopConfig(Border):
+    """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
+
+    max_iterations: int = Field(default=25, ge=1, le=1_000_000)
+    """Reasoning steps, counted over all continue-as-new runs."""
+    max_total_tokens: int = Field(default=100_000, ge=1)
+    """Input and output tokens of all model calls, as the provider counts them."""
+    timeout_s: float = Field(default=300.0, gt=0, le=31_536_000)
+    """Seconds of workflow time since the start; pauses are left out. Interrupts a phase in flight."""
+    tool_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
+    """One attempt of a tool call, unless the tool's options say otherwise."""
+    max_concurrent_tools: int = Field(default=5, ge=1, le=100)
+    context_token_budget: int = Field(default=32_000, ge=500)
+    """Estimated tokens of the conversation above which older messages are dropped."""
+    temperature: float | None = Field(default=0.3, ge=0, le=2)
+    """0 is sent; null leaves it to the provider."""
+    max_output_tokens: int = Field(default=16_384, ge=1)
+    """One reply; also cut to what is left of `max_total_tokens`."""
+    max_delegation_depth: int = Field(default=3, ge=0, le=10)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    context_strategy: Literal["sliding_window"] = "sliding_window"
+    recovery: Recovery = Recovery()
+    tool_profile: None = None
+    step_iteration: None = None
+    pre_hydration: None = None
+    knowledge: None = None
+
+
+class AgentInput(Border):
+    """Input of `AgentWorkflow`. Only `task` is required; null takes the agent's own setting."""
+
+    task: Annotated[str, Field(max_length=MAX_TASK_CHARS), AfterValidator(_not_blank)]
+    agent: Name = "default"
+    model: Name | None = None
+    """`provider:model`."""
+    instructions: str | None = Field(default=None, max_length=MAX_TASK_CHARS)
+    tools: tuple[Name, ...] | None = None
+    """A part of the agent's tools; a tool that its config does not list is refused."""
+    config: LoopConfig = LoopConfig()
+    """Keys that are given here win over the agent's config."""
+    trusted_context: dict[str, Any] = {}
+    """Facts from whoever starts the run; no model and no tool can write them."""
+    output_schema: None = None
+    tenant: Name | None = None
+
+
+class InvalidInput(ValueError):
+    """Input that no run can start with; each line names a key and what is wrong with it."""
+
+
+def parse_input(raw: object) -> AgentInput:
+    """Check what a client sent.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    if not isinstance(raw, (dict, AgentInput)):
+        raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
+    try:
+        return AgentInput.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidInput("; ".join(problems(error))) from None
+
+
+def problems(error: ValidationError) -> list[str]:
+    """Return one `place: what is wrong` a problem."""
+    return [f"{_place(e['loc'])}: {_reason(e['type'], e['msg'])}" for e in error.errors(include_url=False)]
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc) or "input"
+
+
+def _reason(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "none_required":
+        return "only null is accepted in this version"
+    return message.removeprefix("Value error, ")

@@ -1,0 +1,51 @@
+"""Answers of the queries `status` and `conversation`."""
+
+from typing import Any
+
+from workflows.types.messages import ToolCall
+from workflows.types.record import Record
+from workflows.types.result import Termination
+from workflows.types.usage import ToolCallCounts, UsageTotals
+
+
+class Budgets(Record):
+    """What is left, each limit beside it; None stands for no limit."""
+
+    iterations: int
+    max_iterations: int
+    tokens: int
+    max_total_tokens: int
+    cost_usd: float | None
+    max_cost_usd: float | None
+    time_s: float
+    timeout_s: float
+
+
+class AgentStatus(Record):
+    """Where a run stands."""
+
+    agent: str
+    model: str | None
+    phase: str
+    paused: bool
+    iteration: int
+    usage: UsageTotals
+    tool_calls: ToolCallCounts
+    budgets: Budgets
+    pending_approvals: list[Any]
+    plan: Any
+    question: str | None
+    breakers: dict[str, Any]
+    unread_interventions: list[dict[str, str]]
+    termination: Termination | None
+
+
+class ShownMessage(Record):
+    """One message of the conversation, with its role and call ids."""
+
+    role: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    call_id: str | None
+    tool: str | None
+    is_error: bool

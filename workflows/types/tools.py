@@ -1,0 +1,76 @@
+"""Tools: what a model is offered, how a call is carried out, what comes back."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import to_json
+
+from workflows.types.record import Border, Record
+
+Effect = Literal["read_only", "idempotent", "irreversible"]
+"""What repeating a call does: nothing, the same again, or harm. Attempts after an unknown outcome follow it."""
+
+
+class ToolOptions(Border):
+    """How calls of one tool are carried out: Temporal activity options, in seconds. `[tools.options.NAME]`."""
+
+    timeout_s: float | None = Field(default=None, gt=0, le=86_400)
+    """One attempt; None takes `tool_timeout_s` of the run."""
+    heartbeat_timeout_s: float | None = Field(default=None, gt=0, le=3_600)
+    """Silence after which an attempt counts as lost; None takes a default that our own tools keep."""
+    max_attempts: int | None = Field(default=None, ge=1, le=100)
+    """None follows the effect: the run's recovery setting, and 1 for an irreversible tool."""
+    initial_interval_s: float = Field(default=0.5, gt=0, le=3_600)
+    backoff_coefficient: float = Field(default=2.0, ge=1, le=10)
+    max_interval_s: float = Field(default=30.0, gt=0, le=3_600)
+    non_retryable: tuple[str, ...] = ()
+    """Error types that are final."""
+    task_queue: str | None = Field(default=None, min_length=1)
+    """Another worker's queue; None is the queue of the run."""
+    execution: Literal["activity", "local"] = "activity"
+    """`local` runs the call inside the workflow task: fast read-only tools only."""
+    max_result_bytes: int = Field(default=20_000, ge=200, le=500_000)
+    """UTF-8 bytes of a result that reach the model; the rest is cut with a marker that says so."""
+
+
+class ToolSpec(Record):
+    """A tool as it is offered: its definition for the model, its effect, its options."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    """JSON Schema (2020-12) of the arguments, an object."""
+    effect: Effect = "irreversible"
+    options: ToolOptions = ToolOptions()
+    main_argument: str | None = None
+    """The argument that tells calls apart in summaries (`read_file README.md`)."""
+
+
+class ToolRequest(Record):
+    """Input of a tool activity, whose type is the tool's name."""
+
+    call_id: str
+    arguments: dict[str, Any] = {}
+    key: str
+    """Idempotency key: the same for every attempt of this call, through retry, reset and continue-as-new."""
+
+
+class ToolOutput(Record):
+    """Result of a tool activity. Another maker's worker may return any JSON: a string is the content, else its text."""
+
+    content: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_any_json(cls, value: Any) -> Any:
+        if isinstance(value, (ToolOutput, str)) or not _is_output(value):
+            return value if isinstance(value, ToolOutput) else {"content": _as_text(value)}
+        return value
+
+
+def _is_output(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("content"), str)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else to_json(value).decode()

@@ -1,0 +1,42 @@
+"""What model calls used: tokens, calls, money."""
+
+from workflows.types.record import Record
+
+
+class Usage(Record):
+    """Tokens of one model call, as the provider counts them; cached input is part of `input_tokens`."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+
+
+class UsageTotals(Record):
+    """Tokens, calls and cost of a run so far. `cost_usd` stays None until a priced call."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    total_tokens: int = 0
+    model_calls: int = 0
+    cost_usd: float | None = None
+
+    def plus(self, usage: Usage, cost_usd: float | None) -> "UsageTotals":
+        """Return the totals after one more model call."""
+        return UsageTotals(
+            input_tokens=self.input_tokens + usage.input_tokens,
+            output_tokens=self.output_tokens + usage.output_tokens,
+            cached_input_tokens=self.cached_input_tokens + usage.cached_input_tokens,
+            total_tokens=self.total_tokens + usage.input_tokens + usage.output_tokens,
+            model_calls=self.model_calls + 1,
+            cost_usd=self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + cost_usd,
+        )
+
+
+class ToolCallCounts(Record):
+    """Tool calls of a run so far. `proposed` = `run` + `denied`; `failed` is the part of `run` that failed."""
+
+    proposed: int = 0
+    run: int = 0
+    denied: int = 0
+    failed: int = 0
