@@ -18,11 +18,16 @@ from workflows.types.context import DigestMismatch
 from workflows.types.history import Happening, HappeningKind
 
 
-async def happenings(client: Client, workflow_id: str, run_id: str) -> AsyncGenerator[Happening]:
-    """Yield the events of one run that a fold can use, in order, payloads decoded by the client's codec."""
+async def happenings(
+    client: Client, workflow_id: str, run_id: str, *, follow: bool = False
+) -> AsyncGenerator[Happening]:
+    """Yield the events of one run that a fold can use, in order, payloads decoded by the client's codec.
+
+    With `follow`, wait for new events until the run ends.
+    """
     reader = _Reader(client)
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    async for event in handle.fetch_history_events():
+    async for event in handle.fetch_history_events(wait_new_event=follow):
         happening = await reader.read(event)
         if happening is not None:
             yield happening

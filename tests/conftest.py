@@ -1,0 +1,27 @@
+"""One real Temporal server for the whole suite."""
+
+import shutil
+from collections.abc import AsyncGenerator
+
+import pytest
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from client.converter import data_converter
+
+SERVER_ARGUMENTS = [
+    "--dynamic-config-value",
+    "history.transferProcessorMaxPollRPS=10000",
+    "--dynamic-config-value",
+    "system.enableActivityEagerExecution=true",
+]
+
+
+@pytest.fixture(scope="session")
+async def client() -> AsyncGenerator[Client]:
+    """A client of a server of its own, in memory."""
+    path = shutil.which("temporal")
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=path, data_converter=data_converter, dev_server_extra_args=SERVER_ARGUMENTS
+    ) as environment:
+        yield environment.client

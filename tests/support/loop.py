@@ -1,0 +1,170 @@
+"""Runs the loop on a real server with scripted ports; each run replays its own history at the end."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.worker import Replayer
+
+from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.arguments import argument_errors
+from activities.adapters.policy.listed import ListedTools
+from activities.ports import Judgement, ModelProvider, PolicyEngine, Proposal, Tool, ToolContext
+from client.converter import data_converter
+from client.journal import read_journal
+from client.sandbox import workflow_runner
+from tests.support.scripted import ScriptedModels, ScriptedProvider, Step
+from worker import Parts, build_worker
+from workflows.agent import AgentWorkflow
+from workflows.decisions.journal import first_break
+from workflows.types.agents import AgentConfig
+from workflows.types.context import Setup
+from workflows.types.journal import JournalEntry
+from workflows.types.result import AgentResult
+from workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
+
+EXECUTION_TIMEOUT = timedelta(seconds=60)
+NO_OPTIONS = ToolOptions()
+WORKER_FACTS = Setup(agent="", model="", search_attributes=False)
+
+
+@dataclass
+class FakeTool:
+    """A tool whose calls are counted; `body` gives its result, or raises."""
+
+    name: str
+    body: Callable[[dict[str, Any], ToolContext], Any] = lambda arguments, context: "ok"
+    effect: Effect = "read_only"
+    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
+    options: ToolOptions = NO_OPTIONS
+    contexts: list[ToolContext] = field(default_factory=list[ToolContext])
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The definition."""
+        return ToolSpec(
+            name=self.name,
+            description=f"the {self.name} tool",
+            parameters=self.parameters,
+            effect=self.effect,
+            options=self.options,
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Record the call and run the body, awaited when it is a coroutine."""
+        self.contexts.append(context)
+        value = self.body(arguments, context)
+        if asyncio.iscoroutine(value):
+            value = await value
+        return ToolOutput(content=str(value))
+
+
+class Deny:
+    """A policy engine that denies these tools, and final answers that hold one of these words."""
+
+    def __init__(self, *tools: str, words: Sequence[str] = ()) -> None:
+        self._tools = tools
+        self._words = words
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Deny what is listed."""
+        if proposal.call is not None:
+            return Judgement(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")
+        return Judgement(not any(word in (proposal.answer or "") for word in self._words), "such words are forbidden")
+
+
+@dataclass
+class Loop:
+    """A worker with scripted ports on a task queue of its own."""
+
+    client: Client
+    task_queue: str
+    provider: ModelProvider
+
+    async def start(self, task: str | dict[str, Any] = "do it", **config: Any) -> WorkflowHandle[Any, Any]:
+        """Start a run; `config` are keys of its LoopConfig."""
+        given = {"task": task} if isinstance(task, str) else task
+        return await self.client.start_workflow(
+            "AgentWorkflow",
+            {**given, **({"config": config} if config else {})},
+            id=f"agent-{uuid.uuid4()}",
+            task_queue=self.task_queue,
+            execution_timeout=EXECUTION_TIMEOUT,
+        )
+
+    async def run(self, task: str | dict[str, Any] = "do it", **config: Any) -> "Ran":
+        """Start a run and wait for its ending."""
+        return await self.ended(await self.start(task, **config))
+
+    async def ended(self, handle: WorkflowHandle[Any, Any]) -> "Ran":
+        """Wait for the ending, replay the history, read the journal."""
+        result = AgentResult.model_validate(await handle.result())
+        history = await handle.fetch_history()
+        await replayed(history)
+        journal = [entry async for entry in read_journal(self.client, handle.id)]
+        check_journal(journal)
+        return Ran(result, journal, history, handle)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the outside sees of a run that has ended."""
+
+    result: AgentResult
+    journal: list[JournalEntry]
+    history: WorkflowHistory
+    handle: WorkflowHandle[Any, Any]
+
+    @property
+    def events(self) -> list[str]:
+        """The journal's events by name."""
+        return [entry.event for entry in self.journal]
+
+
+@asynccontextmanager
+async def a_loop(
+    client: Client,
+    steps: Sequence[Step] | ModelProvider,
+    *tools: Tool,
+    engine: PolicyEngine | None = None,
+    setup: Setup = WORKER_FACTS,
+    **worker_options: Any,
+) -> AsyncGenerator[Loop]:
+    """Run a worker whose model follows `steps` and whose default agent lists `tools`."""
+    provider = ScriptedProvider(steps) if isinstance(steps, Sequence) else steps
+    task_queue = f"test-{uuid.uuid4()}"
+    parts = Parts(
+        agents=ConfiguredAgents(
+            {"default": AgentConfig(tools=tuple(tool.spec.name for tool in tools))},
+            {tool.spec.name: tool.spec for tool in tools},
+            "scripted:model",
+            lambda model: None,
+            setup,
+        ),
+        models=ScriptedModels(provider),
+        policy=engine or ListedTools(),
+        argument_errors=argument_errors,
+        tools=tools,
+    )
+    async with build_worker(client, parts, task_queue, **worker_options):
+        yield Loop(client, task_queue, provider)
+
+
+async def replayed(history: WorkflowHistory) -> None:
+    """Replay a history through the code of today."""
+    replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=workflow_runner())
+    await replayer.replay_workflow(history)
+
+
+def check_journal(journal: list[JournalEntry]) -> None:
+    """Assert what holds for every journal: first, last, order, chain."""
+    assert journal[0].event == "Started"
+    assert [entry.event for entry in journal].count("Terminated") == 1
+    assert journal[-1].event == "Terminated"
+    assert [entry.sequence for entry in journal] == list(range(len(journal)))
+    assert first_break(journal) is None
