@@ -1,5 +1,6 @@
 """Tool activities: one activity type for each tool, named as the tool."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -8,10 +9,12 @@ from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
 from activities.conversations import Conversations
+from activities.log_context import log_iteration_of
 from activities.ports import RunKey, Tool, ToolContext, ToolError
+from activities.spans import tool_span
 from workflows.types.clipped import clip
 from workflows.types.text import clean_text
-from workflows.types.tools import ToolOutput, ToolRequest
+from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest
 
 RESERVED_NAMES = frozenset({"prepare", "reason", "gate"})
 """Our own activity types; a tool cannot have such a name."""
@@ -35,6 +38,7 @@ def _tool_activity(tool: Tool, conversations: Conversations) -> Callable[..., An
     @activity.defn(name=tool.spec.name)
     async def run(request: ToolRequest) -> ToolOutput:
         info = activity.info()
+        log_iteration_of(info.activity_id)
         progress = _Progress()
         context = ToolContext(
             call_id=request.call_id,
@@ -43,8 +47,9 @@ def _tool_activity(tool: Tool, conversations: Conversations) -> Callable[..., An
             workflow_id=info.workflow_id or "",
             heartbeat=progress.note,
         )
-        async with heartbeats(progress.details):
-            output = await _call(tool, request, context)
+        with tool_span(tool.spec.name, request.call_id):
+            async with heartbeats(progress.details):
+                output = await _call(tool, request, context)
         content = clip(clean_text(output.content), tool.spec.options.max_result_bytes)
         run_key = RunKey(info.workflow_id or "", info.workflow_run_id or "")
         conversations.keep_result(run_key, info.activity_id, content)
@@ -58,6 +63,11 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolO
         return await tool.call(request.arguments, context)
     except ToolError as error:
         raise _failure(str(error), error.kind, error.retryable) from None
+    except asyncio.CancelledError:
+        details = activity.cancellation_details()
+        if details is not None and details.worker_shutdown:
+            raise _failure("the worker was stopped while the call ran", WORKER_SHUTDOWN, retryable=True) from None
+        raise
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
         raise _failure(str(error), type(error).__name__, retryable=True) from None

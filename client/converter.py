@@ -1,7 +1,15 @@
 """How values are written to histories: clear JSON by pydantic, unset fields left out."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import DataConverter
+
+
+class Unreadable:
+    """Stands for a payload that is not what its encoding says."""
 
 
 class FrugalPayloadConverter(PydanticPayloadConverter):
@@ -9,6 +17,21 @@ class FrugalPayloadConverter(PydanticPayloadConverter):
 
     def __init__(self) -> None:
         super().__init__(ToJsonOptions(exclude_unset=True))
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """Read payloads; one that cannot be read where anything is welcome becomes `Unreadable`.
+
+        Otherwise a starter's broken bytes would fail the workflow task again and again.
+        """
+        if type_hints:
+            return super().from_payloads(payloads, type_hints)
+        return [self._welcome(payload) for payload in payloads]
+
+    def _welcome(self, payload: Payload) -> Any:
+        try:
+            return super().from_payloads([payload], None)[0]
+        except (ValueError, RuntimeError, KeyError):
+            return Unreadable()
 
 
 data_converter = DataConverter(payload_converter_class=FrugalPayloadConverter)

@@ -165,7 +165,11 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
 
 
 def _json(payload: Payload) -> Any:
-    return from_json(payload.data) if payload.data else None
+    """Return the JSON of a payload; what is no JSON (a starter of another make may send anything) is None."""
+    try:
+        return from_json(payload.data) if payload.data else None
+    except ValueError:
+        return None
 
 
 def _failure_text(failure: Failure) -> str:

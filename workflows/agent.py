@@ -11,11 +11,11 @@ from workflows.decisions.begin import first_state
 from workflows.decisions.limits import remaining_s, stop_reason
 from workflows.decisions.result import result, shown_conversation, status
 from workflows.decisions.summaries import call_summary, details
-from workflows.phases import act, attributes, gate, reason
-from workflows.phases.failures import failure_text
+from workflows.phases import act, attributes, gate, reason, spans
+from workflows.phases.failures import failure_text, is_invalid_input
 from workflows.phases.prepare import setup_of
-from workflows.types.context import Setup
-from workflows.types.input import AgentInput, InvalidInput
+from workflows.types.context import InterventionKind, Setup
+from workflows.types.input import AgentInput, InvalidInput, LoopConfig
 from workflows.types.result import AgentResult, StopReason
 from workflows.types.state import Intervention
 from workflows.types.status import AgentStatus, ShownMessage
@@ -23,55 +23,73 @@ from workflows.types.status import AgentStatus, ShownMessage
 
 @workflow.defn(name="AgentWorkflow")
 class AgentWorkflow:
-    """Runs one agent. Signals only record; the loop acts."""
+    """Runs one agent. Signals only record; the loop acts. A handler takes any arguments: one that could not be called
+    would fail the workflow task again and again.
+    """
 
     @workflow.init
-    def __init__(self, raw: Any = None, carried: Any = None) -> None:
-        """Take the input as any JSON, so that bad input fails the run with a clear error and hangs nothing."""
+    def __init__(self, *given: Any) -> None:
+        """Take the input as any JSON, and any number of it: bad input fails the run with a clear error, hangs nothing.
+
+        `given` is the input; in a run that continues another as new, null and the state that the other carried.
+        """
         info = workflow.info()
         self._problem = ""
         self._last = ""
+        carried = given[1] if info.continued_run_id and len(given) > 1 else None
         try:
-            before = carried if info.continued_run_id else None
-            self._state = first_state(raw, before, info.original_execution_run_id, workflow.now())
+            raw = given[0] if given else None
+            self._state = first_state(raw, carried, info.original_execution_run_id, workflow.now())
         except InvalidInput as error:
             self._problem = str(error)
             placeholder = AgentInput(task="(invalid input)")
             self._state = first_state(placeholder, None, info.original_execution_run_id, workflow.now())
 
     @workflow.run
-    async def run(self, raw: Any = None, carried: Any = None) -> AgentResult:
-        """Run to an ending.
+    async def run(self, *given: Any) -> AgentResult:
+        """Run to an ending. Temporal's own cancellation ends a run as an abort does, with a result.
 
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
         """
         if self._problem:
             raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
-        setup = self._state.setup or await self._prepared()
-        watch = asyncio.create_task(self._watch_clock(setup))
+        loop = asyncio.create_task(self._loop())
         try:
-            while (stop := self._stop(setup)) is None:
-                await self._iterate(setup)
+            return await asyncio.shield(loop)
         except asyncio.CancelledError:
             self._state = interventions.with_abort(self._state, "cancelled")
-            stop = self._stop(setup) or ("aborted", "cancelled")
+            return await loop
+
+    async def _loop(self) -> AgentResult:
+        setup = self._state.setup or await self._prepared()
+        if setup is None:
+            return self._ended(self._stop(self._state.input.config) or ("error", "nothing was prepared"), None)
+        watch = asyncio.create_task(self._watch_clock(setup.config))
+        while (stop := self._stop(setup.config)) is None:
+            await self._iterate(setup)
         watch.cancel()
         return self._ended(stop, setup)
 
-    async def _prepared(self) -> Setup:
+    async def _prepared(self) -> Setup | None:
+        """Return the setup, or None when the run ends before it has one."""
         try:
-            setup = await setup_of(self._state.input)
+            setup = await setup_of(self._state.input, self._is_interrupted)
         except ActivityError as error:
-            raise ApplicationError(failure_text(error), type="InvalidInput", non_retryable=True) from error
-        self._state = self._state.model_copy(update={"setup": setup})
-        attributes.show_start(self._state, setup)
+            if is_invalid_input(error):
+                raise ApplicationError(failure_text(error), type="InvalidInput", non_retryable=True) from error
+            self._state = self._state.model_copy(update={"stop": ("error", failure_text(error))})
+            return None
+        if setup is not None:
+            self._state = self._state.model_copy(update={"setup": setup})
+            attributes.show_start(self._state, setup)
         return setup
 
     async def _iterate(self, setup: Setup) -> None:
         self._state = interventions.taken_in(self._state)
         self._enter("reasoning")
-        proposed = await reason.propose(self._state, setup, self._is_interrupted)
+        with spans.phase_span("reason", self._state.iteration + 1):
+            proposed = await reason.propose(self._state, setup, self._is_interrupted)
         if isinstance(proposed, reason.NoReply):
             if proposed.detail:
                 self._state = self._state.model_copy(update={"stop": ("error", proposed.detail)})
@@ -92,13 +110,15 @@ class AgentWorkflow:
 
     async def _judge_and_act(self, proposed: reason.Proposed, setup: Setup) -> None:
         self._enter("gating")
-        gated = await gate.judge(proposed, self._state, setup, self._is_interrupted)
+        with spans.phase_span("gate", self._state.iteration):
+            gated = await gate.judge(proposed, self._state, setup, self._is_interrupted)
         if not gated.reply.calls:
             return self._take_answer(proposed, gated)
         await self._unpaused(setup)
         self._enter("acting")
         self._last = "; ".join(call_summary(call, setup.tool(call.name)) for call in gated.reply.calls[:3])
-        acted = await act.run_tools(gated, self._state, setup, self._is_interrupted)
+        with spans.phase_span("act", self._state.iteration):
+            acted = await act.run_tools(gated, self._state, setup, self._is_interrupted)
         denied = observe.denied_calls(acted.outcomes, acted.verdicts)
         self._state = observe.with_outcomes(self._state, acted.reply, acted.outcomes, denied)
         return None
@@ -113,21 +133,21 @@ class AgentWorkflow:
             if not self._state.inbox and self._state.aborted is None:
                 self._state = self._state.model_copy(update={"stop": ("completed", "")})
 
-    def _stop(self, setup: Setup) -> tuple[StopReason, str] | None:
+    def _stop(self, config: LoopConfig) -> tuple[StopReason, str] | None:
         if self._state.stop is not None and self._state.aborted is None:
             return self._state.stop
-        return stop_reason(self._state, setup.config, workflow.now())
+        return stop_reason(self._state, config, workflow.now())
 
     def _is_interrupted(self) -> bool:
         return self._state.aborted is not None or self._state.stop is not None
 
-    async def _watch_clock(self, setup: Setup) -> None:
+    async def _watch_clock(self, config: LoopConfig) -> None:
         """End the run when its time is up: one timer for the whole run, started anew after a pause."""
         while self._state.stop is None:
             await workflow.wait_condition(lambda: self._state.clock.paused_at is None)
-            left = remaining_s(self._state, setup.config, workflow.now())
+            left = remaining_s(self._state, config, workflow.now())
             if left <= 0:
-                timeout: tuple[StopReason, str] = ("timeout", f"limit of {setup.config.timeout_s:g} s")
+                timeout: tuple[StopReason, str] = ("timeout", f"limit of {config.timeout_s:g} s")
                 self._state = self._state.model_copy(update={"stop": timeout})
                 return
             try:
@@ -162,39 +182,40 @@ class AgentWorkflow:
     def _roll_over(self) -> NoReturn:
         workflow.continue_as_new(args=[None, roll_over.carried(self._state)])
 
-    def _ended(self, stop: tuple[StopReason, str], setup: Setup) -> AgentResult:
+    def _ended(self, stop: tuple[StopReason, str], setup: Setup | None) -> AgentResult:
         self._state = self._state.model_copy(update={"stop": stop, "phase": "done"})
         workflow.set_current_details(details(self._state, setup, self._last))
-        attributes.show_end(self._state, setup, stop[0])
+        if setup is not None:
+            attributes.show_end(self._state, setup, stop[0])
         return result(self._state, stop, workflow.now())
 
     @workflow.signal
-    def steer(self, guidance: Any = None) -> None:
+    def steer(self, *guidance: Any) -> None:
         """Guide the next reasoning step."""
         self._record("steer", guidance)
 
     @workflow.signal
-    def add_context(self, context: Any = None) -> None:
+    def add_context(self, *context: Any) -> None:
         """Append to what the agent knows."""
         self._record("add_context", context)
 
     @workflow.signal
-    def pause(self) -> None:
+    def pause(self, *_: Any) -> None:
         """Stop before the next phase; clocks and budgets stand still."""
         self._state = interventions.with_pause(self._state, workflow.now())
 
     @workflow.signal
-    def resume(self) -> None:
+    def resume(self, *_: Any) -> None:
         """Go on after a pause."""
         self._state = interventions.with_resume(self._state, workflow.now())
 
     @workflow.signal
-    def abort(self, why: Any = None) -> None:
+    def abort(self, *why: Any) -> None:
         """Cancel what is in flight and end."""
         self._state = interventions.with_abort(self._state, interventions.signal_text(why))
 
-    def _record(self, kind: Any, argument: object) -> None:
-        guidance = Intervention(kind=kind, text=interventions.signal_text(argument))
+    def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
+        guidance = Intervention(kind=kind, text=interventions.signal_text(arguments))
         self._state = interventions.with_guidance(self._state, guidance)
 
     @workflow.query

@@ -30,7 +30,7 @@ class ConfiguredAgents:
             check_model: Raises ValueError, with cause and remedy, for a model that cannot be called.
             worker_facts: A setup whose policy, search attributes and roll-over limits are taken over.
         """
-        self._agents = {"default": AgentConfig(), **agents}
+        self.known = {"default": AgentConfig(), **agents}
         self._tools = tools
         self._default_model = default_model
         self._check_model = check_model
@@ -38,9 +38,9 @@ class ConfiguredAgents:
 
     async def setup(self, request: PrepareRequest) -> Setup:
         """Return the setup of a run; the run's own settings win over the agent's."""
-        agent = self._agents.get(request.agent)
+        agent = self.known.get(request.agent)
         if agent is None:
-            raise InvalidInput(f"agent: there is no agent {request.agent!r}; {_known(request.agent, self._agents)}")
+            raise InvalidInput(f"agent: there is no agent {request.agent!r}; {_known(request.agent, self.known)}")
         model = request.model or agent.model or self._default_model
         try:
             self._check_model(model)
@@ -69,7 +69,9 @@ class ConfiguredAgents:
 
 
 def _merged(config: LoopConfig, request: PrepareRequest) -> LoopConfig:
-    return LoopConfig.model_validate({**config.model_dump(), **request.config})
+    base, given = config.model_dump(), request.config
+    recovery = {**base["recovery"], **given.get("recovery", {})}
+    return LoopConfig.model_validate({**base, **given, "recovery": recovery})
 
 
 def _known(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:

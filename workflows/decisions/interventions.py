@@ -17,9 +17,9 @@ _TEXT = {
 }
 
 
-def signal_text(argument: object) -> str:
+def signal_text(arguments: tuple[object, ...]) -> str:
     """Return what a signal says; any JSON is taken, since a handler that refuses would lose it."""
-    text = argument if isinstance(argument, str) else "" if argument is None else str(argument)
+    text = "\n".join(part if isinstance(part, str) else str(part) for part in arguments if part is not None)
     return clip(clean_text(text), MAX_SIGNAL_BYTES, "signals are cut; put documents into files")
 
 

@@ -51,7 +51,7 @@ class JournalFold:
                 return [*self._unfinished(), ("Terminated", _termination(happening))]
 
     def _start(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
-        arguments = happening.value or []
+        arguments: list[Any] = happening.value or []
         if len(arguments) > 1 and arguments[1] is not None:
             state = AgentState.model_validate(arguments[1])
             self._iteration = state.iteration

@@ -2,6 +2,8 @@
 
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
+from workflows.types.tools import WORKER_SHUTDOWN
+
 MAX_FAILURE_CHARS = 2_000
 
 _TIMEOUTS = {
@@ -30,9 +32,17 @@ def is_out_of_time(error: BaseException) -> bool:
     return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
 
 
+def is_invalid_input(error: BaseException) -> bool:
+    """Return whether the starter of the run asked for something that cannot be had."""
+    cause = _root(error)
+    return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
+
+
 def is_unknown_outcome(error: BaseException) -> bool:
     """Return whether the call may have had its effect although it is not known to have ended."""
     cause = _root(error)
+    if isinstance(cause, ApplicationError):
+        return cause.type == WORKER_SHUTDOWN
     return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
 
 

@@ -1,22 +1,30 @@
 """Before the first iteration: what the run works with, asked once of the worker's configuration."""
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+from workflows.phases.interrupt import Interrupted, settle
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.input import AgentInput
 
 ATTEMPT_S = 30.0
 
 
-async def setup_of(run_input: AgentInput) -> Setup:
-    """Return the setup.
+async def setup_of(run_input: AgentInput, interrupted: Interrupted) -> Setup | None:
+    """Return the setup, or None when the run was interrupted first.
 
     Raises:
-        ActivityError: Unknown agent, tool or model; not retried.
+        ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
     """
+    task = asyncio.create_task(_prepare(run_input))
+    await settle([task], interrupted)
+    return task.result() if task.done() and not interrupted() else None
+
+
+async def _prepare(run_input: AgentInput) -> Setup:
     request = PrepareRequest(
         agent=run_input.agent,
         model=run_input.model,
@@ -29,6 +37,7 @@ async def setup_of(run_input: AgentInput) -> Setup:
         request,
         result_type=Setup,
         start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+        schedule_to_close_timeout=timedelta(seconds=run_input.config.timeout_s),
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
         summary=f"agent {run_input.agent}",
     )

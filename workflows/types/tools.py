@@ -46,6 +46,10 @@ class ToolSpec(Record):
     """The argument that tells calls apart in summaries (`read_file README.md`)."""
 
 
+WORKER_SHUTDOWN = "WorkerShutdown"
+"""Type of the failure of a call whose worker was told to stop: its effect may or may not have happened."""
+
+
 class ToolRequest(Record):
     """Input of a tool activity, whose type is the tool's name."""
 

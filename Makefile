@@ -1,0 +1,45 @@
+# Everything a newcomer types. `make demo` and `make test` set up what they need themselves.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup setup-local demo test check fmt bench lock clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked packages into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## Install everything into .venv
+
+demo: setup ## Run an agent over this project's own documents, server and worker included
+	@$(BIN)/orga demo
+
+test: setup ## All checks and all tests, as CI runs them
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m pytest
+
+check: setup ## Format, lint and strict types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+
+fmt: setup ## Format, and mend what lint can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup ## Ratios against a hand-written minimal workflow, side by side
+	@$(BIN)/python -m bench
+
+lock: ## Lock the packages of pyproject.toml anew, with hashes
+	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-header --upgrade -o requirements.lock
+
+clean: ## Remove what was made
+	@rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis
