@@ -1,5 +1,6 @@
 """Text that always serialises: halves of a character joined or replaced, NUL replaced."""
 
+from math import isfinite
 from typing import Any, cast
 
 REPLACEMENT = "\ufffd"
@@ -14,11 +15,11 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """Return a JSON value with every string and key cleaned."""
+    """Return a JSON value with every string and key cleaned; NaN and the infinities, which JSON lacks, become null."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, dict):
         return {clean_text(str(key)): clean_json(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
         return [clean_json(item) for item in cast("list[Any]", value)]
-    return value
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,90 @@
+"""HTTP for the adapters: the one module that names httpx, so that moving to its successor is one file."""
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from httpx import (
+    URL,
+    AsyncBaseTransport,
+    AsyncClient,
+    AsyncHTTPTransport,
+    ConnectError,
+    ConnectTimeout,
+    DecodingError,
+    Headers,
+    HTTPError,
+    InvalidURL,
+    Limits,
+    LocalProtocolError,
+    MockTransport,
+    NetworkError,
+    RemoteProtocolError,
+    Request,
+    Response,
+    Timeout,
+    TimeoutException,
+    TransportError,
+    UnsupportedProtocol,
+    create_ssl_context,
+)
+
+__all__ = [
+    "URL",
+    "AsyncBaseTransport",
+    "AsyncClient",
+    "AsyncHTTPTransport",
+    "ConnectError",
+    "ConnectTimeout",
+    "DecodingError",
+    "HTTPError",
+    "Headers",
+    "InvalidURL",
+    "LocalProtocolError",
+    "MockTransport",
+    "NetworkError",
+    "RemoteProtocolError",
+    "Request",
+    "Response",
+    "Timeout",
+    "TimeoutException",
+    "TransportError",
+    "UnsupportedProtocol",
+    "create_ssl_context",
+    "http_client",
+    "is_loopback",
+]
+
+CONNECT_S = 10.0
+SILENCE_S = 120.0
+
+
+def http_client(
+    base_url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    transport: AsyncBaseTransport | None = None,
+    silence_s: float = SILENCE_S,
+) -> AsyncClient:
+    """Return a pooled client for one server that the operator configured.
+
+    The environment's proxy and certificates are honoured, since many reach a provider only so; a loopback
+    server is always reached directly. Addresses that a model may choose need a client with `trust_env=False`.
+    How many requests run at once is the worker's decision, so the pool sets no limit of its own.
+    """
+    return AsyncClient(
+        headers=headers,
+        transport=transport,
+        timeout=Timeout(silence_s, connect=CONNECT_S),
+        limits=Limits(max_connections=None, max_keepalive_connections=20),
+        trust_env=not is_loopback(base_url),
+    )
+
+
+def is_loopback(url: str) -> bool:
+    """Tell whether `url` names this machine, by name or by literal address; nothing is resolved."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

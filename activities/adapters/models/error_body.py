@@ -1,0 +1,93 @@
+"""What a provider's error says: its message, its code, and whether the context was too long."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from activities.adapters.models.json_shape import as_object, as_objects, as_text
+
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|prompt is too long|maximum context length|exceed\w* (?:the |the model'?s )?"
+    r"(?:available |maximum )?context|context (?:length|window|size) (?:of|exceeded|is)|input (?:is|length) too long"
+    r"|input length and `?max_tokens`? exceed|reduce the length of the (?:messages|prompt|input)"
+    r"|input token count .{0,40}exceeds the maximum"
+    r"|prompt (?:has|contains) .{0,20}too many tokens|too many (?:input )?tokens in",
+    re.IGNORECASE,
+)
+
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "insufficient_quota": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+@dataclass(frozen=True)
+class ErrorBody:
+    """The parts of an error that decisions need. `headers` are those of a provider behind a router."""
+
+    message: str
+    code: str
+    headers: dict[str, str]
+
+    @property
+    def is_overflow(self) -> bool:
+        """Whether the conversation was too long for the model."""
+        return self.code == "context_length_exceeded" or _OVERFLOW.search(self.message) is not None
+
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the account has nothing left, which OpenAI answers with 429."""
+        return self.code == "insufficient_quota"
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that an error inside a stream stands for; 500 when it doesn't say."""
+        if self.code.isdecimal() and 400 <= int(self.code) <= 599:
+            return int(self.code)
+        return _STATUS_OF.get(self.code, 500)
+
+
+def error_body(text: str) -> ErrorBody:
+    """Read the body of an error answer, JSON or not."""
+    try:
+        parsed: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return ErrorBody(message=text, code="", headers={})
+    return error_value(next(iter(as_objects(parsed)), parsed))
+
+
+def error_value(value: object) -> ErrorBody:
+    """Read an error object, or an object that holds one under `error`."""
+    outer = as_object(value)
+    error = as_object(outer.get("error")) or outer
+    metadata = as_object(error.get("metadata"))
+    message = as_text(outer.get("error")) or _message(error) or (json.dumps(value) if value else "no reason given")
+    if raw := as_text(metadata.get("raw")):
+        message = f"{message}: {raw}"
+    headers = {name.lower(): str(item) for name, item in as_object(metadata.get("headers")).items()}
+    return ErrorBody(message=message, code=_code(error), headers=headers)
+
+
+def _message(error: dict[str, Any]) -> str:
+    return next((text for key in ("message", "detail") if (text := as_text(error.get(key)))), "")
+
+
+def _code(error: dict[str, Any]) -> str:
+    """Return the most telling of `code` and `type`: a code that isn't known says less than a type that is."""
+    names = [str(error[key]) for key in ("code", "type") if error.get(key) not in (None, "")]
+    return next((name for name in names if name in _STATUS_OF or name.isdecimal()), next(iter(names), ""))

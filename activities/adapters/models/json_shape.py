@@ -1,0 +1,26 @@
+"""Lenient reads of a provider's JSON: what has another type than expected counts as absent."""
+
+from typing import Any, cast
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return `value` when it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def as_text(value: object) -> str:
+    """Return `value` when it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: object) -> int:
+    """Return `value` as a number of tokens: 0 unless it is a finite, positive number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    return int(value) if 0 < value < 1e15 else 0

@@ -1,0 +1,44 @@
+"""Which call a streamed tool-call delta belongs to, on servers that number calls, misnumber them or don't."""
+
+from typing import Any
+
+from pydantic_core import to_json
+
+from activities.adapters.models.assembly import Assembly
+from activities.adapters.models.calls import OpenCall
+from activities.adapters.models.json_shape import as_object, as_text
+
+
+def add_call_delta(assembly: Assembly, delta: dict[str, Any]) -> None:
+    """Add one entry of `tool_calls` to the reply; arguments may be text or, against the protocol, an object."""
+    function = as_object(delta.get("function"))
+    call_id, name = as_text(delta.get("id")), as_text(function.get("name"))
+    index = delta.get("index")
+    call = _call_for(assembly.calls, index if isinstance(index, int) else None, call_id, name)
+    call.call_id = call.call_id or assembly.fitting(call_id)
+    if name != call.name:
+        call.name += assembly.fitting(name)
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else to_json(arguments).decode() if arguments else ""
+    assembly.add_arguments(call, text)
+
+
+def _call_for(calls: list[OpenCall], index: int | None, call_id: str, name: str) -> OpenCall:
+    if index is not None:
+        open_calls = [call for call in calls if call.index == index and not _begins_anew(call, call_id, name)]
+    elif call_id:
+        open_calls = [call for call in calls if call.call_id == call_id]
+    else:
+        open_calls = [] if name else calls
+    if not open_calls:
+        calls.append(OpenCall(index=index))
+        return calls[-1]
+    return open_calls[-1]
+
+
+def _begins_anew(call: OpenCall, call_id: str, name: str) -> bool:
+    """Tell whether a delta under the number of `call` is another call: some servers number every call 0."""
+    if not name or not call.name:
+        return False
+    other_id = bool(call_id) and bool(call.call_id) and call_id != call.call_id
+    return other_id or (name != call.name and any(call.arguments))

@@ -1,0 +1,102 @@
+"""A reply read from chat-completion chunks, or from a whole completion where a server doesn't stream."""
+
+from collections.abc import Callable
+from typing import Any
+
+from activities.adapters.models.assembly import Assembly, frugal_usage
+from activities.adapters.models.failures import Failures
+from activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
+from activities.adapters.models.openai_calls import add_call_delta
+from activities.adapters.models.pricing import cost_usd
+from activities.adapters.models.reasoning_details import ReasoningDetails
+from activities.adapters.models.stream_http import END
+from activities.ports import ModelRequest
+from workflows.types.messages import FinishReason, Reply
+from workflows.types.usage import Usage
+
+_FINISH: dict[str, FinishReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+}
+
+
+class ChatReader:
+    """Reads the chunks of one chat completion."""
+
+    def __init__(
+        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: Failures
+    ) -> None:
+        self._provider = provider
+        self._request = request
+        self._failures = failures
+        self._assembly = Assembly(request, on_text)
+        self._reasoning = ReasoningDetails()
+        self._finish = ""
+        self._ended = False
+        self._refused = False
+        self._answered = False
+        self._model = request.model
+        self._usage: dict[str, Any] = {}
+
+    def feed(self, frame: dict[str, Any]) -> bool:
+        """Take one chunk; see `StreamReader`."""
+        if frame is END:
+            self._ended = True
+            return False
+        if frame.get("error"):
+            raise self._failures.in_stream(frame)
+        self._model = as_text(frame.get("model")) or self._model
+        self._usage = as_object(frame.get("usage")) or self._usage
+        for choice in as_objects(frame.get("choices")):
+            self._answered = True
+            if not choice.get("index"):
+                self._choice(choice)
+        return self._assembly.full
+
+    def reply(self) -> Reply:
+        """Return the reply; see `StreamReader`."""
+        if not (self._finish or (self._ended and self._answered) or self._assembly.full):
+            raise self._failures.bad_stream("cut off before its end")
+        if self._finish == "error":
+            raise self._failures.in_stream({"message": "the model failed"})
+        for detail in self._reasoning.whole():
+            self._assembly.add_block(detail)
+        usage = _chat_usage(self._usage)
+        finish = "refusal" if self._refused else _FINISH.get(self._finish.lower(), "stop")
+        return self._assembly.reply(finish, usage, self._model, self._cost(usage))
+
+    def _cost(self, usage: Usage) -> float | None:
+        """Return what OpenRouter says it billed, else the list price of what was used."""
+        billed = self._usage.get("cost") if self._provider == "openrouter" else None
+        if isinstance(billed, (int, float)) and 0 <= billed < 1e6:
+            return float(billed)
+        return cost_usd(self._provider, self._request.model, usage) if self._usage else None
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
+        self._finish = as_text(choice.get("finish_reason")) or self._finish
+        if refusal := as_text(delta.get("refusal")):
+            self._refused = True
+            self._assembly.add_text(refusal)
+        self._assembly.add_text(_content(delta.get("content")))
+        for detail in as_objects(delta.get("reasoning_details")):
+            self._reasoning.add(detail)
+        for call in as_objects(delta.get("tool_calls")):
+            add_call_delta(self._assembly, call)
+
+
+def _content(content: object) -> str:
+    """Return visible text: a string, or the text parts of a list."""
+    return as_text(content) or "".join(as_text(part.get("text")) for part in as_objects(content))
+
+
+def _chat_usage(counts: dict[str, Any]) -> Usage:
+    details = as_object(counts.get("prompt_tokens_details"))
+    return frugal_usage(
+        as_count(counts.get("prompt_tokens")),
+        as_count(counts.get("completion_tokens")),
+        as_count(details.get("cached_tokens")),
+    )

@@ -1,0 +1,90 @@
+"""A model request as OpenAI's chat completions take it, and OpenRouter's additions to that."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import to_json
+
+from activities.adapters.models.dialect import Dialect
+from activities.adapters.models.turns import results_first, wire_id, wire_name
+from activities.ports import ModelRequest
+from workflows.types.messages import Message, ToolCall
+from workflows.types.tools import ToolSpec
+
+_TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
+_MAX_STOPS = 4
+"""More are refused."""
+
+
+def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> dict[str, Any]:
+    """Return the body of a streamed chat completion."""
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": _messages(request, dialect, openrouter=openrouter),
+        "stream": True,
+        dialect.tokens_field: dialect.output_tokens(request),
+    }
+    if dialect.stream_options:
+        body["stream_options"] = {"include_usage": True}
+    if request.temperature is not None and dialect.temperature:
+        body["temperature"] = request.temperature
+    if request.stop:
+        body["stop"] = list(request.stop[:_MAX_STOPS])
+    if request.tools:
+        body |= {
+            "tools": [_tool(spec) for spec in request.tools],
+            "tool_choice": _TOOL_CHOICE[dialect.tool_choice(request)],
+        }
+    return body
+
+
+def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> list[dict[str, Any]]:
+    system: list[dict[str, Any]] = [{"role": "system", "content": text} for text in request.system]
+    ordered = results_first(request.messages)
+    reasoning = openrouter and dialect.thinking
+    rest = [wire for message in ordered for wire in _message(message, reasoning=reasoning)]
+    if openrouter and request.model.startswith("anthropic/"):
+        for marked in (system[-1:], rest[-1:]):
+            _mark_cache(marked)
+    return system + rest
+
+
+def _message(message: Message, *, reasoning: bool) -> Iterable[dict[str, Any]]:
+    """Yield the message, or nothing for an assistant turn in which nothing was said or called."""
+    if message.role == "tool":
+        yield {"role": "tool", "tool_call_id": wire_id(message.call_id), "content": message.text}
+    elif message.role != "assistant":
+        yield {"role": message.role, "content": message.text}
+    elif message.text or message.calls:
+        yield _assistant(message, reasoning=reasoning)
+
+
+def _assistant(message: Message, *, reasoning: bool) -> dict[str, Any]:
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    if message.calls:
+        wire["tool_calls"] = [_call(call) for call in message.calls]
+    details = [block for block in message.blocks if str(block.get("type")).startswith("reasoning.")]
+    if reasoning and details:
+        wire["reasoning_details"] = details
+    return wire
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    """Return the call; malformed arguments become `{}`, since some servers parse them and refuse the request."""
+    function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
+    return {"id": wire_id(call.call_id), "type": "function", "function": function}
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
+    if spec.description:
+        function["description"] = spec.description
+    return {"type": "function", "function": function}
+
+
+def _mark_cache(last: list[dict[str, Any]]) -> None:
+    """Set a prompt-cache breakpoint on the text of the last message, if it has any."""
+    for wire in last:
+        if wire["content"]:
+            part = {"type": "text", "text": wire["content"], "cache_control": {"type": "ephemeral"}}
+            wire["content"] = [part]

@@ -1,0 +1,22 @@
+"""Error texts without secrets, on one line, cut."""
+
+import re
+
+MAX_ERROR_CHARS = 300
+_HIDDEN = "[redacted]"
+_SECRETS = re.compile(
+    r"""(?ix)
+    (?: (?:(?:proxy-)?authorization|x-api-key|api[-_]?key) ["']? \s*[:=]\s* ["']? (?:(?:bearer|basic)\s+)? [^\s"',}]+ )
+    | (?: \b(?:bearer|basic) \s+ [\w\-.~+/=*]{4,} )
+    | (?: \b(?:sk|pk|rk)-[\w\-*.]{4,} )
+    | (?: (?<=://) [^/\s@]+ (?=@) )
+    """
+)
+
+
+def redacted(text: str, secret: str = "") -> str:
+    """Return `text` without `secret` and without whatever looks like a credential, in at most 300 characters."""
+    if secret:
+        text = text.replace(secret, _HIDDEN)
+    line = " ".join(_SECRETS.sub(_HIDDEN, text).split())
+    return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"

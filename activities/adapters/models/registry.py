@@ -1,0 +1,94 @@
+"""From `provider:model` names to providers."""
+
+from collections.abc import Mapping
+
+from activities.adapters import http
+from activities.adapters.models.anthropic_messages import AnthropicMessages
+from activities.adapters.models.endpoint import Endpoint
+from activities.adapters.models.openai_chat import OpenAIChat
+from activities.adapters.models.redaction import redacted
+from activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
+from activities.adapters.models.streaming import StreamingProvider
+from activities.adapters.models.wire import Wire
+from activities.ports import ModelProvider
+
+__all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
+
+KNOWN = (*SITES, "local", "offline")
+
+
+class ModelRegistry:
+    """The providers of one worker, each made when it is first asked for and kept."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        base_urls: Mapping[str, str] | None = None,
+        transport: http.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Take the environment and the config.
+
+        Args:
+            env: Keys, base URLs and default models.
+            base_urls: By provider; they win over the environment's.
+            transport: In place of the network, for tests.
+        """
+        self._env = env
+        self._base_urls = base_urls or {}
+        self._transport = transport
+        self._remote: dict[str, StreamingProvider] = {}
+        self._embedded: dict[str, ModelProvider] = {}
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return the provider and the model's name there.
+
+        Raises:
+            ModelNotConfigured: The provider is unknown, or lacks its key or address.
+        """
+        provider, colon, model = name.strip().partition(":")
+        if not colon or not model.strip() or provider not in KNOWN:
+            raise ModelNotConfigured(
+                f"{name!r} names no model: write provider:model, with provider one of {', '.join(KNOWN)}"
+            )
+        model = model.strip()
+        return self._remote_provider(provider) if provider in SITES else self._embedded_provider(provider, model), model
+
+    async def close(self) -> None:
+        """Close every connection; a provider that is asked for later is made anew."""
+        remote, self._remote = self._remote, {}
+        for provider in remote.values():
+            await provider.close()
+
+    def _remote_provider(self, provider: str) -> StreamingProvider:
+        if provider not in self._remote:
+            wire = AnthropicMessages() if provider == "anthropic" else OpenAIChat(provider)
+            place = endpoint(provider, self._env, self._base_urls)
+            self._remote[provider] = _connected(place, wire, self._transport)
+        return self._remote[provider]
+
+    def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
+        name = f"{provider}:{model}"
+        if name not in self._embedded:
+            self._embedded[name] = _embedded(provider, model)
+        return self._embedded[name]
+
+
+def _connected(place: Endpoint, wire: Wire, transport: http.AsyncBaseTransport | None) -> StreamingProvider:
+    try:
+        return StreamingProvider(place, wire, transport)
+    except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
+        cause = redacted(str(error))
+        raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error
+
+
+def _embedded(provider: str, model: str) -> ModelProvider:
+    """Return a provider without an address; imported here, since the local model's libraries are an extra."""
+    if provider == "local":
+        from activities.adapters.models.local import LocalProvider
+
+        return LocalProvider(model)
+    if f"{provider}:{model}" != EMBEDDED_MODEL:
+        raise ModelNotConfigured(f"'{provider}:{model}' names no model: the offline one is {EMBEDDED_MODEL}")
+    from activities.adapters.models.extractive import ExtractiveProvider
+
+    return ExtractiveProvider()

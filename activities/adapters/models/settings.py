@@ -1,0 +1,118 @@
+"""Where each provider is and which key opens it, from the environment's usual names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from activities.adapters.models.anthropic_messages import API_VERSION
+from activities.adapters.models.endpoint import Endpoint
+
+
+class ModelNotConfigured(ValueError):
+    """A model that can't be used as things are. Its text is one line: the cause and the remedy."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """The environment names and defaults of one provider."""
+
+    provider: str
+    key: str = ""
+    base_url: str = ""
+    default_url: str = ""
+    needs_key: bool = True
+
+
+SITES = {
+    site.provider: site
+    for site in (
+        Site("openrouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "https://openrouter.ai/api/v1"),
+        Site("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"),
+        Site("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com/v1"),
+        Site("ollama", "OLLAMA_API_KEY", "OLLAMA_HOST", "http://127.0.0.1:11434/v1", needs_key=False),
+        Site("openai-compatible", "OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL", needs_key=False),
+    )
+}
+
+_DEFAULTS = (
+    ("openrouter", "OPENROUTER_MODEL", "anthropic/claude-sonnet-4"),
+    ("openai", "CHAT_MODEL", "gpt-4o"),
+    ("anthropic", "ANTHROPIC_MODEL", "claude-sonnet-4-20250514"),
+)
+EMBEDDED_MODEL = "offline:extractive"
+_OLLAMA_PORT = 11434
+
+
+def default_model(env: Mapping[str, str]) -> str:
+    """Return `provider:model` of the first key that is set, the embedded reader when none is."""
+    for provider, variable, fallback in _DEFAULTS:
+        if _value(env, SITES[provider].key):
+            return f"{provider}:{_value(env, variable) or fallback}"
+    return EMBEDDED_MODEL
+
+
+def endpoint(provider: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Endpoint:
+    """Return the endpoint of a provider in `SITES`; a base URL of the config wins over the environment's.
+
+    Raises:
+        ModelNotConfigured: Naming the variable that is missing or wrong.
+    """
+    site = SITES[provider]
+    key = _key(site, env)
+    return Endpoint(provider, _base_url(site, env, base_urls), headers=_headers(provider, key, env), secret=key)
+
+
+def _key(site: Site, env: Mapping[str, str]) -> str:
+    key = _value(env, site.key)
+    if site.needs_key and not key:
+        raise ModelNotConfigured(f"{site.provider} has no key: set {site.key}, or choose another model")
+    if not key.isascii() or not key.isprintable():
+        raise ModelNotConfigured(f"{site.key} holds characters that no key has: set it anew")
+    return key
+
+
+def _headers(provider: str, key: str, env: Mapping[str, str]) -> dict[str, str]:
+    if provider == "anthropic":
+        return {"x-api-key": key, "anthropic-version": API_VERSION}
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    if provider == "openrouter":
+        named = {"http-referer": _value(env, "OPENROUTER_REFERER"), "x-title": _value(env, "OPENROUTER_TITLE")}
+        headers |= {name: value for name, value in named.items() if value.isascii() and value}
+    return headers
+
+
+def _base_url(site: Site, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
+    stated = base_urls.get(site.provider, "").strip() or _value(env, site.base_url)
+    url = (_ollama_url(stated) if site.provider == "ollama" and stated else stated or site.default_url).rstrip("/")
+    if site.provider in {"anthropic", "ollama"} and not url.endswith("/v1"):
+        url += "/v1"
+    if not url:
+        raise ModelNotConfigured(f"{site.provider} has no address: set [models] base_urls or {site.base_url}")
+    if not _is_http(url):
+        raise ModelNotConfigured(f"{site.base_url} is no http(s) address: write it like https://host/v1")
+    return url
+
+
+def _ollama_url(host: str) -> str:
+    """Read `OLLAMA_HOST` as Ollama does: scheme and port may be missing, and 0.0.0.0 is where it listens."""
+    url = host if "://" in host else f"http://{host}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (None if "://" in host else _OLLAMA_PORT)
+    except ValueError:
+        return ""
+    name = "127.0.0.1" if parts.hostname in {None, "0.0.0.0", "::"} else str(parts.hostname)
+    place = f"[{name}]" if ":" in name else name
+    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _value(env: Mapping[str, str], name: str) -> str:
+    return env.get(name, "").strip() if name else ""

@@ -1,0 +1,60 @@
+"""A model provider over HTTP: one streamed request a call, no retries but those that learn the model's dialect."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from activities.adapters import http
+from activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
+from activities.adapters.models.endpoint import Endpoint
+from activities.adapters.models.stream_http import StreamHttp
+from activities.adapters.models.wire import Wire
+from activities.ports import ModelError, ModelRequest
+from workflows.types.messages import Reply
+
+_MAX_MODELS = 256
+
+
+class StreamingProvider:
+    """A `ModelProvider` for one endpoint and its protocol."""
+
+    def __init__(self, endpoint: Endpoint, wire: Wire, transport: http.AsyncBaseTransport | None = None) -> None:
+        self._wire = wire
+        self._http = StreamHttp(endpoint, transport)
+        self._dialects: dict[str, Dialect] = {}
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply, each piece of its text given to `on_text` as it comes in.
+
+        A 400 that says which part the model doesn't take (temperature, the name of the output limit) is answered
+        by a request without it, and remembered. Nothing was generated before it, so nothing is paid twice.
+        """
+        dialect = self._dialects.get(request.model) or self._wire.dialect(request.model)
+        for _ in range(MAX_LESSONS):
+            try:
+                return await self._attempt(request, dialect, on_text)
+            except ModelError as error:
+                lesson = learned(dialect, request, str(error)) if error.kind == "InvalidRequest" else None
+                if lesson is None:
+                    raise
+                dialect = lesson
+                self._remember(request.model, lesson)
+        return await self._attempt(request, dialect, on_text)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def _attempt(self, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]) -> Reply:
+        reader = self._wire.reader(request, on_text, self._http.failures)
+        async with aclosing(self._http.frames(self._wire.path, self._wire.body(request, dialect))) as frames:
+            async for frame in frames:
+                if reader.feed(frame):
+                    break
+        return reader.reply()
+
+    def _remember(self, model: str, dialect: Dialect) -> None:
+        """Keep what holds for every conversation with `model`; that thinking went stale holds for one."""
+        if len(self._dialects) >= _MAX_MODELS:
+            self._dialects.clear()
+        self._dialects[model] = replace(dialect, thinking=True)

@@ -1,0 +1,132 @@
+"""A model's socket: closed at once by a cancellation, used again after a whole reply."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from activities.adapters.models.registry import ModelRegistry
+from activities.ports import ModelError, ModelProvider
+from tests.support.model_http import a_request
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+PIECE = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
+LAST = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+
+Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Wiretap:
+    """What a server saw."""
+
+    connections: int = 0
+    requests: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def chunked(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+@asynccontextmanager
+async def served(script: Script) -> AsyncGenerator[tuple[ModelProvider, Wiretap]]:
+    """Serve every request by `script`, on real sockets; the connection's end is recorded."""
+    seen = Wiretap()
+
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.connections += 1
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+                await reader.readexactly(int(length.partition(b":")[2]))
+                seen.requests += 1
+                seen.asked.set()
+                await script(writer)
+        seen.ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(connection, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    registry = ModelRegistry({"OPENAI_COMPATIBLE_BASE_URL": f"http://127.0.0.1:{port}/v1"})
+    try:
+        yield registry.resolve("openai-compatible:m")[0], seen
+    finally:
+        await registry.close()
+        server.close()
+
+
+async def silence(writer: asyncio.StreamWriter) -> None:
+    """Never answer."""
+
+
+async def one_piece(writer: asyncio.StreamWriter) -> None:
+    writer.write(HEAD + chunked(PIECE))
+    await writer.drain()
+
+
+async def whole(writer: asyncio.StreamWriter) -> None:
+    writer.write(HEAD + chunked(PIECE) + chunked(LAST) + b"0\r\n\r\n")
+    await writer.drain()
+
+
+async def open_ended(writer: asyncio.StreamWriter) -> None:
+    writer.write(HEAD + chunked(PIECE) + chunked(LAST))
+    await writer.drain()
+
+
+async def hung_up(writer: asyncio.StreamWriter) -> None:
+    await one_piece(writer)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(silence, id="before the answer"), pytest.param(one_piece, id="in mid-stream")]
+)
+async def test_cancellation_closes_the_socket_at_once(script: Script) -> None:
+    async with served(script) as (provider, seen):
+        streaming = asyncio.Event()
+        call = asyncio.create_task(provider.complete(a_request(), lambda text: streaming.set()))
+        await asyncio.wait_for((seen.asked if script is silence else streaming).wait(), 5)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(seen.ended.wait(), 1)
+
+
+async def test_a_connection_serves_one_reply_after_another() -> None:
+    async with served(whole) as (provider, seen):
+        for _ in range(3):
+            assert (await provider.complete(a_request(), lambda text: None)).text == "hi"
+        assert (seen.connections, seen.requests) == (1, 3)
+
+
+async def test_a_server_that_never_ends_its_answer_costs_a_moment() -> None:
+    """The reply is whole at its end mark; waiting for the end of the connection would cost two minutes."""
+    async with served(open_ended) as (provider, seen):
+        reply = await asyncio.wait_for(provider.complete(a_request(), lambda text: None), 5)
+        assert reply.text == "hi"
+        await asyncio.wait_for(seen.ended.wait(), 1)
+
+
+async def test_a_server_that_hangs_up_is_a_bad_stream() -> None:
+    async with served(hung_up) as (provider, _):
+        with pytest.raises(ModelError) as caught:
+            await provider.complete(a_request(), lambda text: None)
+        assert (caught.value.kind, caught.value.retryable) == ("BadStream", True)
+
+
+async def test_nobody_there() -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    registry = ModelRegistry({"OLLAMA_HOST": f"127.0.0.1:{port}"})
+    with pytest.raises(ModelError, match=r"^ollama can't be reached") as caught:
+        await registry.resolve("ollama:m")[0].complete(a_request(), lambda text: None)
+    await registry.close()
+    assert caught.value.kind == "ConnectionFailed"

@@ -1,0 +1,242 @@
+"""Anthropic messages: what is sent, and how its events read."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.adapters import http
+from activities.ports import ModelError
+from tests.support.model_http import a_request, call_block, completed, message_events, streamed, text_block
+from tests.support.sdk_types import assert_anthropic_takes
+from workflows.types.messages import Message, ToolCall
+from workflows.types.tools import ToolSpec
+
+SEARCH = ToolSpec(name="search", description="Find it.", parameters={"properties": {"q": {"type": "string"}}})
+CACHED = {"cache_control": {"type": "ephemeral"}}
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+CONVERSATION = (
+    Message(role="user", text="find a and b"),
+    Message(role="system", text="Be brief."),
+    Message(
+        role="assistant",
+        text="Looking.",
+        calls=(
+            ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
+            ToolCall(call_id="c2", name="search", malformed='{"q": '),
+        ),
+        blocks=(THINKING, {"type": "reasoning.text", "text": "of another provider"}),
+    ),
+    Message(role="tool", call_id="c1", tool="search", text="found"),
+    Message(role="user", text="hurry"),
+    Message(role="tool", call_id="c2", tool="search", text=" ", is_error=True),
+    Message(role="user", text=" \n"),
+)
+
+
+async def sent(**fields: Any) -> dict[str, Any]:
+    _, _, network = await completed("anthropic", streamed(*message_events()), request=a_request(**fields))
+    return network.body()
+
+
+async def test_the_request_is_one_that_anthropic_types_know() -> None:
+    body = await sent(
+        system=("You help.", "", "You cite."),
+        messages=CONVERSATION,
+        tools=(SEARCH, ToolSpec(name="now")),
+        tool_choice="any",
+        temperature=0.0,
+        stop=("END", " "),
+    )
+    assert (
+        body.pop("temperature") == 0.0
+    )  # gone from the types of the newer API version, which is not the one we ask for
+    assert_anthropic_takes(body)
+    assert body["system"] == [
+        {"type": "text", "text": "You help."},
+        {"type": "text", "text": "You cite."},
+        {"type": "text", "text": "Be brief."} | CACHED,
+    ]
+    assert body["tools"][0] == {
+        "name": "search",
+        "description": "Find it.",
+        "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}},
+    }
+    assert (body["max_tokens"], body["tool_choice"]) == (4096, {"type": "any"})
+    assert body["stop_sequences"] == ["END"]
+
+
+async def test_thinking_leads_its_turn_and_results_lead_theirs() -> None:
+    body = await sent(messages=CONVERSATION)
+    assert body["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "find a and b"}]},
+        {
+            "role": "assistant",
+            "content": [
+                THINKING,
+                {"type": "text", "text": "Looking."},
+                {"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "a"}},
+                {"type": "tool_use", "id": "c2", "name": "search", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "found"}]},
+                {"type": "tool_result", "tool_use_id": "c2", "is_error": True},
+                {"type": "text", "text": "hurry"} | CACHED,
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "breakpoints"),
+    [
+        pytest.param({"system": ("a", "b")}, ["system", "messages"], id="system closes tools and system"),
+        pytest.param({"tools": (SEARCH,)}, ["tools", "messages"], id="without system the last tool does"),
+        pytest.param({}, ["messages"], id="the conversation alone"),
+        pytest.param({"system": ("a",), "tools": (SEARCH,)}, ["system", "messages"], id="never both"),
+    ],
+)
+async def test_cache_breakpoints(fields: dict[str, Any], breakpoints: list[str]) -> None:
+    body = await sent(**fields)
+    assert [part for part in ("tools", "system", "messages") if "cache_control" in json.dumps(body.get(part))] == (
+        breakpoints
+    )
+    assert json.dumps(body).count("cache_control") == len(breakpoints)
+
+
+@pytest.mark.parametrize(
+    ("messages", "roles"),
+    [
+        pytest.param([], ["user"], id="no message at all"),
+        pytest.param(
+            [Message(role="assistant", text="hi")], ["user", "assistant", "user"], id="begun and ended by the assistant"
+        ),
+        pytest.param([Message(role="user", text="a"), Message(role="user", text="b")], ["user"], id="two of a role"),
+        pytest.param(
+            [
+                Message(role="user", text="a"),
+                Message(role="assistant", blocks=(THINKING,)),
+                Message(role="user", text="b"),
+            ],
+            ["user"],
+            id="an assistant turn of thoughts alone",
+        ),
+    ],
+)
+async def test_turns_alternate_and_begin_with_the_user(messages: list[Message], roles: list[str]) -> None:
+    body = await sent(messages=tuple(messages))
+    assert_anthropic_takes(body)
+    assert [message["role"] for message in body["messages"]] == roles
+    assert all(message["content"] for message in body["messages"])
+
+
+async def test_a_conversation_with_calls_names_its_tools_though_none_is_offered() -> None:
+    body = await sent(messages=CONVERSATION)
+    assert [tool["name"] for tool in body["tools"]] == ["search"]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+async def test_text_calls_thinking_and_usage() -> None:
+    thinking: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "h"},
+        {"type": "thinking_delta", "thinking": "m"},
+        {"type": "signature_delta", "signature": "sig"},
+    ]
+    redacted: list[dict[str, Any]] = [{"type": "redacted_thinking", "data": "AA"}]
+    blocks = [
+        thinking,
+        redacted,
+        text_block("I'll ", "look. 😀"),
+        call_block("t1", "search", '{"q"', ': "a"}'),
+        call_block("t2", "now"),
+    ]
+    events = message_events(*blocks, stop="tool_use", cache_read_input_tokens=30, cache_creation_input_tokens=9)
+    reply, text, _ = await completed("anthropic", streamed(*events))
+    assert text == "I'll look. 😀"
+    assert reply.model_dump(exclude_unset=True) == {
+        "text": "I'll look. 😀",
+        "calls": (
+            {"call_id": "t1", "name": "search", "arguments": {"q": "a"}},
+            {"call_id": "t2", "name": "now"},
+        ),
+        "blocks": (THINKING, {"type": "redacted_thinking", "data": "AA"}),
+        "finish": "tool_calls",
+        "usage": {"input_tokens": 40, "output_tokens": 5, "cached_input_tokens": 30},
+    }
+
+
+@pytest.mark.parametrize(
+    ("stop", "finish"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("tool_use", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("pause_turn", "length"),
+        ("refusal", "refusal"),
+    ],
+)
+async def test_stop_reasons(stop: str, finish: str) -> None:
+    reply, _, _ = await completed("anthropic", streamed(*message_events(text_block("hi"), stop=stop)))
+    assert reply.finish == finish
+
+
+async def test_calls_of_a_refused_turn_stay_refused() -> None:
+    reply, _, _ = await completed("anthropic", streamed(*message_events(call_block("t", "now"), stop="refusal")))
+    assert reply.finish == "refusal"
+
+
+async def test_text_around_a_call_stays_apart() -> None:
+    events = message_events(text_block("before"), call_block("t", "now"), text_block("after"), stop="tool_use")
+    reply, text, _ = await completed("anthropic", streamed(*events))
+    assert reply.text == text == "before\n\nafter"
+
+
+async def test_a_server_that_does_not_stream() -> None:
+    content = [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "t", "name": "search", "input": {"q": "a"}}]
+    whole: dict[str, Any] = {
+        "type": "message",
+        "model": "real",
+        "content": content,
+        "stop_reason": "tool_use",
+        "usage": {},
+    }
+    reply, text, _ = await completed("anthropic", http.Response(200, json=whole))
+    assert text == "hi"
+    assert reply.calls == (ToolCall(call_id="t", name="search", arguments={"q": "a"}),)
+    assert reply.model == "real"
+
+
+@pytest.mark.parametrize(
+    ("kind_of_error", "kind", "retryable"),
+    [
+        ("overloaded_error", "Overloaded", True),
+        ("rate_limit_error", "RateLimited", True),
+        ("api_error", "ServerError", True),
+        ("timeout_error", "Timeout", True),
+        ("invalid_request_error", "InvalidRequest", False),
+        ("permission_error", "PermissionDenied", False),
+        ("unheard_of_error", "ServerError", True),
+    ],
+)
+async def test_error_events(kind_of_error: str, kind: str, retryable: bool) -> None:
+    error = {"type": "error", "error": {"type": kind_of_error, "message": "sorry"}}
+    with pytest.raises(ModelError, match=r"^anthropic broke off its reply: sorry$") as caught:
+        await completed("anthropic", streamed(*list(message_events(text_block("a")))[:4], error))
+    assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
+
+
+@pytest.mark.parametrize("kept", range(8))
+async def test_a_stream_cut_anywhere_before_its_end_is_retried(kept: int) -> None:
+    events = list(message_events(text_block("a", "b")))
+    assert len(events) == 8
+    if events[kept - 1]["type"] == "message_delta":
+        kept -= 1
+    with pytest.raises(ModelError) as caught:
+        await completed("anthropic", streamed(*events[:kept]))
+    assert (caught.value.kind, caught.value.retryable) == ("BadStream", True)

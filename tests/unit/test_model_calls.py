@@ -1,0 +1,72 @@
+"""Arguments as models write them, and ids that stay unique."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.adapters.models.calls import OpenCall, finished_calls, tool_call
+from workflows.types.messages import Message, Reply, ToolCall
+
+EARLIER = (Message(role="assistant", calls=(ToolCall(call_id="c1", name="f"),)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        pytest.param("", {}, id="nothing means no arguments"),
+        pytest.param("  ", {}, id="blank"),
+        pytest.param("{}", {}, id="an empty object"),
+        pytest.param('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}, id="an object"),
+        pytest.param('{"a": "\\u0000"}', {"a": "\ufffd"}, id="NUL is replaced"),
+    ],
+)
+def test_arguments_that_parse(text: str, arguments: dict[str, object]) -> None:
+    call = tool_call("c", "f", text)
+    assert (call.arguments, call.malformed) == (arguments, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"a": ', id="cut"),
+        pytest.param("[1]", id="a list"),
+        pytest.param("null", id="null"),
+        pytest.param('{"a": NaN}', id="not a number"),
+        pytest.param('{"a": 1e999}', id="a number that reads as infinity"),
+        pytest.param('{"a": ' * 300 + "1" + "}" * 300, id="nested without end"),
+        pytest.param('{"a": "\\ud800"}', id="half a character"),
+        pytest.param("search(q='a')", id="code"),
+    ],
+)
+def test_arguments_that_do_not(text: str) -> None:
+    call = tool_call("c", "f", text)
+    assert (call.arguments, call.malformed) == ({}, text)
+
+
+def test_what_is_kept_is_bounded() -> None:
+    call = tool_call("c", "f" * 1000, "x" * 50_000)
+    assert (len(call.name), len(call.malformed or "")) == (200, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("given_ids", "expected"),
+    [
+        pytest.param(["a", "b"], ["a", "b"], id="good ids stay"),
+        pytest.param(["", ""], ["call_1", "call_2"], id="missing"),
+        pytest.param(["a", "a", "a"], ["a", "call_1", "call_2"], id="the first of a kind keeps its id"),
+        pytest.param(["c1"], ["call_1"], id="used in the conversation"),
+        pytest.param(["", "call_1"], ["call_2", "call_1"], id="a made id never takes one that is there"),
+        pytest.param(["x" * 201], ["call_1"], id="too long"),
+    ],
+)
+def test_ids(given_ids: list[str], expected: list[str]) -> None:
+    calls = finished_calls([OpenCall(call_id=call_id, name="f") for call_id in given_ids], EARLIER)
+    assert [call.call_id for call in calls] == expected
+
+
+@given(st.lists(st.tuples(st.text(st.characters(), max_size=5), st.text(st.characters()), st.text(st.characters()))))
+def test_any_calls_serialise_under_unique_ids(raw: list[tuple[str, str, str]]) -> None:
+    calls = finished_calls([OpenCall(call_id=i, name=n, arguments=[a]) for i, n, a in raw], EARLIER)
+    ids = [call.call_id for call in calls]
+    assert len({*ids, "c1"}) == len(ids) + 1
+    assert Reply.model_validate_json(Reply(calls=calls).model_dump_json()).calls == calls

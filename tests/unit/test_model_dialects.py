@@ -1,0 +1,188 @@
+"""A model's refusals teach what it takes; the refusals are the providers' own words."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters import http
+from activities.ports import ModelError
+from tests.support.model_http import (
+    Network,
+    a_request,
+    chunk,
+    completed,
+    message_events,
+    provider,
+    streamed,
+    text_block,
+)
+from workflows.types.messages import Message, ToolCall
+from workflows.types.tools import ToolSpec
+
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+THOUGHTFUL: dict[str, Any] = {
+    "messages": (
+        Message(role="user", text="go"),
+        Message(role="assistant", calls=(ToolCall(call_id="c", name="now"),), blocks=(THINKING,)),
+        Message(role="tool", call_id="c", text="noon"),
+    )
+}
+
+
+def refused(message: str) -> http.Response:
+    return http.Response(400, json={"error": {"type": "invalid_request_error", "message": message}})
+
+
+def answer(kind: str) -> http.Response:
+    return streamed(*message_events(text_block("hi"))) if kind == "anthropic" else streamed(chunk("stop", content="hi"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal", "fields", "gone", "there"),
+    [
+        pytest.param(
+            "openai",
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+            "instead.",
+            {},
+            "max_tokens",
+            ("max_completion_tokens", 4096),
+            id="the new name of the output limit",
+        ),
+        pytest.param(
+            "openai",
+            "Unknown field: max_completion_tokens",
+            {"model": "o3"},
+            "max_completion_tokens",
+            ("max_tokens", 4096),
+            id="the old name of the output limit",
+        ),
+        pytest.param(
+            "openai",
+            "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value is"
+            " supported.",
+            {"temperature": 0.3},
+            "temperature",
+            ("max_tokens", 4096),
+            id="a model without temperature",
+        ),
+        pytest.param(
+            "anthropic",
+            "`temperature` is deprecated for this model.",
+            {"temperature": 0.3},
+            "temperature",
+            ("max_tokens", 4096),
+            id="a newer Claude without temperature",
+        ),
+        pytest.param(
+            "openai-compatible",
+            "stream_options: Extra inputs are not permitted",
+            {},
+            "stream_options",
+            ("stream", True),
+            id="a server without usage in streams",
+        ),
+        pytest.param(
+            "anthropic",
+            "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens for this model",
+            {"max_output_tokens": 16384},
+            None,
+            ("max_tokens", 8192),
+            id="Claude's ceiling",
+        ),
+        pytest.param(
+            "openai",
+            "max_tokens is too large: 16384. This model supports at most 4096 completion tokens, whereas you provided"
+            " 16384.",
+            {"max_output_tokens": 16384},
+            None,
+            ("max_tokens", 4096),
+            id="GPT's ceiling",
+        ),
+        pytest.param(
+            "openai-compatible",
+            "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+            {"max_output_tokens": 16384},
+            None,
+            ("max_tokens", 8192),
+            id="a ceiling as a range",
+        ),
+        pytest.param(
+            "anthropic",
+            'tool_choice: type "tool" and "any" are not supported for this model.',
+            {"tools": (ToolSpec(name="now"),), "tool_choice": "any"},
+            None,
+            ("tool_choice", {"type": "auto"}),
+            id="a Claude that can't be made to call",
+        ),
+    ],
+)
+async def test_a_refusal_is_learned_once(
+    kind: str, refusal: str, fields: dict[str, Any], gone: str | None, there: tuple[str, Any]
+) -> None:
+    network = Network([refused(refusal), answer(kind), answer(kind)])
+    model = provider(kind, network)
+    for _ in range(2):
+        assert (await model.complete(a_request(**fields), lambda text: None)).text == "hi"
+    await model.close()
+    assert len(network.requests) == 3
+    for index in (1, 2):
+        assert gone not in network.body(index)
+        assert network.body(index)[there[0]] == there[1]
+
+
+async def test_several_lessons_in_one_call() -> None:
+    _, _, network = await completed(
+        "openai",
+        refused("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+        refused("Unsupported value: 'temperature' does not support 0.3"),
+        answer("openai"),
+        request=a_request(temperature=0.3),
+    )
+    assert {"max_tokens", "temperature"}.isdisjoint(network.body())
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different"
+        " conversation.",
+        "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
+    ],
+)
+async def test_thinking_that_compaction_made_stale_is_left_out_of_this_request_alone(refusal: str) -> None:
+    network = Network([refused(refusal), answer("anthropic"), answer("anthropic")])
+    model = provider("anthropic", network)
+    for _ in range(2):
+        await model.complete(a_request(**THOUGHTFUL), lambda text: None)
+    await model.close()
+    sent = [THINKING in network.body(index)["messages"][1]["content"] for index in range(3)]
+    assert sent == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param("temperature: range: 0..1", id="a value out of range is not silently dropped"),
+        pytest.param("tools.0.name: invalid", id="nothing that can be left out"),
+        pytest.param("max_tokens: must be greater than 5000", id="a floor is no ceiling"),
+    ],
+)
+async def test_other_refusals_fail_at_once(refusal: str) -> None:
+    network = Network([refused(refusal)])
+    model = provider("anthropic", network)
+    with pytest.raises(ModelError, match=refusal.split(maxsplit=1)[0]) as caught:
+        await model.complete(a_request(temperature=3.0), lambda text: None)
+    await model.close()
+    assert (caught.value.kind, len(network.requests)) == ("InvalidRequest", 1)
+
+
+async def test_a_server_that_always_refuses_is_not_asked_for_ever() -> None:
+    network = Network(
+        [refused("Unsupported: use 'max_completion_tokens', unknown field max_tokens; temperature not supported")]
+    )
+    model = provider("openai", network)
+    with pytest.raises(ModelError):
+        await model.complete(a_request(temperature=1.0), lambda text: None)
+    await model.close()
+    assert len(network.requests) <= 6

@@ -1,0 +1,189 @@
+"""Which failures are retried, when, and that no secret stands in their text."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from activities.adapters import http
+from activities.adapters.models.redaction import redacted
+from activities.ports import ModelError
+from tests.support.model_http import KEY, completed
+
+
+async def failure(kind: str, answer: http.Response | Exception) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await completed(kind, answer)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("status", "expected", "retryable"),
+    [
+        (400, "InvalidRequest", False),
+        (401, "AuthenticationFailed", False),
+        (402, "PermissionDenied", False),
+        (403, "PermissionDenied", False),
+        (404, "ModelNotFound", False),
+        (408, "Timeout", True),
+        (409, "ServerError", True),
+        (413, "RequestTooLarge", False),
+        (422, "InvalidRequest", False),
+        (429, "RateLimited", True),
+        (500, "ServerError", True),
+        (502, "ServerError", True),
+        (503, "Overloaded", True),
+        (504, "Timeout", True),
+        (529, "Overloaded", True),
+        (302, "InvalidRequest", False),
+    ],
+)
+async def test_statuses(kind: str, status: int, expected: str, retryable: bool) -> None:
+    error = await failure(kind, http.Response(status, json={"error": {"message": "because"}}))
+    assert (error.kind, error.retryable) == (expected, retryable)
+    assert str(error) == f"{kind} answered {status}: because"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        pytest.param(
+            400,
+            {"error": {"message": "Too many.", "code": "context_length_exceeded", "type": "invalid_request_error"}},
+            id="OpenAI by code",
+        ),
+        pytest.param(
+            400, {"error": {"message": "prompt is too long: 208310 tokens > 200000 maximum"}}, id="Anthropic by words"
+        ),
+        pytest.param(
+            400,
+            {"error": {"message": "input length and `max_tokens` exceed context limit: 190000 + 16384 > 200000"}},
+            id="Anthropic, both together",
+        ),
+        pytest.param(
+            400,
+            {"message": "This model's maximum context length is 8192 tokens. However, you requested 9000"},
+            id="vLLM",
+        ),
+        pytest.param(
+            400,
+            {"error": {"code": 400, "message": "the request exceeds the available context size, try increasing it"}},
+            id="llama.cpp",
+        ),
+        pytest.param(
+            400,
+            [{"error": {"message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}}],
+            id="Gemini, in a list",
+        ),
+        pytest.param(
+            400,
+            {"error": {"message": "Provider returned error", "metadata": {"raw": "prompt is too long: 9 > 8"}}},
+            id="behind OpenRouter",
+        ),
+        pytest.param(413, {"error": {"message": "Please reduce the length of the messages or completion."}}, id="Groq"),
+    ],
+)
+async def test_a_context_overflow_is_told_apart(status: int, body: Any) -> None:
+    error = await failure("openai", http.Response(status, json=body))
+    assert (error.kind, error.retryable) == ("ContextOverflow", False)
+
+
+async def test_a_limit_on_output_tokens_is_no_overflow() -> None:
+    words = "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the"
+    error = await failure("anthropic", http.Response(400, json={"error": {"message": f"{words} `context_window`"}}))
+    assert error.kind == "InvalidRequest"
+
+
+async def test_an_empty_account_is_not_asked_again() -> None:
+    """OpenAI answers 429, which no wait can cure."""
+    body = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+    error = await failure("openai", http.Response(429, json=body))
+    assert (error.kind, error.retryable) == ("PermissionDenied", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "retryable", "wait"),
+    [
+        pytest.param(429, {"retry-after": "3"}, True, 3.0, id="seconds"),
+        pytest.param(429, {"Retry-After-Ms": "250"}, True, 0.25, id="milliseconds"),
+        pytest.param(429, {"x-ratelimit-reset-tokens": "6m0s"}, True, 360.0, id="a limit's reset"),
+        pytest.param(503, {"retry-after": "9"}, True, 9.0, id="overload"),
+        pytest.param(429, {}, True, None, id="not stated"),
+        pytest.param(429, {"x-should-retry": "false", "retry-after": "3"}, False, None, id="told not to"),
+        pytest.param(400, {"x-should-retry": "true"}, True, None, id="told to"),
+        pytest.param(400, {"retry-after": "3"}, False, None, id="no wait without retry"),
+    ],
+)
+async def test_the_wait_reaches_the_error(
+    status: int, headers: dict[str, str], retryable: bool, wait: float | None
+) -> None:
+    error = await failure("openai", http.Response(status, headers=headers, text="no"))
+    assert (error.retryable, error.retry_after_s) == (retryable, wait)
+
+
+async def test_a_date_is_measured_against_the_clock() -> None:
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    error = await failure("openai", http.Response(429, headers={"retry-after": moment}))
+    assert error.retry_after_s == pytest.approx(90, abs=5)
+
+
+async def test_openrouter_hands_on_the_headers_of_the_provider_behind_it() -> None:
+    reset = str(int((datetime.now(UTC).timestamp() + 30) * 1000))
+    body = {"error": {"code": 429, "message": "Rate limit", "metadata": {"headers": {"X-RateLimit-Reset": reset}}}}
+    error = await failure("openrouter", http.Response(429, json=body))
+    assert error.retry_after_s == pytest.approx(30, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "retryable"),
+    [
+        (httpx.ConnectError("refused"), "ConnectionFailed", True),
+        (httpx.ConnectTimeout("slow"), "Timeout", True),
+        (httpx.ReadTimeout(""), "Timeout", True),
+        (httpx.RemoteProtocolError("peer closed"), "ConnectionFailed", True),
+        (httpx.UnsupportedProtocol("ftp"), "InvalidRequest", False),
+    ],
+)
+async def test_connections_that_fail(raised: Exception, kind: str, retryable: bool) -> None:
+    error = await failure("openai", raised)
+    assert (error.kind, error.retryable) == (kind, retryable)
+
+
+async def test_a_connection_lost_within_the_reply_is_a_bad_stream() -> None:
+    async def content() -> AsyncIterator[bytes]:
+        yield b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+        raise httpx.ReadError("reset")
+
+    answer = http.Response(200, headers={"content-type": "text/event-stream"}, content=content())
+    error = await failure("openai", answer)
+    assert (error.kind, error.retryable) == ("BadStream", True)
+
+
+async def test_no_key_reaches_the_text_of_an_error() -> None:
+    message = f"Incorrect API key provided: {KEY}. Authorization: Bearer {KEY} " + "x" * 1000
+    error = await failure("openai", http.Response(401, json={"error": {"message": message}}))
+    assert KEY not in str(error)
+    assert KEY[8:] not in str(error)
+    assert len(str(error)) <= 310
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("key hunter2!", "key [redacted]", id="the key itself"),
+        pytest.param("sk-ant-api03-abc*** is wrong", "[redacted] is wrong", id="another key, half hidden"),
+        pytest.param("Authorization: Bearer abc.def", "[redacted]", id="a header"),
+        pytest.param('{"x-api-key": "abcdef"}', '{"[redacted]"}', id="a header in JSON"),
+        pytest.param("http://me:pass@host/v1", "http://[redacted]@host/v1", id="a password in a URL"),
+        pytest.param("sent Bearer abc.def", "sent [redacted]", id="a header's value"),
+        pytest.param("two\n  lines", "two lines", id="one line"),
+        pytest.param("a" * 400, "a" * 299 + "…", id="cut"),
+        pytest.param("the task of the bearer", "the task of the bearer", id="plain words stay"),
+    ],
+)
+def test_redacted(text: str, expected: str) -> None:
+    assert redacted(text, "hunter2!") == expected

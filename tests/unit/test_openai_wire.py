@@ -1,0 +1,272 @@
+"""Chat completions: what is sent, and how any server's stream reads."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.adapters import http
+from activities.ports import ModelError
+from tests.support.model_http import a_request, chunk, completed, streamed
+from tests.support.sdk_types import assert_openai_takes
+from workflows.types.messages import Message, Reply, ToolCall
+from workflows.types.tools import ToolSpec
+from workflows.types.usage import Usage
+
+SEARCH = ToolSpec(
+    name="search", description="Find it.", parameters={"type": "object", "properties": {"q": {"type": "string"}}}
+)
+DONE = "[DONE]"
+CONVERSATION = (
+    Message(role="user", text="find a and b"),
+    Message(
+        role="assistant",
+        text="Looking.",
+        calls=(
+            ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
+            ToolCall(call_id="c2", name="search", malformed='{"q": '),
+        ),
+        blocks=({"type": "reasoning.text", "text": "hm"}, {"type": "thinking", "thinking": "x"}),
+    ),
+    Message(role="tool", call_id="c1", tool="search", text="found"),
+    Message(role="user", text="hurry"),
+    Message(role="tool", call_id="c2", tool="search", text="bad arguments", is_error=True),
+    Message(role="system", text="Be brief."),
+)
+
+
+def call(index: int | None = None, call_id: str | None = None, name: str | None = None, arguments: Any = None) -> Any:
+    function = {"name": name, "arguments": arguments}
+    delta = {"index": index, "id": call_id, "function": {k: v for k, v in function.items() if v is not None}}
+    return {k: v for k, v in delta.items() if v is not None}
+
+
+async def sent(kind: str = "openai", **fields: Any) -> dict[str, Any]:
+    _, _, network = await completed(kind, streamed(chunk("stop"), DONE), request=a_request(**fields))
+    return network.body()
+
+
+async def test_the_request_is_one_that_openai_types_know() -> None:
+    body = await sent(
+        system=("You help.", "You cite."),
+        messages=CONVERSATION,
+        tools=(SEARCH, ToolSpec(name="now")),
+        tool_choice="any",
+        temperature=0.0,
+        max_output_tokens=77,
+        stop=("END",),
+    )
+    assert_openai_takes(body)
+    assert body["temperature"] == 0.0
+    assert body["max_tokens"] == 77
+    assert body["stream_options"] == {"include_usage": True}
+    assert body["tool_choice"] == "required"
+    assert body["tools"][1]["function"] == {"name": "now", "parameters": {"type": "object", "properties": {}}}
+
+
+async def test_results_follow_their_calls_and_every_system_text_is_sent() -> None:
+    body = await sent(system=("You help.", "You cite."), messages=CONVERSATION)
+    assert [(m["role"], m.get("tool_call_id") or m["content"]) for m in body["messages"]] == [
+        ("system", "You help."),
+        ("system", "You cite."),
+        ("user", "find a and b"),
+        ("assistant", "Looking."),
+        ("tool", "c1"),
+        ("tool", "c2"),
+        ("user", "hurry"),
+        ("system", "Be brief."),
+    ]
+    assert [c["function"]["arguments"] for c in body["messages"][3]["tool_calls"]] == ['{"q":"a"}', "{}"]
+    assert "reasoning_details" not in body["messages"][3]
+
+
+async def test_openrouter_gets_its_reasoning_back_and_breakpoints_for_claude() -> None:
+    body = await sent("openrouter", model="anthropic/claude-sonnet-4", system=("You help.",), messages=CONVERSATION)
+    cached = {"cache_control": {"type": "ephemeral"}}
+    assert body["messages"][2]["reasoning_details"] == [{"type": "reasoning.text", "text": "hm"}]
+    assert body["messages"][0]["content"] == [{"type": "text", "text": "You help."} | cached]
+    assert body["messages"][-1]["content"] == [{"type": "text", "text": "Be brief."} | cached]
+    assert json.dumps(body).count("cache_control") == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "absent"),
+    [
+        pytest.param({}, {"temperature", "stop", "tools", "tool_choice"}, id="what isn't asked for"),
+        pytest.param({"model": "o3-mini"}, {"max_tokens"}, id="the old limit on an o-series model"),
+        pytest.param({"model": "gpt-5-nano"}, {"max_tokens"}, id="the old limit on gpt-5"),
+        pytest.param({"model": "gpt-4o"}, {"max_completion_tokens"}, id="the new limit on gpt-4o"),
+        pytest.param({"tool_choice": "any"}, {"tool_choice"}, id="a choice without tools"),
+    ],
+)
+async def test_what_is_not_sent(fields: dict[str, Any], absent: set[str]) -> None:
+    body = await sent(**fields)
+    assert not absent & set(body)
+    assert_openai_takes(body)
+
+
+async def test_a_name_that_a_model_made_up_does_not_poison_the_next_request() -> None:
+    made_up = ToolCall(call_id="functions.search:0", name="functions.search")
+    result = Message(role="tool", call_id="functions.search:0", text="no such tool")
+    body = await sent(messages=(Message(role="assistant", calls=(made_up,)), result))
+    (wire,) = body["messages"][0]["tool_calls"]
+    assert wire["function"]["name"] == "functions_search"
+    assert wire["id"] == body["messages"][1]["tool_call_id"]
+    assert len(wire["id"]) <= 40
+
+
+async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -> None:
+    frames = [chunk(role="assistant", content=""), chunk(content="Grüß "), chunk(content="dich 😀"), chunk("stop")]
+    usage = {"prompt_tokens": 20, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
+    reply, text, _ = await completed("openai", streamed(*frames, {"choices": [], "usage": usage}, DONE))
+    assert text == "Grüß dich 😀"
+    assert reply.model_dump(exclude_unset=True) == {
+        "text": "Grüß dich 😀",
+        "usage": {"input_tokens": 20, "output_tokens": 5, "cached_input_tokens": 8},
+    }
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        pytest.param(
+            [
+                call(0, "c1", "search", ""),
+                call(0, None, None, '{"q":'),
+                call(1, "c2", "now", "{}"),
+                call(0, None, None, ' "a"}'),
+            ],
+            id="numbered pieces, interleaved",
+        ),
+        pytest.param([call(0, "c1", "search", '{"q": "a"}'), call(1, "c2", "now")], id="whole calls"),
+        pytest.param([call(0, "c1", "search", '{"q": "a"}'), call(0, "c2", "now")], id="every call numbered 0"),
+        pytest.param([call(None, "c1", "search", '{"q": "a"}'), call(None, "c2", "now")], id="no numbers"),
+        pytest.param(
+            [call(None, "c1", "search", '{"q":'), call(None, None, None, '"a"}'), call(None, "c2", "now")],
+            id="no numbers, pieces without id",
+        ),
+        pytest.param(
+            [call(0, "c1", "search", '{"q":'), call(0, "c1", "search", '"a"}'), call(1, "c2", "now")],
+            id="id and name repeated with every piece",
+        ),
+        pytest.param([call(0, "c1", "search", {"q": "a"}), call(1, "c2", "now", {})], id="arguments as an object"),
+    ],
+)
+async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
+    frames = [chunk(tool_calls=[delta]) for delta in deltas]
+    reply, _, _ = await completed("openai", streamed(*frames, chunk("tool_calls"), DONE))
+    assert reply.calls == (
+        ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
+        ToolCall(call_id="c2", name="now"),
+    )
+    assert reply.finish == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("frames", "finish"),
+    [
+        pytest.param([chunk("stop", content="hi")], "stop", id="stop"),
+        pytest.param([chunk("tool_calls", content="hi")], "stop", id="calls announced, none made"),
+        pytest.param([chunk("stop", tool_calls=[call(0, "c", "now")])], "tool_calls", id="calls made, none announced"),
+        pytest.param([chunk("length", tool_calls=[call(0, "c", "now", '{"')])], "length", id="cut within a call"),
+        pytest.param([chunk("content_filter")], "content_filter", id="content filter"),
+        pytest.param([chunk("something_new", content="hi")], "stop", id="a reason of the future"),
+        pytest.param([chunk(refusal="I can't"), chunk("stop")], "refusal", id="refusal"),
+        pytest.param([chunk(content="hi"), DONE], "stop", id="an end mark alone"),
+        pytest.param([chunk("stop", content="hi")], "stop", id="a reason alone"),
+    ],
+)
+async def test_finish_reasons(frames: list[Any], finish: str) -> None:
+    reply, _, _ = await completed("openai", streamed(*frames))
+    assert reply.finish == finish
+
+
+async def test_a_refusal_is_told_in_its_own_words() -> None:
+    reply, text, _ = await completed("openai", streamed(chunk(refusal="I can't "), chunk(refusal="do that"), DONE))
+    assert (reply.text, text) == ("I can't do that", "I can't do that")
+
+
+async def test_a_server_that_does_not_stream() -> None:
+    message = {"role": "assistant", "content": "hi", "tool_calls": [call(None, "c1", "now", "{}")]}
+    whole = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 3}}
+    reply, text, _ = await completed("openai", http.Response(200, json=whole))
+    assert text == "hi"
+    assert reply == Reply(
+        text="hi", calls=(ToolCall(call_id="c1", name="now"),), finish="tool_calls", usage=Usage(input_tokens=3)
+    )
+
+
+async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None:
+    details = [
+        {"type": "reasoning.text", "index": 0, "text": "first "},
+        {"type": "reasoning.text", "index": 0, "text": "second", "signature": None},
+        {"type": "reasoning.text", "index": 0, "signature": "sig"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "AA"},
+    ]
+    frames = [chunk(reasoning_details=[detail]) | {"model": "real/model"} for detail in details]
+    usage: dict[str, Any] = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1, "cost": 0.25}}
+    reply, _, _ = await completed("openrouter", streamed(*frames, chunk("stop"), usage, DONE))
+    assert reply.blocks == (
+        {"type": "reasoning.text", "index": 0, "text": "first second", "signature": "sig"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "AA"},
+    )
+    assert (reply.model, reply.cost_usd) == ("real/model", 0.25)
+
+
+async def test_halves_of_a_character_in_two_pieces_are_joined() -> None:
+    reply, text, _ = await completed(
+        "openai", streamed(chunk(content="a\ud83d"), chunk(content="\ude00b\x00"), chunk("stop", content="\ud83d"))
+    )
+    assert text == reply.text == "a😀b\ufffd"
+    assert reply.model_dump_json()
+
+
+@pytest.mark.parametrize("kind", ["text", "arguments"])
+async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
+    piece = "x\u0001" * 50_000
+    delta: dict[str, Any] = {"content": piece} if kind == "text" else {"tool_calls": [call(0, "c", "now", piece)]}
+    reply, text, _ = await completed("openai", streamed(*[chunk(**delta)] * 30, size=60_000))
+    assert reply.finish == "length"
+    assert len(reply.model_dump_json(exclude_unset=True)) <= 1_001_000
+    assert text == reply.text
+    if kind == "text":
+        assert len(reply.model_dump_json(exclude_unset=True)) > 990_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "retryable"),
+    [
+        pytest.param(streamed(chunk(content="hal")), "BadStream", True, id="cut before its end"),
+        pytest.param(streamed(chunk(content="a"), '{"choices": [{"de'), "BadStream", True, id="a frame cut short"),
+        pytest.param(streamed("[1]"), "BadStream", True, id="a frame that is no object"),
+        pytest.param(streamed('{"a": NaN}'), "BadStream", True, id="a frame that is no JSON"),
+        pytest.param(streamed("[" * 100_000), "BadStream", True, id="a frame nested without end"),
+        pytest.param(streamed(DONE), "BadStream", True, id="an end without a reply"),
+        pytest.param(streamed(), "BadStream", True, id="nothing"),
+        pytest.param(http.Response(200, json={"detail": "eh"}), "BadStream", True, id="JSON of another kind"),
+        pytest.param(http.Response(200, html="<p>log in"), "BadStream", True, id="a page"),
+        pytest.param(
+            streamed({"error": {"message": "slow down", "code": 429}}), "RateLimited", True, id="an error with a status"
+        ),
+        pytest.param(
+            streamed(chunk(content="a"), {"error": {"message": "oops", "type": "server_error"}}),
+            "ServerError",
+            True,
+            id="an error in mid-stream",
+        ),
+        pytest.param(
+            streamed({"error": {"message": "too many", "code": "context_length_exceeded"}}),
+            "ContextOverflow",
+            False,
+            id="an overflow found late",
+        ),
+        pytest.param(streamed({"error": "what?"}), "ServerError", True, id="an error that is a word"),
+        pytest.param(streamed(chunk("error")), "ServerError", True, id="an error as finish reason"),
+        pytest.param(http.Response(200, json={"error": {"type": "authentication_error"}}), "AuthenticationFailed",
+                     False, id="an error under status 200"),
+    ],
+)  # fmt: skip
+async def test_streams_that_fail(answer: http.Response, kind: str, retryable: bool) -> None:
+    with pytest.raises(ModelError) as caught:
+        await completed("openai", answer)
+    assert (caught.value.kind, caught.value.retryable) == (kind, retryable)

@@ -1,0 +1,64 @@
+"""Events come out the same however their bytes are cut, and never without bound."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.adapters.models.sse import SseDecoder, SseTooLarge
+
+
+def decoded(*chunks: bytes) -> list[str]:
+    decoder = SseDecoder()
+    return [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.finish()
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        pytest.param(b"data: a\n\ndata: b\n\n", ["a", "b"], id="events end at a blank line"),
+        pytest.param(b"data: a\r\n\r\ndata: b\r\n\r\n", ["a", "b"], id="CRLF"),
+        pytest.param(b"data: a\r\rdata: b\r\r", ["a", "b"], id="CR alone"),
+        pytest.param(b"data: a\ndata: b\n\n", ["a\nb"], id="several data lines are one event"),
+        pytest.param(b": OPENROUTER PROCESSING\n\ndata: a\n\n", ["a"], id="comments are passed over"),
+        pytest.param(b"event: ping\nid: 7\nretry: 3\ndata: a\n\n", ["a"], id="other fields are passed over"),
+        pytest.param(b"data:a\n\n", ["a"], id="the space behind the colon may be missing"),
+        pytest.param(b"data:  a\n\n", [" a"], id="only one space belongs to the field"),
+        pytest.param(b"data\n\n", [""], id="a field without colon is empty"),
+        pytest.param(b"\xef\xbb\xbfdata: a\n\n", ["a"], id="a byte order mark is passed over"),
+        pytest.param(b"data: a\n\ndata: [DONE]", ["a", "[DONE]"], id="the last blank line may be missing"),
+        pytest.param(b"event: message_stop\n\n", [], id="an event without data is none"),
+        pytest.param(b"data: \xff\n\n", ["\ufffd"], id="invalid UTF-8 is replaced"),
+        pytest.param(b"", [], id="nothing"),
+    ],
+)
+def test_streams(stream: bytes, expected: list[str]) -> None:
+    assert decoded(stream) == expected
+    assert decoded(*(bytes([byte]) for byte in stream)) == expected
+
+
+@given(st.lists(st.text()), st.data(), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_any_text_survives_any_cut(texts: list[str], data: st.DataObject, end: str) -> None:
+    events = [json.dumps(text, ensure_ascii=False).replace("\x85", " ") for text in texts]
+    stream = "".join(f"data: {event}{end}{end}" for event in events).encode(errors="replace")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert decoded(*chunks) == decoded(stream)
+    assert len(decoded(stream)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([b"data: " + b"a" * 60] * 2, id="a line without end"),
+        pytest.param([b"data: " + b"a" * 60 + b"\n"] * 2, id="an event of many lines"),
+        pytest.param([b": " + b"a" * 60 + b"\n\n"] * 8, id="a stream of comments"),
+    ],
+)
+def test_bounds(chunks: list[bytes]) -> None:
+    decoder = SseDecoder(max_event=100, max_stream=500)
+    for part in chunks[:-1]:
+        decoder.feed(part)
+    with pytest.raises(SseTooLarge):
+        decoder.feed(chunks[-1])
