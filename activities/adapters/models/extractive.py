@@ -1,0 +1,69 @@
+"""`offline:extractive`: no language model but a reader, which searches, reads, and answers in quoted passages."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+from pydantic_core import to_json
+
+from activities.adapters.models.reader.answer import answer_to
+from activities.adapters.models.reader.evidence import call_id, evidence_of, turns_taken
+from activities.adapters.models.reader.plan import any_call, next_calls
+from activities.adapters.models.reader.question import Question, question_of
+from activities.adapters.models.reader.toolbox import toolbox_of
+from activities.ports import ModelRequest
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.usage import Usage
+
+_CHARS_PER_TOKEN = 4
+_VERBS = {"search_text": "Searching", "read_file": "Reading", "list_files": "Listing files"}
+
+
+class ExtractiveProvider:
+    """Deterministic: the same request gives the same reply, and all it knows is in the request's messages."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next tool calls, or the answer."""
+        reply = await asyncio.to_thread(_reply, request)
+        for piece in reply.text.splitlines(keepends=True):
+            on_text(piece)
+            await asyncio.sleep(0)
+        return reply
+
+
+def _reply(request: ModelRequest) -> Reply:
+    question = question_of(request.messages)
+    if calls := _calls(request, question):
+        written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)
+        text = _announcement(calls)
+        return _counted(request, Reply(text=text, calls=calls, finish="tool_calls"), len(text) + written)
+    room = request.max_output_tokens * _CHARS_PER_TOKEN
+    text = answer_to(question, evidence_of(request.messages), toolbox_of(request.tools), room)
+    finish = "stop" if len(text) <= room else "length"
+    return _counted(request, Reply(text=text[:room], finish=finish), min(room, len(text)))
+
+
+def _calls(request: ModelRequest, question: Question) -> tuple[ToolCall, ...]:
+    if request.tool_choice == "none":
+        return ()
+    topic = hashlib.sha256(question.text.encode()).hexdigest()[:6]
+    turn = turns_taken(request.messages, topic)
+    toolbox = toolbox_of(request.tools)
+    calls = next_calls(question, evidence_of(request.messages), toolbox, turn)
+    if not calls and request.tool_choice == "any":
+        calls = any_call(question, toolbox)
+    return tuple(c.model_copy(update={"call_id": call_id(topic, turn + 1, i)}) for i, c in enumerate(calls, start=1))
+
+
+def _announcement(calls: tuple[ToolCall, ...]) -> str:
+    objects: dict[str, list[str]] = {}
+    for call in calls:
+        objects.setdefault(_VERBS[call.name], []).append(str(call.arguments.get("path", "")))
+    parts = [f"{verb} {', '.join(dict.fromkeys(filter(None, paths)))}".strip() for verb, paths in objects.items()]
+    return "; ".join(parts) + "."
+
+
+def _counted(request: ModelRequest, reply: Reply, written: int) -> Reply:
+    read = len(to_json(request.messages)) + len(to_json(request.tools)) + sum(map(len, request.system))
+    usage = Usage(input_tokens=read // _CHARS_PER_TOKEN + 1, output_tokens=written // _CHARS_PER_TOKEN + 1)
+    return reply.model_copy(update={"usage": usage, "model": "extractive", "cost_usd": 0.0})

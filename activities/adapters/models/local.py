@@ -1,0 +1,93 @@
+"""`local:smollm2`: a true small language model in this process, driven by a JSON action protocol."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from activities.adapters.models.smollm import actions, engine
+from activities.adapters.models.smollm.streamed import Streamed
+from activities.adapters.models.smollm.window import Line, fit
+from activities.ports import ModelError, ModelRequest
+from workflows.types.messages import Message, Reply
+
+_CHARS_PER_TOKEN = 3.0
+"""A first guess on the safe side; a refused request is cut again by the engine's own count."""
+_MARGIN_TOKENS = 128
+"""The chat template's own tokens."""
+_ATTEMPTS = 4
+_OPENING = "You are a helpful AI assistant named SmolLM."
+"""The instruction that the model was trained under: without it greedy replies go astray."""
+_PLAIN = {"repeat_penalty": 1.1}
+"""Against loops in plain text; an action has to repeat names and paths."""
+
+
+class LocalProvider:
+    """SmolLM2 135M by llama.cpp. It writes well-formed actions; how wise they are is a matter of its size."""
+
+    def __init__(self, model: str = "smollm2", max_output_tokens: int = 256) -> None:
+        """Take the model's name and a cap on each reply, above which so small a model only repeats itself."""
+        self._model = model
+        self._cap = max_output_tokens
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply; cancellation stops the model within a batch of tokens, about half a second.
+
+        Raises:
+            ModelError: ModelNotFound without the optional extra, ContextOverflow when even the cut text is too long.
+        """
+        if (name := request.model or self._model) != "smollm2":
+            raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
+        limit = min(self._cap, request.max_output_tokens)
+        schema = actions.action_schema(request.tools, request.tool_choice, answer_limit=2 * limit)
+        body = _options(request, limit) | (_PLAIN if schema is None else _response_format(schema))
+        lines = _lines(request, with_tools=schema is not None)
+        room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
+        budget = int(room * _CHARS_PER_TOKEN)
+        for _ in range(_ATTEMPTS):
+            streamed = Streamed(on_text, is_action=schema is not None)
+            async with aclosing(_chunks(body, fit(lines, budget))) as chunks:
+                async for chunk in chunks:
+                    streamed.take(chunk)
+            if streamed.overflow is None:
+                return streamed.reply(f"local-{len(request.messages)}")
+            budget = int(budget * room / streamed.overflow * 0.95)
+        raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
+
+
+async def _chunks(body: dict[str, Any], lines: tuple[Line, ...]) -> AsyncGenerator[engine.Chunk, None]:
+    messages = [{"role": line.role, "content": line.content} for line in lines]
+    try:
+        async with aclosing(engine.generate({**body, "messages": messages})) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except ValueError as error:  # a schema that the engine cannot compile
+        raise ModelError("InvalidRequest", f"local:smollm2: {error}", retryable=False) from error
+
+
+def _options(request: ModelRequest, limit: int) -> dict[str, Any]:
+    temperature = 0.0 if request.temperature is None else request.temperature
+    stop = {"stop": list(request.stop)} if request.stop else {}
+    return {
+        "max_tokens": limit,
+        "temperature": temperature,
+        "seed": 0,
+        "stream_options": {"include_usage": True},
+    } | stop
+
+
+def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}}
+
+
+def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[Line, ...]:
+    protocol = (actions.describe(request.tools),) if with_tools else ()
+    system = "\n\n".join([_OPENING, *request.system, *protocol])
+    return (Line("system", system), *(_line(message) for message in request.messages))
+
+
+def _line(message: Message) -> Line:
+    if message.role == "tool":
+        return Line("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
+    if message.calls:
+        return Line("assistant", "\n".join(actions.written(call) for call in message.calls))
+    return Line(message.role, message.text)

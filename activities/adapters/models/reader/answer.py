@@ -1,0 +1,115 @@
+"""The answer: quotes with their sources, what was not found or not allowed, and what wrote it."""
+
+from collections.abc import Sequence
+
+from activities.adapters.models.reader.evidence import Evidence
+from activities.adapters.models.reader.files import likely_files, name_matches
+from activities.adapters.models.reader.overview import overview_quotes
+from activities.adapters.models.reader.question import Question
+from activities.adapters.models.reader.quote import Quote
+from activities.adapters.models.reader.ranking import ranked_passages
+from activities.adapters.models.reader.selection import selected_quotes
+from activities.adapters.models.reader.spelling import respelled
+from activities.adapters.models.reader.toolbox import Toolbox
+
+SIGNATURE = "offline:extractive: no language model; passages quoted as found"
+_QUOTES = 4
+_NAMES = 25
+"""Files named in the room of one quote."""
+_WEAK = 0.4
+"""Coverage under which the closest passage is called a partial match."""
+
+
+def answer_to(question: Question, evidence: Evidence, toolbox: Toolbox, room: int) -> str:
+    """Return the answer, with fewer quotes when it would be longer than `room` characters."""
+    closing = [*_notes(question, evidence, toolbox), SIGNATURE]
+    text = ""
+    for most in range(_QUOTES, 0, -1):
+        blocks = _blocks(question, evidence, most) or [_nothing(question, evidence)]
+        text = "\n\n".join([*blocks, *closing])
+        if len(text) <= room:
+            break
+    return text
+
+
+def _blocks(question: Question, evidence: Evidence, most: int) -> list[str]:
+    if question.wanted == "listing":
+        return _file_names(list(evidence.listing), evidence.listing_is_cut, most)
+    if question.wanted == "overview":
+        return _overview(question, evidence, most)
+    return _passages(question, evidence, most) or _matching_names(question, evidence)
+
+
+def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
+    ranked, lexicon = ranked_passages(question, evidence)
+    quotes = selected_quotes(ranked, lexicon, evidence, most)
+    if not quotes:
+        return []
+    kind = "closest" if ranked[0].coverage >= _WEAK else "closest, a partial match,"
+    files = len({quote.path for quote in quotes})
+    rest = f"; {len(quotes)} quotes from {_count(files, 'file')}, best first" if len(quotes) > 1 else ""
+    absent = [t.surface for t, w in zip(question.terms, lexicon.weights, strict=True) if w == 0 and len(t.stems) == 1]
+    missing = [f"Not found: {', '.join(dict.fromkeys(absent))}."] if absent else []
+    fixes = ", ".join(f"{wrong} → {right}" for wrong, right in respelled(question, lexicon)[1].items())
+    read_as = [f"Read as: {fixes}."] if fixes else []
+    return [f"The {kind} passage is in `{quotes[0].source}`{rest}.", *map(_quoted, quotes), *read_as, *missing]
+
+
+def _overview(question: Question, evidence: Evidence, most: int) -> list[str]:
+    blocks: list[str] = []
+    for outline, quotes in overview_quotes(question, evidence):
+        if quotes:
+            blocks.append(f"`{quotes[0].path}`" + (f": {outline}" if outline else ""))
+            blocks += map(_quoted, quotes[:most])
+    return blocks or _file_names(likely_files(question, evidence.listing), evidence.listing_is_cut, most)
+
+
+def _file_names(paths: Sequence[str], is_cut: bool, most: int) -> list[str]:
+    if not paths:
+        return []
+    more = " or more; the list was cut" if is_cut else ""
+    shown = paths[: most * _NAMES]
+    left_out = [f"… and {len(paths) - len(shown)} more."] if len(paths) > len(shown) else []
+    return [f"{_count(len(paths), 'file')}{more}:", "\n".join(f"- `{path}`" for path in shown), *left_out]
+
+
+def _matching_names(question: Question, evidence: Evidence) -> list[str]:
+    matching = [path for path in likely_files(question, evidence.listing) if name_matches(question, path) > 0]
+    names = "\n".join(f"- `{path}`" for path in matching[:10])
+    return ["No passage was found, but these files match by name:", names] if matching else []
+
+
+def _quoted(quote: Quote) -> str:
+    text = "\n".join(f"> {line}".rstrip() for line in quote.text.split("\n"))
+    heading = f", under “{quote.heading}”" if quote.heading else ""
+    return f"{text}\n— `{quote.source}`{heading}"
+
+
+def _nothing(question: Question, evidence: Evidence) -> str:
+    if not question.text:
+        return "There is no question in the conversation."
+    terms = ", ".join(dict.fromkeys(term.surface for term in question.terms))
+    looked = [f"searched for {terms}"] if evidence.searches else []
+    looked += [_count(len(evidence.listing), "file") + " listed"] if evidence.listing else []
+    looked += [_count(len(evidence.read), "file") + " read"] if evidence.read else []
+    about = f" about {terms}" if terms else ""
+    return f"Nothing was found{about} ({'; '.join(looked) or 'nothing could be searched'})."
+
+
+def _notes(question: Question, evidence: Evidence, toolbox: Toolbox) -> list[str]:
+    notes = [f"Refused: {tool}, {_count(len(texts), 'call')}. {_line(texts[0])}" for tool, texts in _refused(evidence)]
+    if not toolbox.arguments and question.text:
+        notes.append("No tool that lists, searches or reads files is offered in this step.")
+    return ["\n".join(notes)] if notes else []
+
+
+def _refused(evidence: Evidence) -> list[tuple[str, list[str]]]:
+    return [(tool, texts) for tool, texts in evidence.refusals.items() if tool]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

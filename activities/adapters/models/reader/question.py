@@ -1,0 +1,117 @@
+"""The question: what the conversation asks, as weighted terms, named files and the kind of answer wanted."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from activities.adapters.models.reader.words import TASK_WORDS, is_content, stem, words
+from workflows.types.messages import Message
+
+Wanted = Literal["passages", "overview", "listing"]
+
+_QUOTED = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,60})\"|“([^”\n]{2,60})”")
+_COMPOUND = re.compile(r"\b\w+(?:[-_.]\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z][a-z0-9]+[A-Z]\w*\b")
+_PATH = re.compile(r"(?<![\w/])[\w.-]*(?:/[\w.-]+)*[\w-]\.[A-Za-z][A-Za-z0-9]{0,4}\b(?!\()")
+_NAMED = re.compile(r"\b(?:README|CHANGELOG|CONTRIBUTING|ARCHITECTURE|SECURITY|LICENSE|Makefile|Dockerfile)\b(?!\.)")
+_EXTENSION = re.compile(
+    r"\.(adoc|cc?|cfg|cpp|cs|css|csv|exs?|go|h|hpp|html?|ini|java|jsx?|json|kt|lock|log|lua|md|php|proto|py|rb|rs|rst|sh|sql"
+    r"|svelte|swift|tex|toml|tsx?|txt|vue|xml|ya?ml)$",
+    re.I,
+)
+_REPLACES = re.compile(r"\b(instead|rather|actually|forget (?:it|that|the)|never ?mind|drop (?:it|that))\b", re.I)
+_LABEL = re.compile(r"^\s*\[[^\]\n]{1,60}\]:?\s*")
+_OVERVIEW = re.compile(r"\b(summar\w*|overview|outline|gist|what is (?:it|this) about)\b", re.I)
+_LISTING = re.compile(r"\b(?:list|which|what|show)\b.{0,30}\b(?:files|documents|folders?|directory)\b", re.I)
+
+
+@dataclass(frozen=True)
+class Term:
+    """Something to look for: one stem, or the stems of an identifier or phrase in a row."""
+
+    stems: tuple[str, ...]
+    surface: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked."""
+
+    text: str
+    terms: tuple[Term, ...] = ()
+    pairs: tuple[tuple[Term, Term], ...] = ()
+    """Neighbouring single words, which mean more together."""
+    paths: tuple[str, ...] = ()
+    """Files that it names."""
+    wanted: Wanted = "passages"
+
+
+def question_of(messages: Iterable[Message]) -> Question:
+    """Return the question of a conversation: the first user message, refined or replaced by later guidance.
+
+    Guidance replaces what came before when it says so ("instead") or follows an answer. Pinned messages after the
+    first are material to read, not questions.
+    """
+    asked: list[str] = []
+    answered = False
+    for message in messages:
+        if message.role == "assistant":
+            answered = not message.calls
+        elif message.role == "user" and (not asked or not message.pinned):
+            text = _LABEL.sub("", message.text).strip()
+            if text:
+                asked = [text] if answered or _REPLACES.search(text) else [*asked, text]
+                answered = False
+    return _question(asked)
+
+
+def _question(asked: list[str]) -> Question:
+    text = "\n".join(asked)
+    paths = _paths(text)
+    rest = text
+    for path in paths:
+        rest = rest.replace(path, " ")
+    latest = _words_of(asked[-1]) if len(asked) > 1 else frozenset[str]()
+    singles = _singles(rest, latest)
+    terms = _distinct([*_compounds(rest), *singles])
+    phrases = {term.stems for term in terms}
+    pairs = tuple((a, b) for a, b in pairwise(singles) if a.stems != b.stems and a.stems + b.stems not in phrases)
+    return Question(text, terms, pairs, paths, _wanted(text, terms))
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    paths = [path for path in _PATH.findall(text) if _EXTENSION.search(path)]
+    return tuple(dict.fromkeys([*paths, *_NAMED.findall(text)]))
+
+
+def _wanted(text: str, terms: tuple[Term, ...]) -> Wanted:
+    if not terms and _LISTING.search(text) and not _OVERVIEW.search(text):
+        return "listing"
+    return "overview" if not terms else "passages"
+
+
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(words(text))
+
+
+def _singles(text: str, latest: frozenset[str]) -> list[Term]:
+    content = [word for word in words(text) if is_content(word) and word not in TASK_WORDS]
+    return [Term((stem(word),), word, 1.5 if word in latest else 1.0) for word in content]
+
+
+def _compounds(text: str) -> list[Term]:
+    quoted = [next(part for part in groups if part) for groups in _QUOTED.findall(text)]
+    found = [*quoted, *_COMPOUND.findall(text)]
+    parts = [(surface, tuple(words(surface))) for surface in found]
+    return [Term(tuple(stem(word) for word in part), surface, 2.0) for surface, part in parts if len(part) > 1]
+
+
+def _distinct(terms: list[Term]) -> tuple[Term, ...]:
+    inside = {one for term in terms if len(term.stems) > 1 for one in term.stems}
+    kept: dict[tuple[str, ...], Term] = {}
+    for term in terms:
+        part_of_compound = len(term.stems) == 1 and term.stems[0] in inside
+        kept.setdefault(term.stems, Term(term.stems, term.surface, term.weight / 2) if part_of_compound else term)
+    return tuple(kept.values())

@@ -1,0 +1,135 @@
+"""Words: text as a sequence of stems, with identifiers split and unspaced scripts cut into pairs."""
+
+import functools
+import re
+import unicodedata
+from itertools import takewhile
+
+_PIECE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def _each(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOP_WORDS = _each(
+    """
+    a about above actually after again all also am an and any are as at be because been before being below between
+    both but by can could did do does doing done down during each either else ever every few for from further get
+    gets give given go goes had has have having he her here his how i if in instead into is it its itself just let
+    like may me might mine more most much must my no nor not now of off on once one only or other our out over own
+    per please rather same shall she should so some such than that the their them then there these they this those
+    through to too under until up us very was we were what when where whether which while who whom whose why will
+    with within without would yes yet you your
+    """
+)
+
+TASK_WORDS = _each(
+    """
+    answer ask brief briefly cite describe detail details directory doc docs document documentation documents
+    exactly explain explanation file files find folder folders happen happens know list look mean means overview
+    passage passages place project question quote quotes read repo repository say says sentence show source sources
+    specific summarise summarize summary summaries tell thing things understand use used uses using want way work
+    works write
+    """
+)
+"""Words of a task that say what to do, not what about."""
+
+
+def words(text: str) -> list[str]:
+    """Return the words in order: lower case, accents folded, `maxTokens` and `max_tokens` as two."""
+    found: list[str] = []
+    for piece in _PIECE.findall(unicodedata.normalize("NFKC", text)):
+        if _UNSPACED.match(piece):
+            found += [piece[i : i + 2] for i in range(max(1, len(piece) - 1))]
+        else:
+            found += [_folded(part) for part in _CAMEL.split(piece)]
+    return found
+
+
+def stems(text: str) -> list[str]:
+    """Return the stems of all words in order, stop words included: phrases need them."""
+    return [stem(word) for word in words(text)]
+
+
+def is_content(word: str) -> bool:
+    """Whether a word says what a text is about; kana alone are mostly grammar."""
+    if _UNSPACED.match(word):
+        return not re.fullmatch(r"[\u3040-\u309f]+", word)
+    return word not in STOP_WORDS and (len(word) > 1 or word.isdigit())
+
+
+SHORT_FORMS = {
+    "arg": "argument",
+    "auth": "authentication",
+    "config": "configuration",
+    "dir": "directory",
+    "env": "environment",
+    "info": "information",
+    "init": "initialise",
+    "max": "maximum",
+    "min": "minimum",
+    "num": "number",
+    "param": "parameter",
+    "repo": "repository",
+    "spec": "specification",
+    "sync": "synchronise",
+    "temp": "temporary",
+}
+"""Each begins its long form, so a search for it finds both."""
+
+
+@functools.lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """Return a light English stem: plural, tense and the commonest endings go, so `decided` meets `decision`."""
+    word = SHORT_FORMS.get(word, word)
+    if len(word) <= 3 or not word.isascii():
+        return word
+    return _end(_derived(_tense(_singular(word))))
+
+
+def shared_start(one: str, other: str) -> str:
+    """Return the letters that two words begin with in common."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return "".join(letter for letter, _ in same)
+
+
+def _folded(word: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+def _tense(word: str) -> str:
+    if word.endswith("ied"):
+        return word[:-3] + "y"
+    for ending in ("ing", "ed"):
+        root = word.removesuffix(ending)
+        if root != word and len(root) >= 3 and re.search("[aeiouy]", root):
+            return root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" else root
+    return word
+
+
+def _derived(word: str) -> str:
+    for ending, instead in (("ision", "id"), ("ation", "at"), ("ition", "it"), ("ator", "at")):
+        if word.endswith(ending) and len(word) >= len(ending) + 3:
+            return word.removesuffix(ending) + instead
+    for ending in ("ment", "ness", "able", "ible", "ly", "al", "er", "or"):
+        if word.endswith(ending) and len(word) >= len(ending) + 4:
+            return word.removesuffix(ending)
+    return word
+
+
+def _end(word: str) -> str:
+    if word.endswith("e") and len(word) > 4:
+        return word[:-1]
+    return word[:-1] + "i" if word.endswith("y") and word[-2] not in "aeiou" else word

@@ -1,0 +1,101 @@
+"""The action protocol: without native tool calls, a JSON schema makes the model write an answer or a call."""
+
+from typing import Any, cast
+
+from pydantic_core import from_json, to_json
+
+from activities.ports import ToolChoice
+from workflows.types.messages import ToolCall
+from workflows.types.tools import ToolSpec
+
+_STRING_LIMIT = 200
+"""Characters of one string argument; a small model may never close a string by itself."""
+
+
+def action_schema(tools: tuple[ToolSpec, ...], choice: ToolChoice, answer_limit: int) -> dict[str, Any] | None:
+    """Return the schema of one action, or None when only an answer is possible: then plain text reads better.
+
+    An answer holds at most `answer_limit` characters.
+    """
+    if not tools or choice == "none":
+        return None
+    answer = _action("answer", {"text": {"type": "string", "maxLength": answer_limit}})
+    calls = [
+        _action("call_tool", {"tool": {"const": spec.name}, "arguments": arguments_schema(spec)}) for spec in tools
+    ]
+    return {"anyOf": calls if choice == "any" else [answer, *calls]}
+
+
+def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
+    """Return what the model may fill in: the required arguments and the main one, since it fills all it is shown.
+
+    A schema with references is replaced by any object: they would point outside once nested.
+    """
+    if b'"$ref"' in to_json(spec.parameters):
+        return {"type": "object"}
+    properties = cast("dict[str, dict[str, Any]]", spec.parameters.get("properties", {}))
+    names = [n for n in properties if n in spec.parameters.get("required", ()) or n == spec.main_argument]
+    return _object({name: _bounded(properties[name]) for name in names})
+
+
+def describe(tools: tuple[ToolSpec, ...]) -> str:
+    """Return the instructions that go with the schema."""
+    lines = [f"- {s.name}({', '.join(arguments_schema(s).get('properties', {}))}): {_summary(s)}" for s in tools]
+    return "\n".join(
+        [
+            "Reply with one JSON object.",
+            'To use a tool: {"action": "call_tool", "tool": NAME, "arguments": {...}}',
+            'To finish: {"action": "answer", "text": "..."}',
+            "Tools:",
+            *lines,
+        ]
+    )
+
+
+def written(call: ToolCall) -> str:
+    """Return a past call as the model would have written it."""
+    return to_json({"action": "call_tool", "tool": call.name, "arguments": call.arguments}).decode()
+
+
+def visible_text(raw: str) -> str:
+    """Return the answer's text so far, from an action that may still be incomplete."""
+    text = _parsed(raw).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def call_in(raw: str, call_id: str, complete: bool) -> ToolCall | None:
+    """Return the call that `raw` holds, malformed when the output limit cut it, or None for an answer."""
+    action = _parsed(raw)
+    name, arguments = action.get("tool"), action.get("arguments")
+    if action.get("action") != "call_tool" or not isinstance(name, str):
+        return None
+    if not complete or not isinstance(arguments, dict):
+        return ToolCall(call_id=call_id, name=name, malformed=raw)
+    return ToolCall(call_id=call_id, name=name, arguments=cast("dict[str, Any]", arguments))
+
+
+def _parsed(raw: str) -> dict[str, Any]:
+    try:
+        value = from_json(raw, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _action(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return _object({"action": {"const": name}, **fields})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+    bare = {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
+    if bare.get("type") == "string" and "enum" not in bare:
+        return {"maxLength": _STRING_LIMIT, **bare}
+    return bare
+
+
+def _summary(spec: ToolSpec) -> str:
+    return spec.description.strip().partition("\n")[0][:160]

