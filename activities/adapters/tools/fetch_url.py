@@ -1,0 +1,107 @@
+"""The `fetch_url` tool."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import Field
+
+from activities.adapters.http import URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
+from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
+from activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, title_and_text, untrusted_text
+from activities.adapters.tools.guarded_http import (
+    PublicBackend,
+    Resolve,
+    guarded_client,
+    ssl_context,
+    system_addresses,
+)
+from activities.adapters.tools.parameters import Parameters
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import ToolOutput, ToolSpec
+
+_DEADLINE_S = 20.0
+_MAX_BYTES = 2_000_000
+_MAX_REDIRECTS = 5
+_HEADERS = {"user-agent": "orga-fetch/0.1", "accept": MEDIA_TYPES, "accept-encoding": ACCEPTED_ENCODINGS}
+_REDIRECTS = (301, 302, 303, 307, 308)
+_RETRYABLE = (408, 425, 429, 500, 502, 503, 504)
+
+
+class _Parameters(Parameters):
+    url: str = Field(max_length=4_000, description="Absolute http or https URL.")
+    offset: int = Field(default=0, ge=0, description="Characters of the text to skip, to go on with a long one.")
+
+
+class FetchUrl:
+    """GET of a public URL, as text marked as untrusted."""
+
+    def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
+        """Allow `allow_hosts` (`name` or `name:port`) though their addresses are private."""
+        self._backend = PublicBackend(allow_hosts, resolve)
+        self._ssl_context = ssl_context()
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Read-only; calls are told apart by `url`."""
+        return ToolSpec(
+            name="fetch_url",
+            description="Fetch a public web page or text file; a page is returned as its readable text.",
+            parameters=_Parameters.json_schema(),
+            effect="read_only",
+            main_argument="url",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return the text; the page has 20 s to arrive."""
+        parameters = _Parameters.parse(arguments)
+        return ToolOutput(content=await self._text(parameters))
+
+    async def _text(self, parameters: _Parameters) -> str:
+        fetched = await self._fetched(parameters.url)
+        title, text = await title_and_text(fetched)
+        return untrusted_text(fetched, title, text, parameters.offset)
+
+    async def _fetched(self, url: str) -> Fetched:
+        try:
+            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend, self._ssl_context) as client:
+                return await _follow(client, URL(url))
+        except (TimeoutError, TimeoutException) as error:
+            why = f"{url}: no full answer in time; try again later or another page"
+            raise ToolError(why, kind="Timeout", retryable=True) from error
+        except HTTPError as error:
+            why = f"{url}: {str(error) or type(error).__name__}; check the host or try another page"
+            raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
+        except InvalidURL as error:
+            raise ToolError(f"{url}: {error}; use an absolute http or https URL", kind="InvalidUrl") from error
+
+
+async def _follow(client: AsyncClient, url: URL) -> Fetched:
+    for _ in range(_MAX_REDIRECTS + 1):
+        _refuse_unusable(url)
+        async with client.stream("GET", url, headers=_HEADERS) as response:
+            target = response.headers.get("location")
+            if response.status_code not in _REDIRECTS or target is None:
+                return await _body(response)
+        url = url.join(target)
+    raise ToolError(f"{url}: more than {_MAX_REDIRECTS} redirects; try another page", kind="TooManyRedirects")
+
+
+def _refuse_unusable(url: URL) -> None:
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ToolError(f"{url}: only absolute http and https URLs can be fetched", kind="InvalidUrl")
+    if url.userinfo:
+        raise ToolError(f"{url.host}: credentials in a URL are refused; leave out user and password", kind="InvalidUrl")
+
+
+async def _body(response: Response) -> Fetched:
+    if not response.is_success:
+        status = response.status_code
+        why = f"{response.url} answered {status} {response.reason_phrase}; check the URL or try another page"
+        raise ToolError(why, kind=f"Http{status}", retryable=status in _RETRYABLE)
+    media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    if not is_readable(media_type):
+        why = f"{response.url}: its type, {media_type[:80] or 'unknown'}, cannot be read as text; try another page"
+        raise ToolError(why, kind="UnsupportedContent")
+    body, is_cut = await bounded_body(response, _MAX_BYTES)
+    return Fetched(str(response.url), media_type, response.charset_encoding, body, is_cut)

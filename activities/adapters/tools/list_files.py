@@ -1,0 +1,59 @@
+"""The `list_files` tool."""
+
+import asyncio
+from typing import Any
+
+from pydantic import Field
+
+from activities.adapters.tools.parameters import Parameters
+from activities.adapters.tools.path_errors import shown
+from activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
+from activities.ports import ToolContext
+from workflows.types.tools import ToolOutput, ToolSpec
+
+
+class _Parameters(Parameters):
+    path: str = Field(default=".", description="Folder to list, relative to the root.")
+    pattern: str | None = Field(default=None, description=DESCRIPTION)
+    limit: int = Field(default=200, ge=1, le=1000, description="Most paths to return.")
+
+
+class ListFiles:
+    """Paths of the files below a folder."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Read-only; calls are told apart by `path`."""
+        return ToolSpec(
+            name="list_files",
+            description=f"List files, one path per line, sorted; {LEFT_OUT}.",
+            parameters=_Parameters.json_schema(),
+            effect="read_only",
+            main_argument="path",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return the listing; its last line says what is missing from it."""
+        parameters = _Parameters.parse(arguments)
+        return ToolOutput(content=await asyncio.to_thread(self._listing, parameters))
+
+    def _listing(self, parameters: _Parameters) -> str:
+        wanted = path_filter(parameters.pattern)
+        walk = Walk(self._root, parameters.path)
+        paths = sorted(path for path, relative in walk.files() if wanted(relative))
+        lines = [shown(path) for path in paths[: parameters.limit]]
+        if len(paths) > parameters.limit:
+            lines.append(f"[{len(paths) - parameters.limit} more files not shown; narrow with path or pattern]")
+        if walk.cut:
+            lines.append(f"[stopped after {TIME_LIMIT_S:g} s; narrow with path]")
+        return "\n".join(lines) or _nothing(parameters)
+
+
+def _nothing(parameters: _Parameters) -> str:
+    matching = f" match {parameters.pattern!r}" if parameters.pattern else ""
+    return f"No files{matching} in {shown(parameters.path)} ({LEFT_OUT})"

@@ -1,0 +1,54 @@
+"""Parameters of a built-in tool: one model gives the JSON Schema and the checked values."""
+
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from activities.ports import ToolError
+from workflows.types.record import Border
+
+
+class Parameters(Border):
+    """Base of the built-in tools' parameters; a field's `description` is what the model reads."""
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the schema that the model is offered."""
+        return without_titles(cls.model_json_schema())
+
+    @classmethod
+    def parse(cls, arguments: dict[str, Any]) -> Self:
+        """Return the checked values.
+
+        Raises:
+            ToolError: Kind InvalidArguments, each error with the parameter it is about.
+        """
+        try:
+            return cls.model_validate(arguments)
+        except ValidationError as error:
+            raise ToolError(invalid_arguments(error), kind="InvalidArguments") from error
+
+
+def invalid_arguments(error: ValidationError) -> str:
+    """Return pydantic's errors as one line: `limit: Input should be less than or equal to 1000`."""
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    return "invalid arguments: " + "; ".join(
+        f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {d['msg']}" for d in details
+    )
+
+
+def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without pydantic's titles, which repeat each name; a property called `title` stays."""
+    return {key: _clean(key, value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
+
+
+def _clean(key: str, value: Any) -> Any:
+    if key in ("properties", "$defs"):
+        return {name: without_titles(inner) for name, inner in value.items()}
+    if key in ("default", "examples", "enum", "const"):
+        return value
+    if isinstance(value, dict):
+        return without_titles(value)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, list):
+        return [without_titles(v) if isinstance(v, dict) else v for v in value]  # pyright: ignore
+    return value

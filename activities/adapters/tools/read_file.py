@@ -1,0 +1,81 @@
+"""The `read_file` tool."""
+
+import asyncio
+import os
+from typing import Any, BinaryIO
+
+from pydantic import Field
+
+from activities.adapters.tools.file_kind import SNIFFED_BYTES, binary_kind, is_binary
+from activities.adapters.tools.line_window import MAX_BYTES, MAX_LINES, Window, read_window
+from activities.adapters.tools.parameters import Parameters
+from activities.adapters.tools.path_errors import refused, shown
+from activities.adapters.tools.root import Root
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import ToolOutput, ToolSpec
+
+
+class _Parameters(Parameters):
+    path: str = Field(description="File to read, relative to the root.")
+    start_line: int = Field(default=1, ge=1, description="First line, from 1.")
+    end_line: int | None = Field(default=None, ge=1, description="Last line, included.")
+
+
+class ReadFile:
+    """A window of the lines of a text file, of any size."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Read-only; calls are told apart by `path`."""
+        return ToolSpec(
+            name="read_file",
+            description=(
+                f"Read a text file, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
+                f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on."
+            ),
+            parameters=_Parameters.json_schema(),
+            effect="read_only",
+            main_argument="path",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return the lines asked for."""
+        parameters = _Parameters.parse(arguments)
+        return ToolOutput(content=await asyncio.to_thread(self._read, parameters))
+
+    def _read(self, parameters: _Parameters) -> str:
+        if parameters.end_line is not None and parameters.end_line < parameters.start_line:
+            raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
+        with self._root.open_file(parameters.path) as file:
+            _refuse_binary(parameters.path, file)
+            window = read_window(file, parameters.start_line, parameters.end_line)
+        if window.total and parameters.start_line > window.total:
+            why = f"it has {window.total} lines; use a start_line up to that"
+            raise refused(parameters.path, why, "InvalidArguments")
+        return _as_text(parameters, window)
+
+
+def _refuse_binary(path: str, file: BinaryIO) -> None:
+    head = file.read(SNIFFED_BYTES)
+    if is_binary(head):
+        size = os.fstat(file.fileno()).st_size
+        what = f"it is a binary file ({size:,} bytes, {binary_kind(path, head)})"
+        raise refused(path, f"{what} and cannot be read as text; use another file", "BinaryFile")
+    file.seek(0)
+
+
+def _as_text(parameters: _Parameters, window: Window) -> str:
+    path, first, last = shown(parameters.path), parameters.start_line, window.last
+    if not window.total:
+        return f"{path} (empty)"
+    note = ", not valid UTF-8: undecodable bytes shown as \ufffd" if window.has_undecodable else ""
+    lines = [f"{path} (lines {first}-{last} of {window.total}{note})"]
+    lines += [f"{number}\t{line}" for number, line in enumerate(window.lines, first)]
+    if window.is_line_cut:
+        lines.append(f"[line {last} is cut at {MAX_BYTES:,} bytes; search_text finds text in the rest of it]")
+    if last < min(parameters.end_line or window.total, window.total):
+        lines.append(f"[cut at line {last} of {window.total}; call read_file with start_line={last + 1} for more]")
+    return "\n".join(lines)

@@ -1,0 +1,91 @@
+"""The folder that file tools cannot leave."""
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from activities.adapters.tools.path_errors import path_errors, refused
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO that took the file's place must not hang.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_PATH_BYTES = 4_000
+_MAX_NAME_BYTES = 255
+
+
+class Root:
+    """A path counts by where it leads: links and `..` may be used as long as they stay inside.
+
+    A path is resolved first; the result is then opened part by part from the root's descriptor without
+    following any link, so a link that is put in place after the check makes the call fail, not escape.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        if not self.path.is_dir():
+            raise ValueError(f"the root of the file tools, {path}, is not a folder; create it or name another")
+
+    def locate(self, path: str) -> PurePosixPath:
+        """Return where `path` leads, relative to the root and free of links. It need not exist."""
+        _refuse_unusable(path)
+        with path_errors(path):
+            real = Path(os.path.realpath(self.path / path))
+        if not real.is_relative_to(self.path):
+            raise refused(path, "it leads outside the root; use a path relative to the root, such as . or docs/a.md")
+        return PurePosixPath(real.relative_to(self.path))
+
+    @contextmanager
+    def folder(self, place: PurePosixPath, *, create: bool = False) -> Generator[int]:
+        """Open a located folder, made with its parents when `create`, as a descriptor."""
+        current = os.open(self.path, _FOLDER)
+        try:
+            for part in place.parts:
+                inner = _step(current, part, create)
+                os.close(current)
+                current = inner
+            yield current
+        finally:
+            os.close(current)
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open an existing regular file for reading; folders, devices, FIFOs and sockets are refused."""
+        place = self.locate(path)
+        with path_errors(path), self.folder(place.parent) as folder:
+            # Opening a device can have effects of its own, so it is looked at before it is opened.
+            refuse_irregular(path, os.stat(place.name or ".", dir_fd=folder, follow_symlinks=False))
+            opened = os.fdopen(os.open(place.name, _FILE, dir_fd=folder), "rb")
+        try:
+            refuse_irregular(path, os.fstat(opened.fileno()))
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+
+def refuse_irregular(path: str, status: os.stat_result) -> None:
+    """Raise unless `status` is of a regular file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise refused(path, "it is a folder; name a file in it, list_files shows them", "IsAFolder")
+    if not stat.S_ISREG(status.st_mode):
+        raise refused(path, "it is a device, FIFO or socket; only regular files can be used")
+
+
+def _refuse_unusable(path: str) -> None:
+    try:
+        parts = [len(os.fsencode(part)) for part in path.split("/")]
+    except UnicodeEncodeError:
+        raise refused(path, "it is not valid Unicode; copy the name from list_files") from None
+    if "\0" in path:
+        raise refused(path, "it contains a NUL character; remove it")
+    if max(parts) > _MAX_NAME_BYTES or sum(parts) + len(parts) > _MAX_PATH_BYTES:
+        raise refused(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
+
+
+def _step(folder: int, part: str, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(part, dir_fd=folder)
+    return os.open(part, _FOLDER, dir_fd=folder)

@@ -1,0 +1,126 @@
+"""The `search_text` tool."""
+
+import asyncio
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from pydantic import Field
+
+from activities.adapters.tools.file_kind import is_binary
+from activities.adapters.tools.line_pattern import LinePattern
+from activities.adapters.tools.matching_lines import matching_lines
+from activities.adapters.tools.parameters import Parameters
+from activities.adapters.tools.path_errors import shown
+from activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import ToolOutput, ToolSpec
+
+_MAX_FILE_BYTES = 5_000_000
+_MAX_OUTPUT = 16_000
+
+
+class _Parameters(Parameters):
+    query: str = Field(description="Text to find within one line.")
+    path: str = Field(default=".", description="Folder or file to search, relative to the root.")
+    pattern: str | None = Field(default=None, description=DESCRIPTION)
+    regex: bool = Field(default=False, description="Whether `query` is a regular expression (RE2).")
+    ignore_case: bool = True
+    context: int = Field(default=0, ge=0, le=5, description="Lines to show before and after each match.")
+    limit: int = Field(default=50, ge=1, le=500, description="Most matching lines to return.")
+
+
+@dataclass
+class _Findings:
+    lines: list[str] = field(default_factory=list[str])
+    hits: int = 0
+    size: int = 0
+    binary: int = 0
+    large: int = 0
+    unreadable: int = 0
+
+    def add(self, hits: Sized, lines: Iterable[str]) -> None:
+        """Take lines up to the size of a result; the first that does not fit is the last."""
+        self.hits += len(hits)
+        for line in lines:
+            self.lines.append(line)
+            self.size += len(line.encode()) + 1
+            if self.size >= _MAX_OUTPUT:
+                break
+
+
+class SearchText:
+    """Matching lines of the files below a folder."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Read-only; calls are told apart by `query`."""
+        return ToolSpec(
+            name="search_text",
+            description=f"Find lines that contain a text, as `path:LINE: text`; {LEFT_OUT}.",
+            parameters=_Parameters.json_schema(),
+            effect="read_only",
+            main_argument="query",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return the matches; last lines in brackets say what was left out."""
+        parameters = _Parameters.parse(arguments)
+        return ToolOutput(content=await asyncio.to_thread(self._search, parameters))
+
+    def _search(self, parameters: _Parameters) -> str:
+        query = LinePattern(parameters.query, regex=parameters.regex, ignore_case=parameters.ignore_case)
+        wanted = path_filter(parameters.pattern)
+        walk = Walk(self._root, parameters.path)
+        found = _Findings()
+        for path, relative in walk.files():
+            if wanted(relative) and (data := self._text(path, found)):
+                hits = dict(islice(query.hits(data), parameters.limit - found.hits))
+                found.add(hits, matching_lines(shown(path), data, hits, parameters.context))
+            if _is_full(found, parameters):
+                break
+        return "\n".join([*(found.lines or [_no_match(parameters)]), *_left_out(found, parameters, walk.cut)])
+
+    def _text(self, path: str, found: _Findings) -> bytes:
+        try:
+            with self._root.open_file(path) as file:
+                data = file.read(_MAX_FILE_BYTES + 1)
+        except (ToolError, OSError):
+            found.unreadable += 1
+            return b""
+        if is_binary(data):
+            found.binary += 1
+            return b""
+        if len(data) > _MAX_FILE_BYTES:
+            found.large += 1
+            return b""
+        return data.replace(b"\r\n", b"\n")
+
+
+def _is_full(found: _Findings, parameters: _Parameters) -> bool:
+    return found.hits >= parameters.limit or found.size >= _MAX_OUTPUT
+
+
+def _no_match(parameters: _Parameters) -> str:
+    return f"No match for {parameters.query!r} in {shown(parameters.path)}"
+
+
+def _left_out(found: _Findings, parameters: _Parameters, out_of_time: bool) -> list[str]:
+    skipped = {
+        "binary": found.binary,
+        f"over {_MAX_FILE_BYTES // 1_000_000} MB": found.large,
+        "unreadable": found.unreadable,
+    }
+    notes = [f"{count} {kind}" for kind, count in skipped.items() if count]
+    lines = [f"[skipped files: {', '.join(notes)}]"] if notes else []
+    if _is_full(found, parameters):
+        lines.append("[cut here, more lines may match; narrow with query, path or pattern]")
+    if out_of_time:
+        lines.append(f"[stopped after {TIME_LIMIT_S:g} s; narrow with path or pattern]")
+    return lines

@@ -1,0 +1,98 @@
+"""The `write_file` tool."""
+
+import asyncio
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import Field
+
+from activities.adapters.tools.parameters import Parameters
+from activities.adapters.tools.path_errors import path_errors, refused, shown
+from activities.adapters.tools.root import Root, refuse_irregular
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import ToolOutput, ToolSpec
+
+_MAX_BYTES = 1_000_000
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Parameters(Parameters):
+    path: str = Field(description="File to write, relative to the root; missing folders are made.")
+    content: str = Field(description="The whole new content.")
+
+
+class WriteFile:
+    """Replaces whole files. There is no append: repeated after a lost answer, it would append twice."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Idempotent; calls are told apart by `path`."""
+        return ToolSpec(
+            name="write_file",
+            description=f"Create a text file or replace its whole content, at most {_MAX_BYTES:,} bytes of UTF-8.",
+            parameters=_Parameters.json_schema(),
+            effect="idempotent",
+            main_argument="path",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Replace the file; readers see the old content or the new, never a part."""
+        parameters = _Parameters.parse(arguments)
+        return ToolOutput(content=await asyncio.to_thread(self._write, parameters))
+
+    def _write(self, parameters: _Parameters) -> str:
+        data = _encoded(parameters.content)
+        place = self._root.locate(parameters.path)
+        if not place.name:
+            raise refused(parameters.path, "it is a folder; name a file in it", "IsAFolder")
+        if ".git" in place.parts:
+            raise refused(parameters.path, "what stands in .git can run as a program; write elsewhere")
+        with path_errors(parameters.path), self._root.folder(place.parent, create=True) as folder:
+            had = _mode_before(parameters.path, place, folder)
+            _replace(folder, place.name, data, had)
+        verb = "Created" if had is None else "Replaced"
+        return f"{verb} {shown(parameters.path)} ({len(data):,} bytes)"
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"content is not valid Unicode at character {error.start}", kind="InvalidArguments") from None
+    if len(data) > _MAX_BYTES:
+        why = f"content has {len(data):,} bytes, at most {_MAX_BYTES:,} can be written; split it into several files"
+        raise ToolError(why, kind="InvalidArguments")
+    return data
+
+
+def _mode_before(path: str, place: PurePosixPath, folder: int) -> int | None:
+    try:
+        status = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    refuse_irregular(path, status)
+    return stat.S_IMODE(status.st_mode)
+
+
+def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
+    temporary = f".orga-{secrets.token_hex(8)}.tmp"
+    try:
+        with os.fdopen(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb") as file:
+            file.write(data)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)

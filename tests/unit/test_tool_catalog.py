@@ -1,0 +1,83 @@
+"""The catalog and the built-in tools."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.tools.catalog import ToolCatalog, builtin_tools
+from activities.adapters.tools.python_function import load_function
+from tests.support.tool_calls import result
+from workflows.types.tools import ToolOptions
+
+EFFECTS = {
+    "list_files": "read_only",
+    "search_text": "read_only",
+    "read_file": "read_only",
+    "write_file": "idempotent",
+    "fetch_url": "read_only",
+    "run_command": "irreversible",
+}
+
+
+def test_the_built_in_tools_and_their_effects(tmp_path: Path) -> None:
+    tools = builtin_tools(tmp_path, commands=["git"])
+    assert {tool.spec.name: tool.spec.effect for tool in tools} == EFFECTS
+
+
+def test_no_commands_no_run_command(tmp_path: Path) -> None:
+    assert "run_command" not in ToolCatalog(builtin_tools(tmp_path))
+
+
+def test_every_definition_can_be_offered(tmp_path: Path) -> None:
+    for tool in builtin_tools(tmp_path, commands=["git"]):
+        spec = tool.spec
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", spec.name)
+        assert spec.description
+        assert spec.parameters["type"] == "object"
+        assert spec.parameters["additionalProperties"] is False
+        assert spec.main_argument in spec.parameters.get("required", []) or spec.name == "list_files"
+        assert argument_errors(spec.parameters, {"nonsense": 1}), "schema is valid and closed"
+
+
+def test_a_catalog_finds_tools_by_name(tmp_path: Path) -> None:
+    catalog = ToolCatalog(builtin_tools(tmp_path))
+    assert catalog["read_file"].spec.name == "read_file"
+    assert "nothing" not in catalog
+    assert list(catalog) == [name for name in EFFECTS if name != "run_command"]
+    assert len(catalog) == 5
+
+
+def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+    tools = builtin_tools(tmp_path)
+    with pytest.raises(ValueError, match="two tools are called 'list_files'"):
+        ToolCatalog([*tools, *builtin_tools(tmp_path)])
+
+
+def test_options_are_laid_over_a_tools_own(tmp_path: Path) -> None:
+    options = {"run_command": ToolOptions(max_attempts=1), "read_file": ToolOptions(execution="local")}
+    catalog = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))
+    assert catalog["run_command"].spec.options == ToolOptions(max_attempts=1, timeout_s=630)
+    assert catalog["read_file"].spec.options.execution == "local"
+    assert catalog["list_files"].spec.options == ToolOptions()
+
+
+async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    catalog = ToolCatalog(builtin_tools(tmp_path, options={"list_files": ToolOptions(timeout_s=3)}))
+    assert await result(catalog["list_files"]) == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("raed_file", "did you mean 'read_file'"), ("fetch", "did you mean 'fetch_url'"), ("zzz", "there are list_files")],
+)
+def test_options_for_an_unknown_tool_name_the_nearest(tmp_path: Path, name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=hint):
+        builtin_tools(tmp_path, options={name: ToolOptions()})
+
+
+def test_functions_and_built_ins_share_a_catalog(tmp_path: Path) -> None:
+    function = load_function("tests.support.sample_tools:weather")
+    assert ToolCatalog([*builtin_tools(tmp_path), function])["weather"] is function

@@ -1,0 +1,169 @@
+"""Python functions as tools."""
+
+import pytest
+
+from activities.adapters.tools.python_function import PythonFunction, load_function
+from activities.ports import ToolContext
+from tests.support import sample_tools
+from tests.support.tool_calls import failure, result
+
+MODULE = "tests.support.sample_tools"
+
+
+def load(name: str) -> PythonFunction:
+    return load_function(f"{MODULE}:{name}")
+
+
+def test_the_definition_comes_from_signature_docstring_and_decorator() -> None:
+    spec = load("weather").spec
+    assert (spec.name, spec.description, spec.effect) == ("weather", "Forecast the weather of one day.", "read_only")
+    assert spec.options.timeout_s == 5
+    assert spec.main_argument == "place"
+    assert spec.parameters == {
+        "$defs": {
+            "Place": {
+                "properties": {"city": {"type": "string"}, "country": {"default": "AT", "type": "string"}},
+                "required": ["city"],
+                "type": "object",
+            },
+            "Unit": {"enum": ["c", "k"], "type": "string"},
+        },
+        "additionalProperties": False,
+        "properties": {
+            "place": {"$ref": "#/$defs/Place", "description": "Where."},
+            "day": {"description": "The day, in the local calendar.", "format": "date", "type": "string"},
+            "unit": {"$ref": "#/$defs/Unit", "default": "c"},
+            "hours": {"default": 24, "description": "How many hours: at most 24.", "type": "integer"},
+        },
+        "required": ["place", "day"],
+        "type": "object",
+    }
+
+
+def test_a_function_without_decorator_counts_as_irreversible() -> None:
+    spec = load("plain").spec
+    assert (spec.effect, spec.options.timeout_s) == ("irreversible", None)
+    assert spec.parameters["properties"]["times"] == {
+        "default": 1,
+        "description": "How often.",
+        "maximum": 3,
+        "minimum": 1,
+        "type": "integer",
+    }
+
+
+def test_the_decorator_renames() -> None:
+    spec = load("badly_named").spec
+    assert (spec.name, spec.effect) == ("renamed-tool", "idempotent")
+    assert spec.parameters["properties"]["mode"]["enum"] == ["a", "b"]
+
+
+def test_a_decorated_function_is_still_a_function() -> None:
+    assert sample_tools.weather(sample_tools.Place(city="x"), sample_tools.date(2024, 1, 2))["year"] == 2024
+
+
+async def test_arguments_reach_the_function_as_annotated() -> None:
+    content = await result(load("weather"), place={"city": "Graz"}, day="2024-05-06", unit="k")
+    assert content == '{"city":"Graz","year":2024,"unit":"KELVIN","hours":24}'
+
+
+async def test_async_is_awaited_and_the_rest_runs_in_a_thread() -> None:
+    assert await result(load("plain"), text="ab", times=2) == "abab"
+    assert await result(load("thread_name"), copy="c", _x=1) == "False c 1"
+
+
+async def test_the_context_is_filled_in_and_not_shown() -> None:
+    notes: list[str] = []
+    tool = load("with_context")
+    assert list(tool.spec.parameters["properties"]) == ["text"]
+    output = await tool.call({"text": "a"}, ToolContext("c9", "k9", heartbeat=notes.append))
+    assert (output.content, notes) == ("a k9", ["half way"])
+    assert await result(load("optional_context")) == "c1"
+    assert (await failure(tool, text="a", context={})).kind == "InvalidArguments"
+
+
+async def test_callables_and_methods_are_functions() -> None:
+    assert await result(load("calculator"), a=1, b=2) == "3"
+    assert load("calculator").spec.name == "Calculator"
+    assert await result(load("calculator.double"), a=4) == "8"
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("list", '[1,"a"]'),
+        ("none", "null"),
+        ("number", "1.5"),
+        ("model", '{"city":"Graz","country":"AT"}'),
+    ],
+)
+async def test_results_are_json(what: str, expected: str) -> None:
+    assert await result(load("returns"), what=what) == expected
+
+
+async def test_a_result_that_is_no_json_is_an_error() -> None:
+    error = await failure(load("returns"), what="object")
+    assert (error.kind, str(error)) == (
+        "InvalidResult",
+        "returns returned object, which is no JSON; have it return text or JSON",
+    )
+
+
+@pytest.mark.parametrize("function", ["raises", "raises_async"])
+@pytest.mark.parametrize(
+    ("kind", "expected", "retryable"),
+    [
+        ("value", "ValueError", False),
+        ("os", "OSError", True),
+        ("timeout", "TimeoutError", True),
+        ("connection", "ConnectionResetError", True),
+        ("tool", "Mine", True),
+        ("exit", "SystemExit", False),
+        ("stop", "StopIteration", False),
+    ],
+)
+async def test_exceptions_become_tool_errors(function: str, kind: str, expected: str, retryable: bool) -> None:
+    error = await failure(load(function), kind=kind)
+    if (function, kind) == ("raises_async", "stop"):
+        expected = "RuntimeError"  # Python's own rule for coroutines
+    assert (error.kind, error.retryable) == (expected, retryable)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        pytest.param({}, "text: Field required", id="missing"),
+        pytest.param({"text": "a", "times": 9}, "times: Input should be less than or equal to 3", id="out of range"),
+        pytest.param({"text": "a", "other": 1}, "other: Extra inputs", id="unknown"),
+        pytest.param({"p0": "a"}, "p0: Extra inputs", id="our own field name"),
+    ],
+)
+async def test_wrong_arguments_are_named(arguments: dict[str, object], named: str) -> None:
+    error = await failure(load("plain"), **arguments)
+    assert error.kind == "InvalidArguments"
+    assert named in str(error)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        pytest.param("nowhere.at_all:f", "there is no module nowhere", id="module"),
+        pytest.param(f"{MODULE}:nothing", "has no nothing", id="attribute"),
+        pytest.param(f"{MODULE}:NUMBER", "NUMBER is int, not a function", id="not callable"),
+        pytest.param(f"{MODULE}.weather", "written package.module:function", id="no colon"),
+        pytest.param(":weather", "written package.module:function", id="no module"),
+        pytest.param(f"{MODULE}:", "written package.module:function", id="no attribute"),
+        pytest.param(f"{MODULE}:unannotated", "parameter b has no annotation", id="no annotation"),
+        pytest.param(f"{MODULE}:star", "args cannot be described", id="star"),
+        pytest.param(f"{MODULE}:double_star", "kwargs cannot be described", id="double star"),
+        pytest.param(f"{MODULE}:positional", "a is positional-only", id="positional"),
+        pytest.param(f"{MODULE}:unresolvable", "'Nowhere' is not defined", id="unknown type"),
+        pytest.param(f"{MODULE}:without_schema", "has no JSON Schema", id="type without schema"),
+        pytest.param(f"{MODULE}:bad_name", "does not match", id="name"),
+        pytest.param(f"{MODULE}:partial", "partial", id="partial without a name"),
+    ],
+)
+def test_what_cannot_be_offered_is_refused_at_load(path: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"tool '{path}'") as caught:
+        load_function(path)
+    assert message in str(caught.value)

@@ -1,0 +1,134 @@
+"""The `read_file` tool."""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.tools.read_file import ReadFile
+from activities.adapters.tools.root import Root
+from tests.support.tool_calls import failure, result
+
+
+@pytest.fixture(name="tool")
+def a_tool(tmp_path: Path) -> ReadFile:
+    return ReadFile(Root(tmp_path))
+
+
+def lines_of(tmp_path: Path, count: int) -> None:
+    (tmp_path / "f.txt").write_text("".join(f"line {n}\n" for n in range(1, count + 1)))
+
+
+async def test_a_short_file_is_read_whole(tool: ReadFile, tmp_path: Path) -> None:
+    lines_of(tmp_path, 2)
+    assert await result(tool, path="f.txt") == "f.txt (lines 1-2 of 2)\n1\tline 1\n2\tline 2"
+
+
+async def test_a_part_is_read(tool: ReadFile, tmp_path: Path) -> None:
+    lines_of(tmp_path, 9)
+    assert await result(tool, path="f.txt", start_line=3, end_line=4) == "f.txt (lines 3-4 of 9)\n3\tline 3\n4\tline 4"
+
+
+async def test_an_end_beyond_the_file_is_its_end(tool: ReadFile, tmp_path: Path) -> None:
+    lines_of(tmp_path, 2)
+    assert (await result(tool, path="f.txt", start_line=2, end_line=99)).endswith("(lines 2-2 of 2)\n2\tline 2")
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"], ids=["no end", "unix", "windows"])
+async def test_line_ends_are_not_shown(tool: ReadFile, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "f.txt").write_bytes(f"a{ending or chr(10)}b{ending}".encode())
+    assert (await result(tool, path="f.txt")).splitlines()[1:] == ["1\ta", "2\tb"]
+
+
+async def test_a_long_file_is_read_in_windows_that_leave_nothing_out(tool: ReadFile, tmp_path: Path) -> None:
+    lines_of(tmp_path, 1_000)
+    first = (await result(tool, path="f.txt")).splitlines()
+    assert first[0] == "f.txt (lines 1-400 of 1000)"
+    assert first[-1] == "[cut at line 400 of 1000; call read_file with start_line=401 for more]"
+    assert (await result(tool, path="f.txt", start_line=401)).splitlines()[1] == "401\tline 401"
+    assert (await result(tool, path="f.txt", start_line=801)).splitlines()[-1] == "1000\tline 1000"
+
+
+async def test_a_window_has_a_size(tool: ReadFile, tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text(("x" * 999 + "\n") * 100)
+    text = await result(tool, path="f.txt")
+    assert len(text) < 16_200
+    assert "[cut at line 15 of 100; call read_file with start_line=16 for more]" in text
+
+
+async def test_one_giant_line_is_cut_and_the_next_is_reached(tool: ReadFile, tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("ä" * 1_000_000 + "\nnext\n")
+    lines = (await result(tool, path="f.txt")).splitlines()
+    assert lines[0] == "f.txt (lines 1-1 of 2)"
+    assert len(lines[1].encode()) < 16_100
+    assert lines[2].startswith("[line 1 is cut at 16,000 bytes")
+    assert lines[3] == "[cut at line 1 of 2; call read_file with start_line=2 for more]"
+
+
+async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) -> None:
+    with (tmp_path / "f.txt").open("wb") as file:
+        for _ in range(50):
+            file.write((b"x" * 999 + b"\n") * 1_000)
+    tracemalloc.start()
+    text = await result(tool, path="f.txt", start_line=40_000, end_line=40_001)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert text.startswith("f.txt (lines 40000-40001 of 50000)")
+    assert peak < 2_000_000
+
+
+async def test_undecodable_bytes_are_replaced_and_said(tool: ReadFile, tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_bytes(b"caf\xe9\n")
+    assert await result(tool, path="f.txt") == (
+        "f.txt (lines 1-1 of 1, not valid UTF-8: undecodable bytes shown as \ufffd)\n1\tcaf\ufffd"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        pytest.param("a.png", b"\x89PNG\r\n\x1a\n\0\0", "PNG image", id="by its first bytes"),
+        pytest.param("a.mp3", b"ID3\0", "audio/mpeg", id="by its name"),
+        pytest.param("a", b"ab\0", "unknown kind", id="unknown"),
+        pytest.param("a.txt", "hällo".encode("utf-16"), "UTF-16 text", id="UTF-16"),
+        pytest.param("a.pdf", b"%PDF-1.7\n", "PDF document", id="PDF without NUL"),
+    ],
+)
+async def test_a_binary_file_is_refused_with_its_size_and_kind(
+    tool: ReadFile, tmp_path: Path, name: str, data: bytes, kind: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    error = await failure(tool, path=name)
+    assert error.kind == "BinaryFile"
+    assert f"({len(data)} bytes, {kind})" in str(error)
+
+
+async def test_an_empty_file_is_said_to_be_empty(tool: ReadFile, tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("")
+    assert await result(tool, path="f.txt") == "f.txt (empty)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "remedy"),
+    [
+        pytest.param({"path": "none.txt"}, "NotFound", "list_files", id="missing"),
+        pytest.param({"path": "."}, "IsAFolder", "name a file in it", id="the root"),
+        pytest.param({"path": "sub"}, "IsAFolder", "name a file in it", id="a folder"),
+        pytest.param({"path": "f.txt/x"}, "NotAFolder", "a part of it is a file", id="below a file"),
+        pytest.param(
+            {"path": "f.txt", "start_line": 4}, "InvalidArguments", "it has 3 lines", id="start beyond the end"
+        ),
+        pytest.param(
+            {"path": "f.txt", "start_line": 3, "end_line": 2}, "InvalidArguments", "swap", id="end before start"
+        ),
+        pytest.param({"path": "f.txt", "start_line": 0}, "InvalidArguments", "start_line", id="line zero"),
+    ],
+)
+async def test_errors_name_the_remedy(
+    tool: ReadFile, tmp_path: Path, arguments: dict[str, object], kind: str, remedy: str
+) -> None:
+    lines_of(tmp_path, 3)
+    (tmp_path / "sub").mkdir()
+    error = await failure(tool, **arguments)
+    assert error.kind == kind
+    assert remedy in str(error)

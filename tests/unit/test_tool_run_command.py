@@ -1,0 +1,233 @@
+"""The `run_command` tool, with real processes."""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.tools.process_group import Limits
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.run_command import SEARCH_PATH, RunCommand
+from tests.support.tool_calls import CONTEXT, failure, result
+
+
+@pytest.fixture(name="bin_folder")
+def a_folder_of_programs(tmp_path: Path) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "py").symlink_to(sys.executable)
+    (tmp_path / "root" / "sub").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(name="tool")
+def a_tool(bin_folder: Path) -> RunCommand:
+    return tool_with(bin_folder)
+
+
+def tool_with(bin_folder: Path, **limits: int) -> RunCommand:
+    return RunCommand(
+        Root(bin_folder.parent / "root"),
+        ("sh", "echo", "py", "env", "missing-program", "broken", "yes"),
+        search_path=f"{bin_folder}:{SEARCH_PATH}",
+        limits=Limits(**limits),
+    )
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(path: Path) -> str:
+    """Wait until a process under test has written `path`."""
+    async with asyncio.timeout(10):
+        while not path.exists() or not path.read_text().endswith("\n"):
+            await asyncio.sleep(0.01)
+    return path.read_text()
+
+
+async def test_output_of_both_streams_is_returned(tool: RunCommand) -> None:
+    assert await result(tool, command=["sh", "-c", "echo out; echo err >&2"]) == "out\nerr"
+
+
+async def test_no_output_is_said(tool: RunCommand) -> None:
+    assert await result(tool, command=["sh", "-c", ":"]) == "(no output)"
+
+
+@pytest.mark.parametrize("argument", ["$(id)", "`id`", "a; id", "a | id", "> file", "$HOME", "*", "a\nb", "", "'\"\\"])
+async def test_no_shell_reads_the_arguments(tool: RunCommand, argument: str) -> None:
+    assert await result(tool, command=["echo", f"<{argument}>"]) == f"<{argument}>"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["rm", "/bin/sh", "./sh", "../bin/sh", "sh ", "sh -c id", "", "-c", "SH", "/usr/bin/env", "sh/../sh"],
+    ids=repr,
+)
+async def test_other_programs_are_refused(tool: RunCommand, program: str) -> None:
+    error = await failure(tool, command=[program, "x"])
+    assert error.kind == "CommandRefused"
+    assert "sh, echo, py" in str(error)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param({"command": []}, id="empty"),
+        pytest.param({"command": "echo x"}, id="a line for a shell"),
+        pytest.param({"command": ["echo", "a\0b"]}, id="NUL"),
+        pytest.param({"command": ["echo"], "timeout_s": 0}, id="no time"),
+        pytest.param({"command": ["echo"], "timeout_s": 601}, id="too much time"),
+    ],
+)
+async def test_unusable_arguments(tool: RunCommand, arguments: dict[str, object]) -> None:
+    assert (await failure(tool, **arguments)).kind == "InvalidArguments"
+
+
+async def test_a_program_that_is_not_installed(tool: RunCommand) -> None:
+    assert "not installed" in str(await failure(tool, command=["missing-program"]))
+
+
+async def test_a_program_that_cannot_be_started(tool: RunCommand, bin_folder: Path) -> None:
+    (bin_folder / "broken").write_text("#!/nowhere/interpreter\n")
+    (bin_folder / "broken").chmod(0o755)
+    assert "No such file" in str(await failure(tool, command=["broken"]))
+
+
+@pytest.mark.parametrize("name", ["a/b", "/bin/ls", "", "-x"])
+def test_the_list_takes_bare_names_only(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="bare program name"):
+        RunCommand(Root(tmp_path), [name])
+
+
+async def test_the_working_folder_stays_under_the_root(tool: RunCommand, bin_folder: Path) -> None:
+    assert (await result(tool, command=["sh", "-c", "pwd"], cwd="sub")).endswith("/root/sub")
+    assert (await failure(tool, command=["sh"], cwd="..")).kind == "PathRefused"
+    assert (await failure(tool, command=["sh"], cwd="none")).kind == "NotFound"
+    (bin_folder.parent / "root" / "f").write_text("")
+    assert (await failure(tool, command=["sh"], cwd="f")).kind == "NotAFolder"
+
+
+async def test_the_environment_is_clean(tool: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    lines = (await result(tool, command=["env"])).splitlines()
+    assert {line.split("=")[0] for line in lines} - {"LC_CTYPE"} == {"PATH", "HOME", "TMPDIR", "LANG"}
+    home = next(line for line in lines if line.startswith("HOME=")).removeprefix("HOME=")
+    assert not Path(home).exists()
+
+
+async def test_input_is_empty_and_no_descriptor_is_inherited(tool: RunCommand) -> None:
+    code = "import os, sys; print(repr(sys.stdin.read()), len(os.listdir('/proc/self/fd')))"
+    with Path(__file__).open() as held:
+        os.set_inheritable(held.fileno(), True)
+        assert await result(tool, command=["py", "-c", code]) == "'' 4"  # the fourth is the listing itself
+
+
+async def test_a_failure_tells_the_code_and_the_end_of_the_output(tool: RunCommand) -> None:
+    error = await failure(tool, command=["sh", "-c", "seq 1 5000; echo the cause >&2; exit 3"])
+    assert (error.kind, error.retryable) == ("CommandFailed", False)
+    assert str(error).startswith("sh exited with code 3. The last 2,500 characters of its output:\n")
+    assert str(error).endswith("5000\nthe cause")
+
+
+async def test_a_signal_is_told(tool: RunCommand) -> None:
+    assert "was killed by signal 9 (Killed)" in str(await failure(tool, command=["sh", "-c", "kill -9 $$"]))
+
+
+async def test_a_flood_of_output_keeps_its_head_and_tail(tool: RunCommand) -> None:
+    output = await result(tool, command=["py", "-c", "print('HEAD' + 'x' * 50_000_000 + 'TAIL')"])
+    assert output.startswith("HEAD")
+    assert output.endswith("TAIL")
+    assert "bytes left out ...]" in output
+    assert len(output) < 13_000
+
+
+async def test_broken_text_is_replaced(tool: RunCommand) -> None:
+    assert await result(tool, command=["sh", "-c", r"printf 'a\377b'"]) == "a\ufffdb"
+
+
+async def test_a_timeout_ends_the_whole_group(tool: RunCommand, bin_folder: Path) -> None:
+    script = "sleep 60 & echo $! > ../pids; echo started; wait"
+    started = time.monotonic()
+    error = await failure(tool, command=["sh", "-c", script], timeout_s=3)
+    assert error.kind == "CommandTimedOut"
+    assert "stopped after 3 s" in str(error)
+    assert "started" in str(error)
+    assert time.monotonic() - started < 8
+    assert not is_alive(int((bin_folder.parent / "pids").read_text()))
+
+
+async def test_a_process_that_ignores_sigterm_is_killed(tool: RunCommand, bin_folder: Path) -> None:
+    script = "trap '' TERM; echo $$ > ../pids; while :; do sleep 0.1; done"
+    error = await failure(tool, command=["sh", "-c", script], timeout_s=3)
+    assert error.kind == "CommandTimedOut"
+    assert not is_alive(int((bin_folder.parent / "pids").read_text()))
+
+
+async def test_cancelling_the_call_ends_the_whole_group(tool: RunCommand, bin_folder: Path) -> None:
+    pids = bin_folder.parent / "pids"
+    script = "trap '' TERM; sleep 60 & echo $! $$ > ../pids; wait; sleep 60"
+    call = asyncio.create_task(tool.call({"command": ["sh", "-c", script]}, CONTEXT))
+    running = [int(pid) for pid in (await until(pids)).split()]
+    assert all(map(is_alive, running))
+
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not any(map(is_alive, running))
+
+
+async def test_what_a_program_leaves_behind_is_ended_with_it(tool: RunCommand, bin_folder: Path) -> None:
+    """A background process that holds the output open must not hold the call."""
+    started = time.monotonic()
+    assert await result(tool, command=["sh", "-c", "sleep 60 & echo $! > ../pids; echo done"]) == "done"
+    assert time.monotonic() - started < 10
+    assert not is_alive(int((bin_folder.parent / "pids").read_text()))
+
+
+async def test_a_process_in_a_session_of_its_own_does_not_hold_the_call(tool: RunCommand, bin_folder: Path) -> None:
+    pids = bin_folder.parent / "pids"
+    away = f"{shutil.which('setsid')} sh -c 'echo $$ > ../pids; exec sleep 30'"
+    script = f"{away} & while [ ! -s ../pids ]; do sleep 0.05; done"
+    assert await result(tool, command=["sh", "-c", script], timeout_s=30) == "(no output)"
+    os.kill(int(pids.read_text()), 9)
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "sign"),
+    [
+        pytest.param({"memory_bytes": 300_000_000}, "x = bytearray(900_000_000)", "MemoryError", id="memory"),
+        pytest.param({"cpu_s": 1}, "while True: pass", "killed by signal", id="processor time"),
+        pytest.param({"file_bytes": 1_000}, "open('f', 'wb').write(b'x' * 9_000)", "", id="file size"),
+        pytest.param(
+            {"open_files": 20}, "a = [open('/dev/null') for _ in range(30)]", "Too many open files", id="files"
+        ),
+    ],
+)
+async def test_limits(bin_folder: Path, limits: dict[str, int], code: str, sign: str) -> None:
+    error = await failure(tool_with(bin_folder, **limits), command=["py", "-c", code], timeout_s=30)
+    assert error.kind == "CommandFailed"
+    assert sign in str(error)
+
+
+async def test_a_broken_pipe_ends_a_program_as_usual(tool: RunCommand) -> None:
+    assert await result(tool, command=["sh", "-c", "yes | head -n 1"], timeout_s=10) == "y"
+
+
+async def test_calls_run_side_by_side(tool: RunCommand) -> None:
+    started = time.monotonic()
+    await asyncio.gather(*(result(tool, command=["sh", "-c", "sleep 1"]) for _ in range(4)))
+    assert time.monotonic() - started < 3.5
+
+
+def test_the_definition_names_the_programs(tool: RunCommand) -> None:
+    assert "sh, echo, py" in tool.spec.description
+    assert (tool.spec.effect, tool.spec.main_argument) == ("irreversible", "command")

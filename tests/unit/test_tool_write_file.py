@@ -1,0 +1,111 @@
+"""The `write_file` tool."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.write_file import WriteFile
+from tests.support.tool_calls import failure, result
+
+
+@pytest.fixture(name="tool")
+def a_tool(tmp_path: Path) -> WriteFile:
+    return WriteFile(Root(tmp_path))
+
+
+async def test_a_new_file_is_made_with_its_folders(tool: WriteFile, tmp_path: Path) -> None:
+    assert await result(tool, path="a/b/c.txt", content="hällo\n") == "Created a/b/c.txt (7 bytes)"
+    assert (tmp_path / "a/b/c.txt").read_text() == "hällo\n"
+
+
+async def test_a_file_is_replaced_whole_and_keeps_its_mode(tool: WriteFile, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("a longer text than the new one")
+    script.chmod(0o755)
+    assert await result(tool, path="run.sh", content="new") == "Replaced run.sh (3 bytes)"
+    assert script.read_text() == "new"
+    assert script.stat().st_mode & 0o777 == 0o755
+
+
+async def test_repeating_a_call_changes_nothing(tool: WriteFile, tmp_path: Path) -> None:
+    for _ in range(2):
+        await result(tool, path="f", content="same")
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_text() == "same"
+
+
+async def test_a_link_that_stays_inside_is_written_through(tool: WriteFile, tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    await result(tool, path="link", content="new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+async def test_readers_never_see_a_part(tool: WriteFile, tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    target.write_text("a" * 900_000)
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            text = target.read_text()
+            seen.add(f"{text[:1]}{len(set(text))}{len(text)}")
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for letter in "bcdef":
+            await result(tool, path="f", content=letter * 900_000)
+    finally:
+        done.set()
+        watcher.join()
+    assert {s[1:] for s in seen} == {"1900000"}
+
+
+async def test_a_failed_write_leaves_the_old_content_and_no_rest(
+    tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f").write_text("old")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    error = await failure(tool, path="f", content="new")
+    assert (str(error), error.retryable) == ("f: No space left on device", True)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("f", "old")]
+
+
+async def test_the_largest_content_fits_and_one_byte_more_does_not(tool: WriteFile, tmp_path: Path) -> None:
+    await result(tool, path="f", content="x" * 1_000_000)
+    error = await failure(tool, path="f", content="x" * 999_999 + "ä")
+    assert "1,000,001 bytes" in str(error)
+    assert (tmp_path / "f").stat().st_size == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        pytest.param(".", "IsAFolder", id="the root"),
+        pytest.param("sub", "IsAFolder", id="a folder"),
+        pytest.param("file/x", "NotAFolder", id="below a file"),
+        pytest.param(".git/hooks/pre-commit", "PathRefused", id="a hook that git would run"),
+        pytest.param("sub/.git/config", "PathRefused", id="configuration of a nested repository"),
+        pytest.param("sneaky/hooks/pre-commit", "PathRefused", id="git's folder through a link"),
+    ],
+)
+async def test_places_that_cannot_be_written(tool: WriteFile, tmp_path: Path, path: str, kind: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sneaky").symlink_to(".git")
+    assert (await failure(tool, path=path, content="x")).kind == kind
+
+
+async def test_half_a_character_is_refused(tool: WriteFile) -> None:
+    assert "character 1" in str(await failure(tool, path="f", content="a\ud800"))
