@@ -4,7 +4,7 @@ from activities.cache import ByteCache
 from activities.ports import HistorySource, Rebuilt, RunKey
 from workflows.types.clipped import clip
 from workflows.types.context import DigestMismatch, News, ReasonRequest, Setup
-from workflows.types.digest import record_digest, reference
+from workflows.types.digest import canonical, record_digest, reference
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
 
@@ -79,8 +79,7 @@ class Conversations:
             raise Missing("result")
         call = self._reply(run, int(iteration)).calls[int(index)]
         spec = setup.tool(call.name)
-        limit = spec.options.max_result_bytes if spec else len(content)
-        return tool_message(call, clip(content, limit), is_error=False)
+        return tool_message(call, clip(content, spec.options.max_result_bytes) if spec else content, is_error=False)
 
     def _reply(self, run: RunKey, iteration: int) -> Reply:
         reply = self._parts.get((run, iteration))
@@ -90,4 +89,4 @@ class Conversations:
 
 
 def _size(message: Message) -> int:
-    return len(message.text) + ENTRY_OVERHEAD * (1 + len(message.calls) + len(message.blocks))
+    return len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.calls) + len(message.blocks))

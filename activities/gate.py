@@ -5,6 +5,9 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.error_text import error_text
+from activities.instruments import count_denials
+from activities.log_context import log_iteration
 from activities.ports import PolicyEngine, Proposal
 from workflows.types.gate import GateRequest, Verdict, Verdicts
 from workflows.types.messages import ToolCall
@@ -27,10 +30,14 @@ class GateActivities:
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
         """Return the verdicts, in call order."""
-        if not request.calls:
-            return Verdicts(verdicts=(await self._judge(_proposal(request)),))
-        specs = {spec.name: spec for spec in request.specs}
-        return Verdicts(verdicts=tuple([await self._on_call(request, call, specs) for call in request.calls]))
+        log_iteration(request.iteration)
+        if request.calls:
+            specs = {spec.name: spec for spec in request.specs}
+            verdicts = tuple([await self._on_call(request, call, specs) for call in request.calls])
+        else:
+            verdicts = (await self._judge(_proposal(request)),)
+        count_denials(request.calls, verdicts)
+        return Verdicts(verdicts=verdicts)
 
     async def _on_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
         spec = specs.get(call.name)
@@ -53,7 +60,7 @@ class GateActivities:
             judgement = await self._engine.judge(proposal)
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
-            return _denied(f"the policy engine failed: {type(error).__name__}: {error}")
+            return _denied(f"the policy engine failed: {type(error).__name__}: {error_text(error)}")
         return Verdict(decision="allow") if judgement.allowed else _denied(judgement.reason or "not allowed")
 
 

@@ -8,10 +8,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
 from activities.conversations import Conversations
+from activities.log_context import log_iteration
 from activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt, RunKey
 from activities.replies import normalised
+from activities.spans import model_span
 from workflows.types.context import DigestMismatch, ReasonRequest
 from workflows.types.messages import Reply
+from workflows.types.text import clean_text
 
 TAIL_CHARS = 2_000
 """Characters of partial text in a heartbeat."""
@@ -24,7 +27,11 @@ class Models(Protocol):
     """Providers by model name."""
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return the provider of `provider:model` and the model's name there."""
+        """Return the provider of `provider:model` and the model's name there.
+
+        Raises:
+            ValueError: The model cannot be called as this worker is configured.
+        """
         ...
 
 
@@ -38,6 +45,7 @@ class ReasonActivities:
     @activity.defn(name="reason")
     async def reason(self, request: ReasonRequest) -> Reply:
         """Return the model's reply; partial text travels in the heartbeats."""
+        log_iteration(request.iteration)
         info = activity.info()
         run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
         try:
@@ -47,17 +55,22 @@ class ReasonActivities:
             raise ApplicationError(str(error), type="DigestMismatch", non_retryable=True) from None
         except ModelError as error:
             raise _failure(error) from None
-        except ValueError as error:
-            raise ApplicationError(str(error), type="ModelNotConfigured", non_retryable=True) from None
         reply = normalised(reply, context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
         return reply
 
     async def _complete(self, context: Rebuilt, request: ReasonRequest) -> Reply:
-        provider, model = self._models.resolve(context.setup.model)
-        text = _Tail()
-        async with heartbeats(text.details):
-            return await provider.complete(_model_request(model, context, request), text.add)
+        provider, model = self._resolved(context.setup.model)
+        asked, text = _model_request(model, context, request), _Tail()
+        with model_span(context.setup, asked) as noted:
+            async with heartbeats(text.details):
+                return noted(await provider.complete(asked, text.add))
+
+    def _resolved(self, name: str) -> tuple[ModelProvider, str]:
+        try:
+            return self._models.resolve(name)
+        except ValueError as error:
+            raise ApplicationError(str(error), type="ModelNotConfigured", non_retryable=True) from None
 
 
 class _Tail:
@@ -72,7 +85,7 @@ class _Tail:
         self._chars += len(piece)
 
     def details(self) -> dict[str, object]:
-        return {"text": self._text, "chars": self._chars}
+        return {"text": clean_text(self._text), "chars": self._chars}
 
 
 def _model_request(model: str, context: Rebuilt, request: ReasonRequest) -> ModelRequest:

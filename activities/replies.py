@@ -1,6 +1,9 @@
 """A provider's reply made safe for the history: unique call ids, valid text, bounded size."""
 
 from collections.abc import Iterable
+from typing import Any, TypeVar, cast
+
+from pydantic_core import to_json
 
 from workflows.types.clipped import clip
 from workflows.types.messages import Message, Reply, ToolCall
@@ -13,50 +16,78 @@ MAX_TEXT_BYTES = 500_000
 MAX_ARGUMENT_BYTES = 200_000
 """All arguments of one call; larger ones are refused as malformed rather than cut."""
 
+MAX_REPLY_BYTES = 1_500_000
+"""Text, blocks and arguments together; a payload must stay below 2 MB. Blocks that do not fit are left out."""
+
+MAX_DEPTH = 100
+"""Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
+
 MAX_NAME_CHARS = 200
+
+R = TypeVar("R", Reply, ToolCall)
 
 
 def normalised(reply: Reply, earlier: Iterable[Message]) -> Reply:
     """Return the reply as it goes to history; every call has an id that no other call of the conversation has."""
+    text = clip(clean_text(reply.text), MAX_TEXT_BYTES)
+    room = MAX_REPLY_BYTES - len(text.encode())
+    blocks = _fitting_blocks(reply.blocks, room)
+    room -= len(to_json(blocks))
     taken = {call.call_id for message in earlier for call in message.calls}
     calls: list[ToolCall] = []
     for call in reply.calls[:MAX_CALLS]:
-        fresh = _with_id(call, _unique(clean_text(call.call_id).strip() or "call", taken))
+        fresh = _changed(call, call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
         taken.add(fresh.call_id)
-        calls.append(_bounded(fresh))
-    update: dict[str, object] = {}
-    if tuple(calls) != reply.calls:
-        update["calls"] = tuple(calls)
-    if len(reply.calls) > MAX_CALLS:
-        update["left_out"] = len(reply.calls) - MAX_CALLS
-    text = clip(clean_text(reply.text), MAX_TEXT_BYTES)
-    if text != reply.text:
-        update["text"] = text
-    return reply.model_copy(update=update) if update else reply
+        calls.append(_bounded(fresh, min(MAX_ARGUMENT_BYTES, room)))
+        room -= len(to_json(calls[-1].arguments)) + len((calls[-1].malformed or "").encode())
+    left_out = len(reply.calls) - len(calls) or reply.left_out
+    model = None if reply.model is None else _name(reply.model, "unnamed")
+    return _changed(reply, text=text, blocks=blocks, calls=tuple(calls), left_out=left_out, model=model)
 
 
 def _unique(call_id: str, taken: set[str]) -> str:
-    if call_id not in taken:
-        return call_id
-    number = 2
-    while f"{call_id}_{number}" in taken:
+    wanted = _name(call_id, "call")
+    found, number = wanted, 2
+    while found in taken:
+        suffix = f"_{number}"
+        found = wanted[: MAX_NAME_CHARS - len(suffix)] + suffix
         number += 1
-    return f"{call_id}_{number}"
+    return found
 
 
-def _with_id(call: ToolCall, call_id: str) -> ToolCall:
-    call_id = call_id[:MAX_NAME_CHARS]
-    return call if call.call_id == call_id else call.model_copy(update={"call_id": call_id})
+def _name(text: str, otherwise: str) -> str:
+    return clean_text(text).strip()[:MAX_NAME_CHARS].strip() or otherwise
 
 
-def _bounded(call: ToolCall) -> ToolCall:
-    update: dict[str, object] = {}
-    name = clean_text(call.name).strip()[:MAX_NAME_CHARS] or "unnamed"
-    if name != call.name:
-        update["name"] = name
+def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple[dict[str, Any], ...]:
+    if any(_is_deeper(block, MAX_DEPTH) for block in blocks):
+        return ()
+    cleaned = tuple(clean_json(block) for block in blocks)
+    return cleaned if len(to_json(cleaned)) <= max_bytes else ()
+
+
+def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
+    if call.malformed is not None:
+        return _changed(call, malformed=clip(clean_text(call.malformed), max(max_bytes, 200)))
+    if _is_deeper(call.arguments, MAX_DEPTH):
+        return _changed(call, arguments={}, malformed=f"(nested more than {MAX_DEPTH} deep)")
     arguments = clean_json(call.arguments)
-    if arguments != call.arguments:
-        update["arguments"] = arguments
-    if len(call.model_dump_json(include={"arguments"}, fallback=str)) > MAX_ARGUMENT_BYTES:
-        update |= {"arguments": {}, "malformed": f"(more than {MAX_ARGUMENT_BYTES} bytes)"}
-    return call.model_copy(update=update) if update else call
+    if len(to_json(arguments)) > max_bytes:
+        return _changed(call, arguments={}, malformed=f"(more than {max_bytes} bytes)")
+    return _changed(call, arguments=arguments)
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        inner = list(cast("dict[object, object]", value).values())
+    elif isinstance(value, (list, tuple)):
+        inner = cast("list[object]", value)
+    else:
+        return False
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
+
+
+def _changed(record: R, **fields: object) -> R:
+    """Return the record with what differs set; a default stays unset, which costs no history."""
+    update = {name: value for name, value in fields.items() if getattr(record, name) != value}
+    return record.model_copy(update=update) if update else record

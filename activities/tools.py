@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
 from activities.conversations import Conversations
+from activities.error_text import error_text
 from activities.log_context import log_iteration_of
 from activities.ports import RunKey, Tool, ToolContext, ToolError
 from activities.spans import tool_span
@@ -70,7 +71,7 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolO
         raise
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
-        raise _failure(str(error), type(error).__name__, retryable=True) from None
+        raise _failure(error_text(error), type(error).__name__, retryable=True) from None
 
 
 def _failure(text: str, kind: str, retryable: bool) -> ApplicationError:

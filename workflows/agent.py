@@ -65,7 +65,9 @@ class AgentWorkflow:
         setup = self._state.setup or await self._prepared()
         if setup is None:
             return self._ended(self._stop(self._state.input.config) or ("error", "nothing was prepared"), None)
+        spans.name_run(setup.agent)
         watch = asyncio.create_task(self._watch_clock(setup.config))
+        await self._unpaused(setup)
         while (stop := self._stop(setup.config)) is None:
             await self._iterate(setup)
         watch.cancel()
@@ -98,7 +100,7 @@ class AgentWorkflow:
         self._state = observe.with_reply(self._state, reply, proposed.seen)
         await self._unpaused(setup)
         if self._is_interrupted():
-            self._state = observe.with_unjudged(self._state, reply, act.nothing_run(proposed))
+            self._leave_unjudged(proposed)
         elif kind in {"calls", "answer", "cut_answer"}:
             await self._judge_and_act(proposed, setup)
         else:
@@ -112,6 +114,8 @@ class AgentWorkflow:
         self._enter("gating")
         with spans.phase_span("gate", self._state.iteration):
             gated = await gate.judge(proposed, self._state, setup, self._is_interrupted)
+        if gated is None:
+            return self._leave_unjudged(proposed)
         if not gated.reply.calls:
             return self._take_answer(proposed, gated)
         await self._unpaused(setup)
@@ -122,6 +126,9 @@ class AgentWorkflow:
         denied = observe.denied_calls(acted.outcomes, acted.verdicts)
         self._state = observe.with_outcomes(self._state, acted.reply, acted.outcomes, denied)
         return None
+
+    def _leave_unjudged(self, proposed: reason.Proposed) -> None:
+        self._state = observe.with_unjudged(self._state, proposed.judged.reply, act.nothing_run(proposed))
 
     def _take_answer(self, proposed: reason.Proposed, gated: gate.Gated) -> None:
         if gated.answer.decision != "allow":

@@ -11,6 +11,14 @@ from workflows.types.text import clean_text
 MAX_SIGNAL_BYTES = 50_000
 """A longer text is cut: guidance belongs into a sentence, documents into files."""
 
+MAX_TAKEN_BYTES = 500_000
+"""Of guidance in one model call, whose input has to stay below 2 MB."""
+
+MAX_INBOX_BYTES = 400_000
+"""All that waits in the inbox: it has to fit into one payload. What arrives beyond it is cut to a line."""
+
+MIN_SIGNAL_BYTES = 200
+
 _TEXT = {
     "steer": "[Guidance from the operator] {}",
     "add_context": "[Context from the operator]\n{}",
@@ -20,12 +28,18 @@ _TEXT = {
 def signal_text(arguments: tuple[object, ...]) -> str:
     """Return what a signal says; any JSON is taken, since a handler that refuses would lose it."""
     text = "\n".join(part if isinstance(part, str) else str(part) for part in arguments if part is not None)
-    return clip(clean_text(text), MAX_SIGNAL_BYTES, "signals are cut; put documents into files")
+    return _cut(clean_text(text), MAX_SIGNAL_BYTES)
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    return clip(text, max_bytes, "signals are cut; put documents into files")
 
 
 def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
     """Record guidance (steer, add_context) at the end of the inbox."""
-    return state.model_copy(update={"inbox": (*state.inbox, guidance)})
+    waiting = sum(len(item.text.encode()) for item in state.inbox)
+    text = _cut(guidance.text, max(MAX_INBOX_BYTES - waiting, MIN_SIGNAL_BYTES))
+    return state.model_copy(update={"inbox": (*state.inbox, guidance.model_copy(update={"text": text}))})
 
 
 def with_pause(state: AgentState, now: datetime) -> AgentState:
@@ -52,9 +66,13 @@ def with_abort(state: AgentState, why: str) -> AgentState:
 
 
 def taken_in(state: AgentState) -> AgentState:
-    """Put the inbox into the conversation, in order of arrival."""
-    conversation = state.conversation
+    """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
+    conversation, taken, size = state.conversation, 0, 0
     for item in state.inbox:
         text = _TEXT[item.kind].format(item.text)
+        size += len(text.encode())
+        if taken and size > MAX_TAKEN_BYTES:
+            break
         conversation = added(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
-    return state.model_copy(update={"conversation": conversation, "inbox": ()}) if state.inbox else state
+        taken += 1
+    return state.model_copy(update={"conversation": conversation, "inbox": state.inbox[taken:]}) if taken else state

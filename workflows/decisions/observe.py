@@ -82,7 +82,7 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
 def with_repair(state: AgentState, judged: Judged) -> AgentState:
     """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
 
-    A cut answer has passed the gate before it comes here.
+    A cut answer has passed the gate before it comes here; guidance that waits gives it another chance.
     """
     reply, conversation = judged.reply, state.conversation
     if judged.kind == "cut_calls":
@@ -96,10 +96,10 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
         conversation = added(conversation, kept, news)
     conversation = added(conversation, _told(judged.feedback))
     update: dict[str, object] = {"conversation": conversation, "repairs": state.repairs + 1}
-    if judged.kind == "cut_answer":
+    is_answer = judged.kind == "cut_answer"
+    if is_answer:
         update["output"] = update["partial"] = state.partial + reply.text
-    if state.repairs >= MAX_REPAIRS_IN_A_ROW:
-        is_answer = judged.kind == "cut_answer"
+    if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and state.inbox):
         update["stop"] = ("completed" if is_answer else "error", judged.detail)
     return state.model_copy(update=update)
 

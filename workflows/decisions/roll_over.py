@@ -1,19 +1,22 @@
 """When a run continues as new, before the server would have to suggest it, and what it carries."""
 
 from workflows.decisions.conversation import settled
-from workflows.decisions.window import MAX_CONVERSATION_BYTES
 from workflows.types.context import Setup
 from workflows.types.state import AgentState
+
+MAX_CARRIED_BYTES = 1_900_000
+"""Of the state as JSON; the server refuses a payload of 2 MB."""
 
 
 def is_due(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> bool:
     """Return whether to continue as new at the end of this iteration.
 
-    A conversation too large for one payload waits for the window to shrink it, an iteration later.
+    A state too large for one payload waits for the window to shrink its conversation, an iteration later.
     """
-    if state.stop is not None or state.conversation.size > MAX_CONVERSATION_BYTES:
+    if state.stop is not None or state.aborted is not None:
         return False
-    return suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
+    is_long = suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
+    return is_long and len(carried(state).model_dump_json(exclude_unset=True).encode()) <= MAX_CARRIED_BYTES
 
 
 def carried(state: AgentState) -> AgentState:

@@ -1,5 +1,7 @@
 """Which messages are left out when the conversation outgrows its budget (`sliding_window`)."""
 
+from itertools import pairwise
+
 from workflows.decisions.estimate import size_of, tokens_of
 from workflows.types.context import Ranges
 from workflows.types.messages import Message
@@ -23,6 +25,8 @@ def messages_to_drop(conversation: Conversation, token_budget: int) -> Ranges:
     tokens, size = conversation.tokens, conversation.size
     dropped: list[tuple[int, int]] = []
     for pinned in (False, True):
+        if pinned and size <= MAX_CONVERSATION_BYTES:
+            break
         for start, stop in _groups(conversation.messages[: conversation.sent], pinned):
             fits_payload = size <= MAX_CONVERSATION_BYTES * KEEP_SHARE
             if fits_payload and (pinned or tokens <= token_budget * KEEP_SHARE):
@@ -37,7 +41,7 @@ def messages_to_drop(conversation: Conversation, token_budget: int) -> Ranges:
 def _groups(messages: tuple[Message, ...], pinned: bool) -> list[tuple[int, int]]:
     """Return the groups that may go: a message with the tool results that follow it; the first and last never."""
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    bounds = list(zip(starts, [*starts[1:], len(messages)], strict=True))
+    bounds = list(pairwise([*starts, len(messages)]))
     return [(start, stop) for start, stop in bounds[1:-1] if messages[start].pinned == pinned]
 
 

@@ -11,6 +11,7 @@ from temporalio.exceptions import ActivityError
 from workflows.phases.failures import failure_text
 from workflows.phases.interrupt import Interrupted, settle
 from workflows.phases.reason import Proposed
+from workflows.phases.spans import show_verdicts
 from workflows.types.context import Setup
 from workflows.types.gate import GateRequest, Verdict, Verdicts
 from workflows.types.messages import Reply
@@ -33,8 +34,8 @@ class Gated:
         return self.verdicts[0]
 
 
-async def judge(proposed: Proposed, state: AgentState, setup: Setup, interrupted: Interrupted) -> Gated:
-    """Ask the policy engine. Whatever goes wrong with it is a denial."""
+async def judge(proposed: Proposed, state: AgentState, setup: Setup, interrupted: Interrupted) -> Gated | None:
+    """Ask the policy engine; None when the run is ended before it has decided. Whatever goes wrong is a denial."""
     reply = proposed.judged.reply
     names = {call.name for call in reply.calls}
     request = GateRequest(
@@ -48,23 +49,27 @@ async def judge(proposed: Proposed, state: AgentState, setup: Setup, interrupted
         trusted_context=state.input.trusted_context,
     )
     verdicts = await _verdicts(request, interrupted)
+    if verdicts is None:
+        return None
     expected = len(reply.calls) or 1
     if len(verdicts) != expected:
         miscount = Verdict(decision="deny", reason=f"the gate gave {len(verdicts)} verdicts for {expected} proposals")
         verdicts = (miscount,) * expected
+    show_verdicts(verdicts)
     return Gated(reply, verdicts)
 
 
-async def _verdicts(request: GateRequest, interrupted: Interrupted) -> tuple[Verdict, ...]:
+async def _verdicts(request: GateRequest, interrupted: Interrupted) -> tuple[Verdict, ...] | None:
     task = asyncio.create_task(_ask(request))
     await settle([task], interrupted)
     if task.done() and not task.cancelled() and task.exception() is None:
         return task.result().verdicts
-    error = task.exception() if task.done() and not task.cancelled() else None
-    if error is not None and not isinstance(error, ActivityError):
-        raise error
-    why = "it was interrupted" if error is None else failure_text(error)
-    return (Verdict(decision="deny", reason=f"the gate could not decide: {why}"),) * (len(request.calls) or 1)
+    if interrupted():
+        return None
+    error = task.exception()
+    if not isinstance(error, ActivityError):
+        raise error or RuntimeError("the gate ended without a verdict")
+    return (Verdict(decision="deny", reason=f"the gate could not decide: {failure_text(error)}"),) * (len(request.calls) or 1)
 
 
 async def _ask(request: GateRequest) -> Verdicts:

@@ -10,6 +10,6 @@ class Record(BaseModel):
 
 
 class Border(BaseModel):
-    """What people write (input, `orga.toml`): frozen, and an unknown key is refused by name."""
+    """What people write (input, `orga.toml`): frozen, and an unknown key is refused by name, as is NaN or infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

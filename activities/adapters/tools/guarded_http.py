@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import cast
 
 import httpcore
-from httpx import AsyncHTTPTransport, Timeout, create_ssl_context
 
-from activities.adapters.http import AsyncClient
+from activities.adapters.http import AsyncClient, AsyncHTTPTransport, Timeout, create_ssl_context
 from activities.adapters.tools.public_address import is_public
 from activities.ports import ToolError
 

@@ -1,0 +1,93 @@
+"""Spans around what activities do outside, with their metrics. They say what happened, never what was said."""
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer, use_span
+from opentelemetry.util.types import AttributeValue
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities import instruments
+from activities.ports import ModelError, ModelRequest
+from workflows.types import telemetry_names as names
+from workflows.types.context import Setup
+from workflows.types.messages import Reply
+
+Replied = Callable[[Reply], Reply]
+
+_CANCELLED = "cancelled"
+
+
+@contextmanager
+def model_span(setup: Setup, request: ModelRequest) -> Generator[Replied]:
+    """Time one attempt of a model call; the function that it gives notes what the reply used, and returns it."""
+    asked: dict[str, AttributeValue] = {
+        names.OPERATION: "chat",
+        names.PROVIDER: setup.model.partition(":")[0],
+        names.REQUEST_MODEL: request.model,
+    }
+    about = asked | {names.AGENT: setup.agent, names.REQUEST_MAX_TOKENS: request.max_output_tokens}
+    if request.temperature is not None:
+        about[names.REQUEST_TEMPERATURE] = request.temperature
+
+    def ended(seconds: float, failure: str) -> None:
+        instruments.model_duration.record(seconds, asked | ({names.ERROR: failure} if failure else {}))
+
+    with _span(f"chat {request.model}", SpanKind.CLIENT, about, ended) as span:
+        yield lambda reply: _noted(span, reply, asked, setup.agent)
+
+
+@contextmanager
+def tool_span(tool: str, call_id: str) -> Generator[None]:
+    """Time one attempt of a tool call."""
+    about = {names.OPERATION: "execute_tool", names.TOOL: tool, names.TOOL_CALL: call_id}
+
+    def ended(seconds: float, failure: str) -> None:
+        outcome = "ok" if not failure else _CANCELLED if failure == _CANCELLED else "failed"
+        instruments.tool_duration.record(seconds, {names.TOOL: tool, names.OUTCOME: outcome})
+
+    with _span(f"execute_tool {tool}", SpanKind.INTERNAL, about, ended):
+        yield
+
+
+def _noted(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent: str) -> Reply:
+    usage = reply.usage
+    span.set_attribute(names.FINISH_REASONS, (reply.finish,))
+    span.set_attribute(names.INPUT_TOKENS, usage.input_tokens)
+    span.set_attribute(names.OUTPUT_TOKENS, usage.output_tokens)
+    if reply.model:
+        span.set_attribute(names.RESPONSE_MODEL, reply.model)
+    instruments.token_usage.record(usage.input_tokens, {**asked, names.TOKEN_TYPE: "input"})
+    instruments.token_usage.record(usage.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+    instruments.iterations.add(1, {names.AGENT: agent})
+    return reply
+
+
+@contextmanager
+def _span(
+    name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], ended: Callable[[float, str], None]
+) -> Generator[Span]:
+    info = activity.info()
+    about = {**attributes, names.CONVERSATION: info.workflow_id or "", names.ATTEMPT: info.attempt}
+    span = get_tracer(names.SCOPE).start_span(name, kind=kind, attributes=about)
+    started, failure = perf_counter(), ""
+    with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield span
+        except BaseException as error:
+            failure = _kind(error)
+            span.set_attribute(names.ERROR, failure)
+            span.set_status(Status(StatusCode.ERROR))
+            raise
+        finally:
+            ended(perf_counter() - started, failure)
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return _CANCELLED
+    named = error.kind if isinstance(error, ModelError) else error.type if isinstance(error, ApplicationError) else None
+    return named or type(error).__name__

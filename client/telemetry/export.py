@@ -1,0 +1,63 @@
+"""The global providers of OpenTelemetry, sending to one collector by OTLP over HTTP."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from temporalio.contrib.opentelemetry import ReplaySafeMeterProvider, create_tracer_provider
+
+from client.config import TelemetryConfig
+from client.telemetry.silence import one_warning
+
+EXPORT_S = 5.0
+"""One export with its retries; spans that come meanwhile wait in a bounded queue."""
+
+
+class TelemetryInUse(RuntimeError):
+    """A process has one tracer provider, and it is already set."""
+
+
+def export_to(config: TelemetryConfig) -> Callable[[float], None]:
+    """Set the global providers and return what ends them within as many seconds as it is given.
+
+    Raises:
+        TelemetryInUse: They are set already.
+    """
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        raise TelemetryInUse("OpenTelemetry is already set up in this process: set [telemetry] enabled = false here")
+    base = config.endpoint.rstrip("/")
+    resource = Resource.create({"service.name": config.service_name})
+    span_exporter = OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=EXPORT_S)
+    metric_exporter = OTLPMetricExporter(endpoint=f"{base}/v1/metrics", timeout=EXPORT_S)
+    spans = create_tracer_provider(resource=resource, shutdown_on_exit=False)
+    spans.add_span_processor(BatchSpanProcessor(span_exporter))
+    reader = PeriodicExportingMetricReader(metric_exporter, export_interval_millis=config.export_interval_s * 1000)
+    meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+    trace.set_tracer_provider(spans)
+    metrics.set_meter_provider(ReplaySafeMeterProvider(meters))
+    one_warning(base)
+
+    def close(timeout_s: float) -> None:
+        if not _ended(timeout_s, spans.shutdown, meters.shutdown):
+            span_exporter.shutdown()
+            metric_exporter.shutdown()  # pyright: ignore[reportUnknownMemberType]
+
+    return close
+
+
+def _ended(timeout_s: float, *flushes: Callable[[], None]) -> bool:
+    """Return whether all ended in time. An exporter that goes on trying does so in a daemon thread."""
+    end = time.monotonic() + timeout_s
+    threads = [threading.Thread(target=flush, daemon=True) for flush in flushes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)

@@ -1,0 +1,44 @@
+"""Telemetry by `[telemetry]`: off, it is nothing; on, what a client is connected with, and how to end it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from client.config import TelemetryConfig
+
+if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do without
+    from temporalio.plugin import SimplePlugin
+
+SHUTDOWN_S = 2.0
+
+
+def _nothing(timeout_s: float) -> None:
+    """There is nothing to flush."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """What a process has of it."""
+
+    plugins: "tuple[SimplePlugin, ...]" = ()
+    """For `Client.connect`; workers of that client take them over. A worker given them again would do all twice."""
+    close: Callable[[float], None] = _nothing
+
+    def shutdown(self, timeout_s: float = SHUTDOWN_S) -> None:
+        """Send what is left, in at most `timeout_s`; what no collector took by then is lost."""
+        self.close(timeout_s)
+
+
+def telemetry(config: TelemetryConfig) -> Telemetry:
+    """Start what the config asks for; once in a process, before clients and workers.
+
+    Raises:
+        TelemetryInUse: Something else has set OpenTelemetry up in this process.
+    """
+    if not config.enabled:
+        return Telemetry()
+    from client.telemetry.export import export_to
+    from client.telemetry.run_span import run_spans
+
+    close = export_to(config)
+    return Telemetry(run_spans(), close)

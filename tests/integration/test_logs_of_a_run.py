@@ -1,0 +1,69 @@
+"""Log lines of real runs: which run and which iteration they belong to."""
+
+import logging
+import uuid
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.ports import Judgement, Proposal
+from client.logs import configure_logs
+from client.sandbox import workflow_runner
+from tests.support.log_lines import lines, restored_logs
+from tests.support.logging_workflow import LoggingWorkflow
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import answers, calls
+
+__all__ = ["restored_logs"]
+
+pytestmark = pytest.mark.usefixtures("restored_logs")
+
+
+class Broken:
+    """A policy engine that fails at final answers."""
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        if proposal.call is None:
+            raise RuntimeError("no engine")
+        return Judgement(True)
+
+
+async def test_lines_of_tools_and_gate_name_run_and_iteration(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs(json=True)
+
+    def body(arguments: object, context: object) -> str:
+        logging.getLogger("a.tool").info("looking")
+        return "ok"
+
+    async with a_loop(client, [calls("look"), answers()], FakeTool("look", body), engine=Broken()) as loop:
+        ran = await loop.run(max_iterations=2)
+
+    found = [line for line in lines(capsys) if line["logger"] in {"a.tool", "temporalio.activity"}]
+    assert [(line["message"], line["iteration"]) for line in found] == [
+        ("looking", 1),
+        ("the policy engine failed; denied", 2),
+    ]
+    assert {(line["workflow_id"], line["run_id"]) for line in found} == {(ran.handle.id, ran.handle.result_run_id)}
+    assert "RuntimeError: no engine" in found[1]["exception"]
+
+
+async def test_a_line_of_a_workflow_is_written_once_and_names_its_run(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs(json=True)
+    queue = f"test-{uuid.uuid4()}"
+    runner = workflow_runner()
+    async with Worker(
+        client, task_queue=queue, workflows=[LoggingWorkflow], workflow_runner=runner, max_cached_workflows=0
+    ):
+        handle = await client.start_workflow("Logging", id=queue, task_queue=queue)
+        await handle.result()
+
+    found = [line for line in lines(capsys) if line["logger"] == "temporalio.workflow"]
+    assert [(line["message"], line["workflow_id"], line["run_id"]) for line in found] == [
+        ("before 1", queue, handle.first_execution_run_id),
+        ("after", queue, handle.first_execution_run_id),
+    ]

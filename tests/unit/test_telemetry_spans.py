@@ -1,0 +1,86 @@
+"""Spans of activities: what a failure is called, and that nothing of it is quoted."""
+
+import asyncio
+from collections.abc import Generator
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.ports import ModelError, ModelRequest
+from activities.spans import model_span, tool_span
+from tests.support.telemetry import fresh_globals
+from workflows.phases.spans import phase_span
+from workflows.types import telemetry_names as names
+from workflows.types.context import Setup
+from workflows.types.messages import Reply
+
+__all__ = ["fresh_globals"]
+
+
+@pytest.fixture
+def finished(fresh_globals: None) -> Generator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    yield exporter
+    provider.shutdown()
+
+
+def only(exporter: InMemorySpanExporter) -> ReadableSpan:
+    (span,) = exporter.get_finished_spans()
+    return span
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        pytest.param(ModelError("Timeout", "private", retryable=True), "Timeout", id="kind of a model error"),
+        pytest.param(ApplicationError("private", type="NotFound"), "NotFound", id="type of an application error"),
+        pytest.param(ApplicationError("private"), "ApplicationError", id="application error without a type"),
+        pytest.param(KeyError("private"), "KeyError", id="class of anything else"),
+        pytest.param(asyncio.CancelledError(), "cancelled", id="cancellation"),
+    ],
+)
+def test_a_failure_has_a_name_and_no_text(finished: InMemorySpanExporter, error: BaseException, kind: str) -> None:
+    def fail() -> None:
+        with tool_span("look", "look_0"):
+            raise error
+
+    with pytest.raises(type(error)):
+        ActivityEnvironment().run(fail)
+
+    span = only(finished)
+    assert (span.attributes or {})[names.ERROR] == kind
+    assert not span.status.is_ok
+    assert (span.status.description, span.events) == (None, ())
+
+
+def test_a_model_span_names_provider_and_model_apart(finished: InMemorySpanExporter) -> None:
+    def ask() -> Reply:
+        request = ModelRequest(model="vendor/m-1", temperature=None, max_output_tokens=7)
+        with model_span(Setup(agent="a", model="openrouter:vendor/m-1"), request) as noted:
+            return noted(Reply(finish="length", model="m-1-2026"))
+
+    ActivityEnvironment().run(ask)
+
+    span = only(finished)
+    attributes = span.attributes or {}
+    assert (span.name, span.kind) == ("chat vendor/m-1", trace.SpanKind.CLIENT)
+    assert attributes[names.PROVIDER] == "openrouter"
+    assert attributes[names.REQUEST_MODEL] == "vendor/m-1"
+    assert attributes[names.RESPONSE_MODEL] == "m-1-2026"
+    assert attributes[names.FINISH_REASONS] == ("length",)
+    assert names.REQUEST_TEMPERATURE not in attributes
+
+
+def test_a_phase_outside_a_run_span_has_none(finished: InMemorySpanExporter) -> None:
+    """A provider of the host's own is not safe under replay; orga's opens the run's span first."""
+    with phase_span("reason", 1):
+        pass
+    assert finished.get_finished_spans() == ()
