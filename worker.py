@@ -1,28 +1,54 @@
-"""The one place where adapters, activities and workflows meet."""
+"""The worker: the one place where adapters, activities and workflows meet."""
 
-from collections.abc import Callable, Sequence
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.arguments import argument_errors
+from activities.adapters.models.registry import ModelRegistry, default_model
+from activities.adapters.policy.allow_all import AllowAll
+from activities.adapters.policy.listed import ListedTools
+from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from activities.adapters.tools.python_function import load_function
 from activities.conversations import Conversations
 from activities.gate import ArgumentErrors, GateActivities
 from activities.ports import Agents, PolicyEngine, Tool
 from activities.prepare import PrepareActivities
 from activities.reason import Models, ReasonActivities
 from activities.tools import tool_activities
+from client.config import OrgaConfig
+from client.config_file import load_config
+from client.connect import connection
+from client.errors import OrgaError
 from client.history import WorkflowHistory
+from client.logs import configure_logs
 from client.sandbox import workflow_runner
+from client.server.endpoint import ServerUnavailable
+from client.server.search_attributes import missing
+from client.telemetry.start import telemetry
 from workflows.agent import AgentWorkflow
+from workflows.types.context import Setup
 
 BUILD_ID = "0.1.0"
 """Stands in three events of every workflow and activity task, so it is short."""
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
 """How old the live text of a model may be, and how soon an abort is heard."""
+
+SHUTDOWN_GRACE = timedelta(seconds=10)
+"""What activities in flight get to end in, once the worker is told to stop."""
 
 
 @dataclass(frozen=True)
@@ -59,3 +85,147 @@ def _activities(parts: Parts, conversations: Conversations) -> list[Callable[...
         GateActivities(parts.policy, parts.argument_errors).gate,
         *tool_activities(parts.tools, conversations),
     ]
+
+
+def configured_tools(config: OrgaConfig, root: Path) -> ToolCatalog:
+    """Return the built-in tools and the functions that the config names, with their options.
+
+    Raises:
+        ValueError: A function that cannot be loaded, two tools of one name, options for no tool.
+    """
+    wanted = config.tools
+    builtin = builtin_tools(root, allow_hosts=wanted.web.allow_hosts, commands=wanted.commands.allow)
+    return ToolCatalog(with_options([*builtin, *(load_function(path) for path in wanted.python)], wanted.options))
+
+
+def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, knows_attributes: bool) -> Parts:
+    """Return the parts that a config asks for.
+
+    Raises:
+        ValueError: Something in the config cannot be had; the text names it.
+    """
+    tools = configured_tools(config, root)
+    models = ModelRegistry(env, config.models.base_urls)
+    facts = Setup(
+        agent="",
+        model="",
+        policy=config.policy.engine,
+        search_attributes=knows_attributes,
+        roll_over_events=config.temporal.roll_over_events,
+    )
+    agents = ConfiguredAgents(
+        config.agents,
+        {name: tool.spec for name, tool in tools.items()},
+        config.models.default or default_model(env),
+        lambda model: _check_model(models, model),
+        facts,
+    )
+    policy = AllowAll() if config.policy.engine == "allow" else ListedTools()
+    return Parts(agents, models, policy, argument_errors, list(tools.values()))
+
+
+def _check_model(models: ModelRegistry, model: str) -> None:
+    models.resolve(model)
+
+
+async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None:
+    """Work until `stopping`; what is in flight gets a grace to end."""
+    observed = telemetry(config.telemetry)
+    try:
+        async with connection(config, _say, observed.plugins) as connected:
+            knows_attributes = not await missing(connected.client)
+            parts = configured_parts(config, os.environ, root, knows_attributes)
+            queue = config.temporal.task_queue
+            worker = build_worker(connected.client, parts, queue, graceful_shutdown_timeout=SHUTDOWN_GRACE)
+            async with worker:
+                _say(f"worker polls task queue {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
+                await stopping.wait()
+    finally:
+        observed.shutdown()
+
+
+def checked(config: OrgaConfig, root: Path) -> dict[str, Any]:
+    """Return what this worker could run, and what stands in the way; for `orga doctor`."""
+    problems: list[dict[str, str]] = []
+    tools: list[str] = []
+    try:
+        catalog = configured_tools(config, root)
+        tools = list(catalog)
+    except ValueError as error:
+        problems.append({"place": "tools", "problem": str(error), "remedy": "correct [tools] in orga.toml"})
+    models = ModelRegistry(os.environ, config.models.base_urls)
+    standard = config.models.default or default_model(os.environ)
+    agents = ConfiguredAgents(config.agents, {}, standard, lambda model: None, Setup(agent="", model="")).known
+    for name, agent in agents.items():
+        model = agent.model or standard
+        try:
+            models.resolve(model)
+        except ValueError as error:
+            problems.append({"place": f"agents.{name}.model", "problem": str(error), "remedy": "name another model"})
+        absent = [tool for tool in agent.tools if tools and tool not in tools]
+        if absent:
+            text = f"no such tool: {', '.join(absent)}"
+            problems.append({"place": f"agents.{name}.tools", "problem": text, "remedy": f"use {', '.join(tools)}"})
+    shown = {name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()}
+    return {"agents": shown, "tools": tools, "models": {"default": standard}, "problems": problems}
+
+
+async def _run(config: OrgaConfig, root: Path) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    await serve(config, root, stopping)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run as `orga-worker` or `python -m worker`."""
+    options = _options(arguments)
+    code = 0
+    try:
+        config = _config(options)
+        root = (config.tools.files.root or Path.cwd()).resolve()
+        sys.path.insert(0, str(Path.cwd()))
+        if options.check:
+            report = checked(config, root)
+            print(json.dumps(report))
+            code = 2 if report["problems"] else 0
+        else:
+            configure_logs(json=options.json_logs)
+            asyncio.run(_run(config, root))
+    except (OrgaError, ServerUnavailable, ValueError) as error:
+        _say(f"orga-worker: {error}")
+        code = 7 if isinstance(error, ServerUnavailable) else 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a clean exit of the interpreter can abort in the SDK's threads (sdk-python issue 300)
+
+
+def _config(options: argparse.Namespace) -> OrgaConfig:
+    """Return the configuration; what the command line names wins."""
+    config = load_config(options.config).config
+    named = {"address": options.address, "namespace": options.namespace, "task_queue": options.task_queue}
+    given = {key: value for key, value in named.items() if value}
+    return config.model_copy(update={"temporal": config.temporal.model_copy(update=given)})
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="orga-worker",
+        description="Run agents, their models and their tools. Stops on Ctrl-C, runs go on elsewhere.",
+    )
+    parser.add_argument("--config", type=Path, help="orga.toml; else it is looked for upwards from here")
+    parser.add_argument("--address", help="host:port of the Temporal server; else as orga.toml says")
+    parser.add_argument("--namespace", help="Temporal namespace")
+    parser.add_argument("--task-queue", help="task queue to poll")
+    parser.add_argument("--json-logs", action="store_true", help="one JSON object a line on stderr")
+    parser.add_argument("--check", action="store_true", help="print as JSON what this worker could run, and exit")
+    return parser.parse_args(arguments)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,9 @@ from temporalio.converter import DataConverter
 class Unreadable:
     """Stands for a payload that is not what its encoding says."""
 
+    def __str__(self) -> str:
+        return "[unreadable]"  # the same in every process, since it may become part of a conversation
+
 
 class FrugalPayloadConverter(PydanticPayloadConverter):
     """Leaves out what was not set: defaults cost no history."""

@@ -78,7 +78,10 @@ class _Reader:
         return Happening(kind=kind, at=at, event_id=event.event_id, **fields)
 
     async def started(self, event: HistoryEvent) -> Happening:
-        arguments = await self.values(event.workflow_execution_started_event_attributes.input.payloads)
+        attributes = event.workflow_execution_started_event_attributes
+        arguments = await self.values(attributes.input.payloads)
+        if not attributes.continued_execution_run_id:
+            arguments = arguments[:1]  # the second is the carried state, which only a run that continues another takes
         return self.happening("started", event, value=arguments)
 
     async def signaled(self, event: HistoryEvent) -> Happening:

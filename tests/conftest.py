@@ -1,6 +1,5 @@
 """One real Temporal server for the whole suite."""
 
-import shutil
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -8,6 +7,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from client.converter import data_converter
+from tests.support.server import temporal_cli
 
 SERVER_ARGUMENTS = [
     "--dynamic-config-value",
@@ -18,10 +18,15 @@ SERVER_ARGUMENTS = [
 
 
 @pytest.fixture(scope="session")
-async def client() -> AsyncGenerator[Client]:
+def temporal() -> str:
+    """The `temporal` executable, obtained if need be."""
+    return str(temporal_cli())
+
+
+@pytest.fixture(scope="session")
+async def client(temporal: str) -> AsyncGenerator[Client]:
     """A client of a server of its own, in memory."""
-    path = shutil.which("temporal")
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=path, data_converter=data_converter, dev_server_extra_args=SERVER_ARGUMENTS
+        dev_server_existing_path=temporal, data_converter=data_converter, dev_server_extra_args=SERVER_ARGUMENTS
     ) as environment:
         yield environment.client

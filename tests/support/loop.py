@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, Worker
 
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
@@ -102,13 +103,15 @@ class Loop:
         return await self.ended(await self.start(task, **config))
 
     async def ended(self, handle: WorkflowHandle[Any, Any]) -> "Ran":
-        """Wait for the ending, replay the history, read the journal."""
-        result = AgentResult.model_validate(await handle.result())
-        history = await handle.fetch_history()
-        await replayed(history)
+        """Wait for the ending, replay the histories of the chain, read the journal."""
+        raw = await handle.result()
+        histories = await histories_of(self.client, handle.id)
+        for history in histories:
+            check_tasks(history)
+            await replayed(history)
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         check_journal(journal)
-        return Ran(result, journal, history, handle)
+        return Ran(AgentResult.model_validate(raw), journal, histories, handle, raw)
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,16 @@ class Ran:
 
     result: AgentResult
     journal: list[JournalEntry]
-    history: WorkflowHistory
+    histories: list[WorkflowHistory]
+    """Of the whole continue-as-new chain, oldest first."""
     handle: WorkflowHandle[Any, Any]
+    raw: Any
+    """The result as plain JSON."""
+
+    @property
+    def history(self) -> WorkflowHistory:
+        """The history of the last run of the chain."""
+        return self.histories[-1]
 
     @property
     def events(self) -> list[str]:
@@ -133,11 +144,24 @@ async def a_loop(
     *tools: Tool,
     engine: PolicyEngine | None = None,
     setup: Setup = WORKER_FACTS,
+    task_queue: str | None = None,
     **worker_options: Any,
 ) -> AsyncGenerator[Loop]:
     """Run a worker whose model follows `steps` and whose default agent lists `tools`."""
     provider = ScriptedProvider(steps) if isinstance(steps, Sequence) else steps
-    task_queue = f"test-{uuid.uuid4()}"
+    loop = Loop(client, task_queue or f"test-{uuid.uuid4()}", provider)
+    async with a_worker(loop, *tools, engine=engine, setup=setup, **worker_options):
+        yield loop
+
+
+def a_worker(
+    loop: Loop,
+    *tools: Tool,
+    engine: PolicyEngine | None = None,
+    setup: Setup = WORKER_FACTS,
+    **worker_options: Any,
+) -> Worker:
+    """Return a worker for the loop's task queue; a run may be started before it, or have had another."""
     parts = Parts(
         agents=ConfiguredAgents(
             {"default": AgentConfig(tools=tuple(tool.spec.name for tool in tools))},
@@ -146,13 +170,34 @@ async def a_loop(
             lambda model: None,
             setup,
         ),
-        models=ScriptedModels(provider),
+        models=ScriptedModels(loop.provider),
         policy=engine or ListedTools(),
         argument_errors=argument_errors,
         tools=tools,
     )
-    async with build_worker(client, parts, task_queue, **worker_options):
-        yield Loop(client, task_queue, provider)
+    return build_worker(loop.client, parts, loop.task_queue, **worker_options)
+
+
+async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
+    """Return the histories of a continue-as-new chain, oldest first."""
+    histories: list[WorkflowHistory] = []
+    run_id: str | None = None
+    while run_id != "":
+        history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+        histories.insert(0, history)
+        run_id = history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+    return histories
+
+
+def check_tasks(history: WorkflowHistory) -> None:
+    """Assert that no workflow task failed; a completion that lost against a new signal is none."""
+    lost = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
+    failed = [
+        event.workflow_task_failed_event_attributes
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    ]
+    assert [task.failure.message for task in failed if task.cause != lost] == []
 
 
 async def replayed(history: WorkflowHistory) -> None:

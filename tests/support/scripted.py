@@ -1,14 +1,14 @@
 """A model that says what a test wrote down, and what it was asked."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from activities.ports import ModelProvider, ModelRequest
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.usage import Usage
 
-Step = Reply | Exception | Callable[[ModelRequest], Reply]
+Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 
 USAGE = Usage(input_tokens=100, output_tokens=10)
 
@@ -39,14 +39,19 @@ class ScriptedProvider:
         step = self._steps[min(len(self.seen), len(self._steps)) - 1]
         try:
             await asyncio.sleep(self._delay_s)
+            reply = await _said(step, request)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
-        if isinstance(step, Exception):
-            raise step
-        reply = step if isinstance(step, Reply) else step(request)
         on_text(reply.text)
         return reply
+
+
+async def _said(step: Step, request: ModelRequest) -> Reply:
+    if isinstance(step, Exception):
+        raise step
+    reply = step if isinstance(step, Reply) else step(request)
+    return reply if isinstance(reply, Reply) else await reply
 
 
 class ScriptedModels:

@@ -3,19 +3,12 @@
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import SearchAttributeUpdate
 
 from workflows.types.context import Setup
 from workflows.types.result import StopReason
+from workflows.types.search_attributes import AGENT, COST_USD, ITERATION, PHASE, TENANT, TERMINATION
 from workflows.types.state import AgentState
-
-AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
-PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
-WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
-TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
-TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
-ITERATION = SearchAttributeKey.for_int("OrgaIteration")
-COST = SearchAttributeKey.for_float("OrgaCostUsd")
 
 EVERY_ITERATIONS = 10
 """Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""
@@ -44,7 +37,7 @@ def show_end(state: AgentState, setup: Setup, reason: StopReason) -> None:
 
 
 def _progress(state: AgentState) -> list[SearchAttributeUpdate[Any]]:
-    cost = [] if state.usage.cost_usd is None else [COST.value_set(state.usage.cost_usd)]
+    cost = [] if state.usage.cost_usd is None else [COST_USD.value_set(state.usage.cost_usd)]
     return [PHASE.value_set(state.phase), ITERATION.value_set(state.iteration), *cost]
 
 

@@ -62,14 +62,14 @@ async def judge(proposed: Proposed, state: AgentState, setup: Setup, interrupted
 async def _verdicts(request: GateRequest, interrupted: Interrupted) -> tuple[Verdict, ...] | None:
     task = asyncio.create_task(_ask(request))
     await settle([task], interrupted)
-    if task.done() and not task.cancelled() and task.exception() is None:
-        return task.result().verdicts
-    if interrupted():
+    has_decided = task.done() and not task.cancelled() and task.exception() is None
+    if interrupted() and not has_decided:
         return None
-    error = task.exception()
-    if not isinstance(error, ActivityError):
-        raise error or RuntimeError("the gate ended without a verdict")
-    return (Verdict(decision="deny", reason=f"the gate could not decide: {failure_text(error)}"),) * (len(request.calls) or 1)
+    try:
+        return (await task).verdicts
+    except ActivityError as error:
+        refused = Verdict(decision="deny", reason=f"the gate could not decide: {failure_text(error)}")
+        return (refused,) * (len(request.calls) or 1)
 
 
 async def _ask(request: GateRequest) -> Verdicts:

@@ -1,0 +1,71 @@
+"""Connecting to the Temporal server that is configured, or to the embedded one."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from temporalio.client import Client, Plugin
+
+from client.config import OrgaConfig
+from client.config_file import load_config
+from client.converter import data_converter
+from client.server.embedded import ensure_server
+from client.server.endpoint import Endpoint, Report, ServerUnavailable
+from client.server.leases import lease
+from client.server.readiness import connect_failure
+from client.server.resolve import connect_options, resolve_endpoint
+
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A client, and the server behind it."""
+
+    client: Client
+    endpoint: Endpoint
+
+    def link(self, workflow_id: str) -> str | None:
+        """Return the run's page in the Temporal UI, where we know the UI's address."""
+        if self.endpoint.ui is None:
+            return None
+        return f"{self.endpoint.ui}/namespaces/{self.endpoint.namespace}/workflows/{quote(workflow_id, safe='')}"
+
+
+@asynccontextmanager
+async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
+    """Yield a client for the functions of `client.agents` and `client.journal`.
+
+    `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server the embedded
+    one is started, and kept up as long as the block lasts.
+
+    Raises:
+        ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
+        ConfigError: From reading `orga.toml`, when no `config` is given.
+    """
+    async with connection(load_config().config if config is None else config, lambda _: None) as connected:
+        yield connected.client
+
+
+@asynccontextmanager
+async def connection(config: OrgaConfig, report: Report, plugins: Sequence[Plugin] = ()) -> AsyncGenerator[Connection]:
+    """Yield a connection as `connect` does; `report` is told what takes long, `plugins` are the client's."""
+    temporal = config.temporal
+    endpoint = await resolve_endpoint(temporal.address, report, namespace=temporal.namespace)
+    with lease() if endpoint.embedded else nullcontext():
+        if endpoint.embedded:
+            endpoint = await ensure_server(report)  # it may have stopped, idle, before the lease was ours
+        yield Connection(await _client(endpoint, plugins), endpoint)
+
+
+async def _client(endpoint: Endpoint, plugins: Sequence[Plugin]) -> Client:
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await Client.connect(**connect_options(endpoint), data_converter=data_converter, plugins=plugins)
+    except (RuntimeError, ValueError, TimeoutError) as error:
+        raise ServerUnavailable(
+            f"the Temporal server at {endpoint.address} does not answer ({connect_failure(error) or 'timeout'})",
+            "check that it runs",
+        ) from error

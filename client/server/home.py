@@ -1,0 +1,72 @@
+"""The folders of the embedded server: state that lasts, and what can be fetched again."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from client.server.endpoint import ServerUnavailable
+
+
+@dataclass(frozen=True)
+class Home:
+    """The state folder of one user's server."""
+
+    folder: Path
+
+    @property
+    def database(self) -> Path:
+        """SQLite; every run, its history included."""
+        return self.folder / "temporal.db"
+
+    @property
+    def record(self) -> Path:
+        """What `record.py` reads and writes."""
+        return self.folder / "server.json"
+
+    @property
+    def log(self) -> Path:
+        """Output of supervisor and server; the one before it is `server.log.1`."""
+        return self.folder / "server.log"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        """Held from the decision to start a server until its supervisor has gone."""
+        return self.folder / "supervisor.lock"
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the server process itself, so it outlives a killed supervisor."""
+        return self.folder / "server.lock"
+
+    @property
+    def leases_lock(self) -> Path:
+        """Shared by the commands that use the server."""
+        return self.folder / "leases.lock"
+
+
+def server_home() -> Home:
+    """Return the state folder: `ORGA_HOME`, or `orga` in the user's data folder."""
+    if chosen := os.environ.get("ORGA_HOME"):
+        return Home(Path(chosen).expanduser().absolute())
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Home(Path(data).expanduser() / "orga")
+
+
+def prepared_home() -> Home:
+    """Return the state folder, made and tried; it is the user's alone, since histories hold conversations."""
+    home = server_home()
+    try:
+        home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.leases_lock.touch(mode=0o600)
+    except OSError as error:
+        raise ServerUnavailable(
+            f"the server's folder {home.folder} cannot be written ({error.strerror})",
+            "make it writable or name another one in ORGA_HOME",
+        ) from error
+    return home
+
+
+def cache_folder() -> Path:
+    """Return the folder of what can be downloaded or built again."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "orga"

@@ -1,0 +1,82 @@
+"""The `temporal` executable: named, on PATH, in our cache, else downloaded or built into the cache, once."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from client.server.endpoint import Report, ServerUnavailable
+from client.server.home import cache_folder
+from client.server.locks import taken
+from client.server.obtain import NotObtained, built, downloaded
+
+REMEDY = (
+    "install the `temporal` command (https://docs.temporal.io/cli), name it in ORGA_TEMPORAL_CLI, "
+    "or name a running server in TEMPORAL_ADDRESS"
+)
+
+
+async def locate(report: Report) -> Path:
+    """Return the path of a `temporal` executable.
+
+    Order: `ORGA_TEMPORAL_CLI`, PATH, our cache, the SDK's download, a build with Go.
+
+    Raises:
+        ServerUnavailable: With what failed in each way, and what to do.
+    """
+    if named := os.environ.get("ORGA_TEMPORAL_CLI"):
+        return _named(named)
+    if found := shutil.which("temporal"):
+        return Path(found)
+    cached = cache_folder() / "bin" / "temporal"
+    if _is_executable(cached):
+        return cached
+    async with _alone(_prepared(cached.parent) / "temporal.lock", report):
+        if not _is_executable(cached):
+            await _obtain(cached, report)
+    return cached
+
+
+async def _obtain(target: Path, report: Report) -> None:
+    failures: list[str] = []
+    for way in (downloaded, built):
+        try:
+            return await way(target, report)
+        except NotObtained as failure:
+            failures.append(str(failure))
+    raise ServerUnavailable(f"there is no `temporal` command here ({'; '.join(failures)})", REMEDY)
+
+
+@asynccontextmanager
+async def _alone(lock: Path, report: Report) -> AsyncGenerator[None]:
+    """Hold the machine-wide lock: two commands do not build at once."""
+    while (descriptor := taken(lock)) is None:
+        report("waiting for another command that fetches the Temporal server…")
+        await asyncio.sleep(1)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _named(name: str) -> Path:
+    path = Path(name).expanduser()
+    if not _is_executable(path):
+        raise ServerUnavailable(f"ORGA_TEMPORAL_CLI names {path}, which is no executable file", "correct or unset it")
+    return path
+
+
+def _prepared(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServerUnavailable(
+            f"the cache folder {folder} cannot be made ({error.strerror})", "make it writable or set XDG_CACHE_HOME"
+        ) from error
+    return folder
+
+
+def _is_executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

@@ -1,0 +1,44 @@
+"""`server.json`: what the running embedded server is, for every command of this user.
+
+It is a note, no proof: that the server lives is told by its lock.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from client.server.endpoint import Endpoint
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """A server process. `ready` once it has bound its ports."""
+
+    pid: int
+    host: str
+    port: int
+    ui_port: int
+    version: str
+    started_at: str
+    ready: bool = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where commands find it."""
+        return Endpoint(f"{self.host}:{self.port}", f"http://{self.host}:{self.ui_port}", "default", embedded=True)
+
+
+def read_record(path: Path) -> ServerRecord | None:
+    """Return the record, or None when there is none that this version understands; unknown keys are ignored."""
+    try:
+        written = json.loads(path.read_bytes())
+        return ServerRecord(**{field.name: written[field.name] for field in fields(ServerRecord)})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_record(path: Path, record: ServerRecord) -> None:
+    """Replace the record as a whole: a reader never sees half of it."""
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(asdict(record), indent=1))
+    draft.replace(path)

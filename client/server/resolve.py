@@ -1,0 +1,63 @@
+"""Which server: the configured one, else the embedded one."""
+
+import asyncio
+from collections.abc import Mapping
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
+
+from client.server.embedded import ensure_server
+from client.server.endpoint import Endpoint, Report, ServerUnavailable
+from client.server.readiness import connect_failure
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+async def resolve_endpoint(configured: str | None, report: Report, *, namespace: str | None = None) -> Endpoint:
+    """Return a server that answers, and start the embedded one only when none is configured.
+
+    `configured` wins over `TEMPORAL_ADDRESS`, that over the profile (`TEMPORAL_PROFILE`, else `default`) of
+    Temporal's own configuration file; likewise `namespace`.
+
+    Raises:
+        ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
+    """
+    options = _standard_options()
+    address = configured or options.get("target_host")
+    if address is None:
+        return await ensure_server(report)
+    endpoint = Endpoint(address, None, namespace or options.get("namespace") or "default")
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await Client.connect(**connect_options(endpoint))
+    except TimeoutError as error:
+        raise _unreachable(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
+    except (RuntimeError, ValueError) as error:
+        raise _unreachable(endpoint, connect_failure(error), bool(configured)) from error
+    return endpoint
+
+
+def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
+    """Return arguments for `Client.connect`; credentials of the environment go to a configured server only."""
+    options = ClientConnectConfig() if endpoint.embedded else _standard_options()
+    options["target_host"] = endpoint.address
+    options["namespace"] = endpoint.namespace
+    return options
+
+
+def _standard_options(environment: Mapping[str, str] | None = None) -> ClientConnectConfig:
+    try:
+        return ClientConfig.load_client_connect_config(override_env_vars=environment)
+    except RuntimeError as error:
+        raise ServerUnavailable(
+            f"Temporal's configuration is not usable ({' '.join(str(error).split())})",
+            "correct it, or check TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE",
+        ) from error
+
+
+def _unreachable(endpoint: Endpoint, reason: str, named: bool) -> ServerUnavailable:
+    origin = "the configured address" if named else "the address of the TEMPORAL_* environment or profile"
+    return ServerUnavailable(
+        f"the Temporal server at {endpoint.address} does not answer ({reason})",
+        f"start it or correct {origin}; without one, a server is started here",
+    )

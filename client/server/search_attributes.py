@@ -1,0 +1,72 @@
+"""Registration of the search attributes, on any server."""
+
+from typing import Any
+
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError, RPCStatusCode
+
+from client.errors import OrgaError
+from workflows.types.search_attributes import KEYS
+
+
+class SearchAttributesRefused(OrgaError):
+    """The server does not let us register; the text names what an administrator has to do."""
+
+
+def type_name(key: SearchAttributeKey[Any]) -> str:
+    """Return the type as Temporal's commands spell it: `Keyword`, `Int`, `Double`."""
+    return key.indexed_value_type.name.title()
+
+
+async def missing(client: Client) -> list[str]:
+    """Return the names that the client's namespace lacks.
+
+    Raises:
+        SearchAttributesRefused: A name is taken by another type, or the server does not tell.
+    """
+    try:
+        listed = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace)
+        )
+    except RPCError as error:
+        raise _refused(client, list(KEYS), error) from error
+    for key in KEYS:
+        there = listed.custom_attributes.get(key.name, key.indexed_value_type)
+        if there != key.indexed_value_type:
+            raise SearchAttributesRefused(
+                f"search attribute {key.name} of namespace {client.namespace!r} is no {type_name(key)}; "
+                "remove it, or give the runs a namespace of their own"
+            )
+    return [key.name for key in KEYS if key.name not in listed.custom_attributes]
+
+
+async def register(client: Client) -> list[str]:
+    """Register what is missing and return its names; none when all are there.
+
+    Raises:
+        SearchAttributesRefused: We may not, or a name is taken by another type.
+    """
+    names = await missing(client)
+    keys = [key for key in KEYS if key.name in names]
+    if not keys:
+        return []
+    request = AddSearchAttributesRequest(namespace=client.namespace)
+    for key in keys:
+        request.search_attributes[key.name] = key.indexed_value_type.value  # pyright: ignore[reportArgumentType]
+    try:
+        await client.operator_service.add_search_attributes(request)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another command was faster
+            raise _refused(client, keys, error) from error
+    return names
+
+
+def _refused(client: Client, keys: list[SearchAttributeKey[Any]], error: RPCError) -> SearchAttributesRefused:
+    wanted = " ".join(f"--name {key.name} --type {type_name(key)}" for key in keys)
+    return SearchAttributesRefused(
+        f"the server refused to list or add search attributes in namespace {client.namespace!r} "
+        f"({error.status.name}: {error.message}); have an administrator run: "
+        f"temporal operator search-attribute create --namespace {client.namespace} {wanted}"
+    )

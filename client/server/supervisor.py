@@ -1,0 +1,163 @@
+"""The parent of the embedded server: `python -m client.server.supervisor`, detached, standard library only.
+
+It stops the server on SIGTERM and when no lease has existed for a while. A server that died while in use is started
+anew on the same ports, so that clients find it again. The lock that tells that a supervisor lives is inherited open
+from `launch.py` and ends with this process.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from client.server.endpoint import ServerUnavailable
+from client.server.home import Home, cache_folder
+from client.server.leases import unleased
+from client.server.locks import waited_for
+from client.server.ports import claimed_port
+from client.server.record import ServerRecord, read_record, write_record
+
+HOST = "127.0.0.1"
+POLL_S = 0.5
+STOP_TIMEOUT_S = 10.0
+MAX_RESTARTS = 10
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What to run, where, and how long unused."""
+
+    home: Home
+    idle_s: float
+    port: int
+    ui_port: int
+    command: Sequence[str]
+    version: str
+
+
+async def supervise(orders: Orders) -> None:
+    """Run the server until it is told to stop, is unused, or died with nobody to miss it."""
+    terminated = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, terminated.set)
+    for _ in range(1 + MAX_RESTARTS):
+        if not await _died_in_use(orders, terminated):
+            return
+        sys.stderr.write("the server died while it was in use\n")
+
+
+async def _died_in_use(orders: Orders, terminated: asyncio.Event) -> bool:
+    server = await _start(orders)
+    try:
+        await _bound(server, orders)
+        await _over(server, orders, terminated)
+        record = read_record(orders.home.record)  # removed by `stop_server`
+        died = server.returncode not in (None, 0) and record is not None and record.ready
+    finally:
+        await _stop(server)
+        orders.home.record.unlink(missing_ok=True)
+    return died and _in_use(orders.home)
+
+
+def _in_use(home: Home) -> bool:
+    lock = unleased(home)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+async def _start(orders: Orders) -> Process:
+    """Start the server with a lock that it keeps while it lives; it is noted before we let go of ours."""
+    lock = waited_for(orders.home.server_lock)
+    try:
+        server = await asyncio.create_subprocess_exec(*orders.command, stdin=subprocess.DEVNULL, pass_fds=(lock,))
+        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        record = ServerRecord(server.pid, HOST, orders.port, orders.ui_port, orders.version, started_at)
+        write_record(orders.home.record, record)
+    finally:
+        os.close(lock)
+    return server
+
+
+async def _bound(server: Process, orders: Orders) -> None:
+    """Wait for the port and note that the server is ready; give up when it ends or is told to."""
+    while server.returncode is None and (record := read_record(orders.home.record)):
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(HOST, orders.port)
+            writer.close()
+            write_record(orders.home.record, replace(record, ready=True))
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _over(server: Process, orders: Orders, terminated: asyncio.Event) -> None:
+    waits = {
+        asyncio.create_task(server.wait()),
+        asyncio.create_task(terminated.wait()),
+        asyncio.create_task(_unused(orders)),
+    }
+    _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+
+
+async def _unused(orders: Orders) -> None:
+    """Return when there was no lease for `idle_s`. The lock taken then stays: a new lease waits until we are gone."""
+    used = time.monotonic()
+    while True:
+        lock = unleased(orders.home)
+        if lock is None:
+            used = time.monotonic()
+        elif time.monotonic() - used >= orders.idle_s:
+            return
+        else:
+            os.close(lock)
+        await asyncio.sleep(min(POLL_S, orders.idle_s / 4))
+
+
+async def _stop(server: Process) -> None:
+    """Let the server finish its writes; SQLite survives the kill that follows a refusal, too."""
+    with suppress(ProcessLookupError):
+        server.terminate()
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await server.wait()
+    except TimeoutError:
+        server.kill()
+        await server.wait()
+
+
+def _orders() -> Orders:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--idle-s", type=float, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--ui-port", type=int, required=True)
+    parser.add_argument("command", nargs="+", help="executable and flags")
+    given = parser.parse_args()
+    executable, *flags = given.command
+    locks = cache_folder() / "ports"
+    port = claimed_port(given.port, HOST, locks).port
+    ui_port = claimed_port(given.ui_port, HOST, locks).port
+    version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    address = ["--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
+    command = [executable, "server", "start-dev", *address, *flags]
+    return Orders(Home(given.home), given.idle_s, port, ui_port, command, version)
+
+
+if __name__ == "__main__":
+    if os.fork():  # the launcher waits for this process alone and keeps no child
+        os._exit(0)
+    try:
+        asyncio.run(supervise(_orders()))
+    except (ServerUnavailable, OSError, subprocess.SubprocessError) as error:
+        sys.exit(str(error))

@@ -1,0 +1,291 @@
+"""The embedded server, with the real `temporal`: shared, restarted, stopped, never left behind."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from client.server.embedded import ensure_server, running, stop
+from client.server.endpoint import Endpoint, ServerUnavailable
+from client.server.home import Home
+from client.server.leases import lease
+from client.server.locks import is_held
+from client.server.own_modules import ROOT
+from client.server.readiness import wait_ready
+from client.server.record import ServerRecord, read_record
+from client.server.resolve import resolve_endpoint
+from client.server.search_attributes import SearchAttributesRefused, missing, register
+from tests.support.server import temporal_cli
+from workflows.types.search_attributes import KEYS
+
+OTHER_COMMAND = """
+import asyncio
+from client.server.embedded import ensure_server
+from client.server.leases import lease
+with lease():
+    print(asyncio.run(ensure_server(lambda line: None)).address, flush=True)
+    input()
+"""
+
+
+@pytest.fixture(scope="module")
+def executable() -> Path:
+    return temporal_cli()
+
+
+@pytest.fixture
+def home(executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Home]:
+    """A server folder of the test's own; what runs from it is stopped at the end."""
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORGA_TEMPORAL_CLI", str(executable))
+    yield Home(tmp_path / "home")
+    stop()
+    assert not is_held(Home(tmp_path / "home").server_lock)
+
+
+def silent(line: str) -> None:
+    """Take no notice."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def recorded(home: Home) -> ServerRecord:
+    record = read_record(home.record)
+    assert record is not None
+    return record
+
+
+def supervisor_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("PPid:")[1].split()[0])
+
+
+async def start_a_run(endpoint: Endpoint) -> None:
+    client = await Client.connect(endpoint.address)
+    await client.start_workflow("Anything", id="kept", task_queue="nobody")
+
+
+async def has_the_run(endpoint: Endpoint) -> bool:
+    description = await (await Client.connect(endpoint.address)).get_workflow_handle("kept").describe()
+    return description.workflow_type == "Anything"
+
+
+def another_command() -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", OTHER_COMMAND]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+async def test_commands_that_start_at_once_share_one_server(home: Home) -> None:
+    commands = [another_command() for _ in range(3)]
+    addresses = [await asyncio.to_thread(command.stdout.readline) for command in commands if command.stdout]
+    endpoint = await ensure_server(silent)
+    for command in commands:
+        command.communicate("\n")
+
+    assert addresses == [f"{endpoint.address}\n"] * 3
+    assert running() == endpoint
+    assert endpoint.embedded
+
+
+async def test_the_server_sees_no_key_of_the_command_that_started_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    await ensure_server(silent)
+    server = recorded(home).pid
+    for pid in (server, supervisor_of(server)):
+        assert b"sk-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_progress_is_told_when_a_server_is_started_and_not_when_one_is_found(home: Home) -> None:
+    told: list[str] = []
+    await ensure_server(told.append)
+    await ensure_server(told.append)
+    assert told == ["starting the Temporal server…"]
+
+
+async def test_an_unused_server_that_was_killed_is_cleaned_up_and_its_runs_are_in_the_next(home: Home) -> None:
+    await start_a_run(await ensure_server(silent))
+    killed = recorded(home).pid
+    os.kill(killed, signal.SIGKILL)
+    await until(lambda: not is_held(home.supervisor_lock))
+    assert (running(), home.record.exists()) == (None, False)
+
+    assert await has_the_run(await ensure_server(silent))
+    assert recorded(home).pid != killed
+
+
+async def test_a_server_killed_while_in_use_comes_back_where_its_clients_look_for_it(home: Home) -> None:
+    with lease():
+        endpoint = await ensure_server(silent)
+        await start_a_run(endpoint)
+        os.kill(recorded(home).pid, signal.SIGKILL)
+        await wait_ready(endpoint.address, 20)
+        assert await has_the_run(endpoint)
+
+
+async def test_a_killed_supervisor_leaves_a_server_that_the_next_command_replaces(home: Home) -> None:
+    endpoint = await ensure_server(silent)
+    await start_a_run(endpoint)
+    stray = recorded(home).pid
+    os.kill(supervisor_of(stray), signal.SIGKILL)
+    await until(lambda: not is_held(home.supervisor_lock))
+    assert running() == endpoint, "it still serves who uses it"
+
+    assert await ensure_server(silent) == endpoint, "the same ports: who uses it finds it again"
+    assert recorded(home).pid != stray
+    assert supervisor_of(recorded(home).pid) != 1
+    assert await has_the_run(endpoint)
+
+
+async def test_a_server_without_supervisor_can_be_stopped(home: Home) -> None:
+    await ensure_server(silent)
+    os.kill(supervisor_of(recorded(home).pid), signal.SIGKILL)
+    await until(lambda: not is_held(home.supervisor_lock))
+
+    assert await asyncio.to_thread(stop)
+    assert (is_held(home.server_lock), home.record.exists()) == (False, False)
+
+
+async def test_stop_stops_a_server_in_use_for_good_and_keeps_its_runs(home: Home) -> None:
+    with lease():
+        await start_a_run(await ensure_server(silent))
+        assert await asyncio.to_thread(stop)
+        assert not is_held(home.supervisor_lock)
+        assert running() is None
+        assert not await asyncio.to_thread(stop)
+    assert await has_the_run(await ensure_server(silent))
+
+
+async def test_a_terminated_supervisor_stops_its_server(home: Home) -> None:
+    await ensure_server(silent)
+    os.kill(supervisor_of(recorded(home).pid), signal.SIGTERM)
+    await until(lambda: not is_held(home.supervisor_lock))
+    assert not is_held(home.server_lock)
+    assert "Stopping server" in home.log.read_text()
+
+
+async def test_a_lease_keeps_the_server_and_without_one_it_ends(home: Home) -> None:
+    with lease():
+        await ensure_server(silent, idle_s=0.2)
+        unused_for = time.monotonic() + 1.0
+        await until(lambda: time.monotonic() > unused_for)
+        assert running() is not None
+    await until(lambda: not is_held(home.supervisor_lock))
+    assert running() is None
+    assert sorted(path.name for path in home.folder.glob("*.json")) == []
+
+
+async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
+    with lease():
+        await ensure_server(silent, idle_s=0.2)
+        command = another_command()
+        assert command.stdout
+        await asyncio.to_thread(command.stdout.readline)
+    assert running() is not None
+    command.kill()
+    command.communicate()
+    await until(lambda: not is_held(home.supervisor_lock))
+
+
+async def test_a_lease_taken_while_the_idle_server_stops_waits_and_gets_a_new_one(home: Home) -> None:
+    await ensure_server(silent, idle_s=0.2)
+    first = recorded(home).pid
+    await until(lambda: "Stopping server" in home.log.read_text())
+    with lease():
+        assert not is_held(home.server_lock)
+        await ensure_server(silent)
+        assert recorded(home).pid != first
+
+
+async def test_ports_in_use_give_way_to_the_next(home: Home) -> None:
+    blockers = [block(7233), block(8233)]
+    endpoint = await ensure_server(silent)
+    for blocker in blockers:
+        blocker.close()
+
+    assert endpoint.address != "127.0.0.1:7233"
+    assert endpoint.ui != "http://127.0.0.1:8233"
+
+
+def block(port: int) -> socket.socket:
+    """Listen on the port, unless someone on this machine does already."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with suppress(OSError):
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+    return listener
+
+
+async def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in its place: permission bits do not stop root."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "file"))
+    with pytest.raises(ServerUnavailable, match=r"file cannot be written .*; make it writable or name another one"):
+        await ensure_server(silent)
+
+
+async def test_a_server_that_dies_at_its_start_is_quoted(home: Home) -> None:
+    home.folder.mkdir()
+    home.database.write_text("this is no database, " * 1000)
+    with pytest.raises(ServerUnavailable, match=r"died at its start \(.*file is not a database.*\); see .*server\.log"):
+        await ensure_server(silent)
+    assert not is_held(home.supervisor_lock)
+
+
+async def test_a_configured_server_is_used_and_none_is_started(home: Home, tmp_path: Path) -> None:
+    endpoint = await ensure_server(silent)
+    os.environ["ORGA_HOME"] = str(tmp_path / "other")
+    try:
+        assert await resolve_endpoint(endpoint.address, silent) == Endpoint(endpoint.address)
+        assert not (tmp_path / "other").exists()
+    finally:
+        os.environ["ORGA_HOME"] = str(home.folder)
+
+
+async def test_a_database_of_an_older_version_gets_the_attributes_it_lacks(home: Home, executable: Path) -> None:
+    """The server's own flags reach a new database only."""
+    home.folder.mkdir()
+    async with await a_server(executable, database=str(home.database)):
+        pass
+    endpoint = await ensure_server(silent)
+    assert await missing(await Client.connect(endpoint.address)) == []
+
+
+async def test_registration_tells_what_it_added_and_adds_once(executable: Path) -> None:
+    async with await a_server(executable) as environment:
+        assert await missing(environment.client) == [key.name for key in KEYS]
+        assert await register(environment.client) == [key.name for key in KEYS]
+        assert await register(environment.client) == []
+
+
+async def test_a_name_taken_by_another_type_is_refused(executable: Path) -> None:
+    async with await a_server(executable, "--search-attribute", "OrgaAgent=Int") as environment:
+        with pytest.raises(SearchAttributesRefused, match="OrgaAgent of namespace 'default' is no Keyword; remove it"):
+            await register(environment.client)
+
+
+async def a_server(executable: Path, *flags: str, database: str | None = None) -> WorkflowEnvironment:
+    return await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=str(executable),
+        dev_server_database_filename=database,
+        dev_server_extra_args=list(flags),
+    )

@@ -1,0 +1,50 @@
+"""Ports are claimed one by one."""
+
+import os
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from client.server import ports
+from client.server.endpoint import ServerUnavailable
+from client.server.ports import claimed_port
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture
+def used() -> Generator[int]:
+    """A port that another program listens on, with free ones after it."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_port_in_use_gives_way_to_the_next_free_one(used: int, tmp_path: Path) -> None:
+    claim = claimed_port(used, HOST, tmp_path)
+    assert used < claim.port < used + ports.TRIES
+    os.close(claim.descriptor)
+
+
+def test_two_servers_that_start_at_once_get_two_ports(used: int, tmp_path: Path) -> None:
+    """Neither has bound its port yet: the claim alone keeps them apart."""
+    first = claimed_port(used + 1, HOST, tmp_path)
+    second = claimed_port(first.port, HOST, tmp_path)
+    assert second.port > first.port
+
+    os.close(first.descriptor)
+    again = claimed_port(first.port, HOST, tmp_path)
+    assert again.port == first.port
+    os.close(second.descriptor)
+    os.close(again.descriptor)
+
+
+def test_when_all_ports_are_in_use_the_error_says_so(
+    used: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "TRIES", 1)
+    with pytest.raises(ServerUnavailable, match=f"every port from {used} to {used} .* is in use; stop what uses them"):
+        claimed_port(used, HOST, tmp_path)

@@ -1,0 +1,45 @@
+"""`server.json`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from client.server.endpoint import Endpoint
+from client.server.record import ServerRecord, read_record, write_record
+
+RECORD = ServerRecord(42, "127.0.0.1", 7233, 8233, "temporal version 1", "2026-11-21T00:00:00+00:00", ready=True)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_record(tmp_path / "server.json", RECORD)
+    assert read_record(tmp_path / "server.json") == RECORD
+    assert [path.name for path in tmp_path.iterdir()] == ["server.json"]
+
+
+def test_a_record_says_where_the_server_answers() -> None:
+    assert RECORD.endpoint == Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", "default", embedded=True)
+
+
+def test_a_record_of_a_later_version_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    path.write_text(json.dumps(asdict(RECORD) | {"colour": "blue"}))
+    assert read_record(path) == RECORD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="no file"),
+        pytest.param("", id="an empty file"),
+        pytest.param('{"pid": 1', id="half of one"),
+        pytest.param("[1]", id="no object"),
+        pytest.param('{"pid": 1}', id="fields missing"),
+    ],
+)
+def test_what_is_no_record_counts_as_none(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    if text is not None:
+        path.write_text(text)
+    assert read_record(path) is None

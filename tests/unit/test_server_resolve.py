@@ -1,0 +1,119 @@
+"""Which server is used, and what is said when it does not answer."""
+
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from client.server import resolve
+from client.server.endpoint import Endpoint, Report, ServerUnavailable
+from client.server.readiness import connect_failure, wait_ready, why_silent
+from client.server.resolve import connect_options, resolve_endpoint
+
+EMBEDDED = Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", embedded=True)
+
+
+def silent(line: str) -> None:
+    """Take no notice."""
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A machine with no Temporal configuration; notes when the embedded server is asked for."""
+    asked: list[str] = []
+
+    async def ensure(report: Report) -> Endpoint:
+        asked.append("embedded")
+        return EMBEDDED
+
+    monkeypatch.setattr(resolve, "ensure_server", ensure)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "temporal.toml"))
+    (tmp_path / "temporal.toml").touch()
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return asked
+
+
+@pytest.fixture
+def closed() -> Generator[str]:
+    """An address that refuses connections: bound, so that nobody else gets it, and not listening."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+async def test_without_configuration_it_is_the_embedded_server(started: list[str]) -> None:
+    assert await resolve_endpoint(None, silent) == EMBEDDED
+    assert started == ["embedded"]
+
+
+async def test_a_configured_server_that_does_not_answer_is_named_and_none_is_started(
+    closed: str, started: list[str]
+) -> None:
+    with pytest.raises(ServerUnavailable) as caught:
+        await resolve_endpoint(closed, silent)
+
+    assert str(caught.value) == (
+        f"the Temporal server at {closed} does not answer (connection refused); "
+        "start it or correct the configured address; without one, a server is started here"
+    )
+    assert started == []
+
+
+@pytest.mark.parametrize("source", ["environment", "profile"])
+async def test_temporals_own_configuration_counts_as_configured(
+    source: str, closed: str, started: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source == "environment":
+        monkeypatch.setenv("TEMPORAL_ADDRESS", closed)
+    else:
+        (tmp_path / "temporal.toml").write_text(f'[profile.prod]\naddress = "{closed}"\n')
+        monkeypatch.setenv("TEMPORAL_PROFILE", "prod")
+    with pytest.raises(ServerUnavailable, match=rf"{closed} does not answer .* TEMPORAL_\* environment or profile"):
+        await resolve_endpoint(None, silent)
+    assert started == []
+
+
+async def test_a_profile_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_PROFILE", "nope")
+    with pytest.raises(ServerUnavailable, match=r"Profile 'nope' not found.*; correct it, or check TEMPORAL_PROFILE"):
+        await resolve_endpoint(None, silent)
+
+
+def test_credentials_of_the_environment_go_to_configured_servers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_API_KEY", "secret")
+    assert connect_options(Endpoint("cloud:7233", None, "ours")) == {
+        "target_host": "cloud:7233",
+        "namespace": "ours",
+        "api_key": "secret",
+        "tls": True,
+    }
+    assert connect_options(EMBEDDED) == {"target_host": "127.0.0.1:7233", "namespace": "default"}
+
+
+async def test_waiting_for_a_server_ends_with_the_cause(closed: str) -> None:
+    with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at {closed} \(connection refused\)"):
+        await wait_ready(closed, 0.3)
+
+
+async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        assert await why_silent(f"127.0.0.1:{listener.getsockname()[1]}", 0.3) == "no answer within 0.3 s"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        pytest.param('Os { code: 111, message: "Connection refused" }', "connection refused", id="nobody listens"),
+        pytest.param("failed to lookup address information: x", "unknown host", id="no such name"),
+        pytest.param("FRAME_SIZE_ERROR", "something other than a Temporal server answers", id="a web server"),
+        pytest.param("InvalidMessage(InvalidContentType)", "it does not speak TLS", id="TLS to a plain port"),
+        pytest.param("code: Unauthenticated", "it refuses our credentials", id="a wrong key"),
+        pytest.param("a\n  b", "a b", id="anything else, on one line"),
+    ],
+)
+def test_connect_failure(message: str, cause: str) -> None:
+    assert connect_failure(RuntimeError(message)) == cause
