@@ -85,7 +85,7 @@ def test_the_server_has_the_settings_of_the_embedded_one() -> None:
 
 def test_the_image_pins_its_dependencies_by_hash_and_does_not_run_as_root() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
-    assert "--require-hashes --requirement requirements.lock" in dockerfile
+    assert "--require-hashes --requirement requirements-worker.lock" in dockerfile
     assert re.search(r"^USER 10001$", dockerfile, re.MULTILINE)
     assert dockerfile.rstrip().endswith('ENTRYPOINT ["orga-worker"]')
 

@@ -117,6 +117,7 @@ async def test_a_cancelled_build_leaves_no_file_and_no_process(tmp_path: Path, c
     held_by_processes = os.open(tmp_path / "count", os.O_RDONLY | os.O_NONBLOCK)
     build = asyncio.create_task(locate(silent))
     while not list(cache.glob(".obtain-*/temporal")):
+        assert not build.done(), build.exception()
         await asyncio.sleep(0.01)
     build.cancel()
     with pytest.raises(asyncio.CancelledError):
