@@ -5,9 +5,12 @@ import sys
 import time
 
 import pytest
+from temporalio.client import Client
 
 from activities.adapters.models.local import LocalProvider
 from activities.ports import ModelError, ModelRequest
+from tests.support.loop import FakeTool, a_loop
+from tests.support.named import Named
 from workflows.types.messages import Message, ToolCall
 from workflows.types.tools import ToolSpec
 
@@ -111,3 +114,16 @@ async def test_without_the_extra_the_error_is_final_and_names_the_remedy(
 async def test_another_local_model_is_not_found() -> None:
     with pytest.raises(ModelError, match="only smollm2"):
         await LocalProvider().complete(ModelRequest(model="llama-900b", messages=(QUESTION,)), lambda piece: None)
+
+
+async def test_it_drives_the_whole_loop(client: Client) -> None:
+    """A model of 135M parameters makes things up; the loop ends well all the same."""
+    note = FakeTool("read_note", lambda arguments, context: "The code word is heron.")
+    async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
+        ran = await loop.run(
+            "Call read_note, then tell me the code word.", max_iterations=4, max_output_tokens=60, timeout_s=100
+        )
+
+    assert ran.result.termination.reason in {"completed", "max_iterations"}
+    assert ran.result.usage.model_calls >= 1
+    assert ran.result.usage.total_tokens > 0
