@@ -1,0 +1,93 @@
+"""What the documents say to type is typed here; what they say to write is read by the code that will read it."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.tools.python_function import PythonFunction
+from client.config import OrgaConfig
+from tests.support.orga_command import ROOT, Orga, an_orga
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Return every block of a language with the document it stands in."""
+    return [
+        (path.name, block)
+        for path in DOCUMENTS
+        for block in re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+    ]
+
+
+def commands() -> list[list[str]]:
+    """Return the commands of all `console` blocks, comments left out, in order."""
+    lines = [line for _, block in blocks("console") for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
+    home = tmp_path_factory.mktemp("home")
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
+    command = an_orga(folder, home)
+    yield command
+    command("server", "--stop")
+
+
+def test_the_commands_of_the_documents_run(orga: Orga) -> None:
+    """In the documents' order; `ID` is a live run, paused, so that it can be steered."""
+    with orga.started("worker") as worker:
+        worker.line("polls task queue")
+        live = orga("run", "How are retries configured?", "--detach", "--no-worker").out.strip()
+        ended = orga("run", "How are retries configured?", "--json")
+        assert ended.code == 0, ended.err
+        failed = [shown for words in commands() if (shown := _failure(orga, words, live))]
+    assert failed == []
+
+
+def _failure(orga: Orga, words: list[str], run: str) -> str:
+    if words[0] == "make":
+        return "" if f"\n{words[1]}:" in (ROOT / "Makefile").read_text() else f"no target {words[1]}"
+    assert words[0] == "orga", words
+    done = orga(*[run if word == "ID" else word for word in words[1:]])
+    has_ended = done.code == 6 and "has ended" in done.err
+    return "" if done.code == 0 or has_ended else f"{' '.join(words)}: {done.code} {done.err}"
+
+
+@pytest.mark.parametrize(("name", "block"), blocks("toml"))
+def test_the_settings_of_the_documents_are_settings(name: str, block: str) -> None:
+    OrgaConfig.model_validate(tomllib.loads(block))
+
+
+def test_the_tool_of_the_guide_is_a_tool() -> None:
+    namespace: dict[str, object] = {}
+    exec(next(block for name, block in blocks("python") if name == "agents.md"), namespace)
+    spec = PythonFunction(namespace["word_count"]).spec  # pyright: ignore[reportArgumentType]
+    assert (spec.name, spec.effect, spec.description) == ("word_count", "read_only", "Count the words of a text.")
+
+
+async def test_the_python_of_the_readme_runs(
+    orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORGA_HOME", orga.env["ORGA_HOME"])
+    monkeypatch.chdir(orga.folder)
+    block = next(block for name, block in blocks("python") if name == "README.md")
+    body = "".join(f"    {line}\n" for line in block.splitlines())
+    namespace: dict[str, object] = {}
+    exec(f"async def example():\n{body}", namespace)
+    with orga.started("worker") as worker:
+        worker.line("polls task queue")
+        await namespace["example"]()  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
+    assert "max_attempts" in capsys.readouterr().out
+
+
+def test_the_documents_link_to_what_is_there() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / Path(target)).exists(), f"{path.name} links to {target}"
