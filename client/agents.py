@@ -23,10 +23,11 @@ SUMMARY_CHARS = 150
 class AgentHandle:
     """A run of an agent, live or ended."""
 
-    def __init__(self, client: Client, workflow_id: str, run_id: str | None = None) -> None:
+    def __init__(self, client: Client, workflow_id: str) -> None:
+        """Stand for the run through all its continue-as-new runs, so it is bound to none of them."""
         self.id = workflow_id
         self._client = client
-        self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id)
+        self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id)
 
     async def steer(self, guidance: str) -> None:
         """Guide the next reasoning step. Guidance is queued, in order.
@@ -143,7 +144,7 @@ async def start_agent(
         )
     except WorkflowAlreadyStartedError:
         raise OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id") from None
-    return AgentHandle(client, handle.id, handle.first_execution_run_id)
+    return AgentHandle(client, handle.id)
 
 
 def _cause(error: WorkflowFailureError) -> str:

@@ -12,7 +12,7 @@ from workflows.decisions.limits import remaining_s, stop_reason
 from workflows.decisions.result import result, shown_conversation, status
 from workflows.decisions.summaries import call_summary, details
 from workflows.phases import act, attributes, gate, reason, spans
-from workflows.phases.failures import failure_text, is_invalid_input
+from workflows.phases.failures import failure_message, failure_text, is_invalid_input
 from workflows.phases.prepare import setup_of
 from workflows.types.context import InterventionKind, Setup
 from workflows.types.input import AgentInput, InvalidInput, LoopConfig
@@ -79,7 +79,7 @@ class AgentWorkflow:
             setup = await setup_of(self._state.input, self._is_interrupted)
         except ActivityError as error:
             if is_invalid_input(error):
-                raise ApplicationError(failure_text(error), type="InvalidInput", non_retryable=True) from error
+                raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
             self._state = self._state.model_copy(update={"stop": ("error", failure_text(error))})
             return None
         if setup is not None:

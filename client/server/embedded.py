@@ -72,7 +72,7 @@ async def _answering(home: Home) -> ServerRecord | None:
         if time.monotonic() > deadline:
             raise ServerUnavailable(
                 f"the Temporal server did not answer within {START_TIMEOUT_S:g} s",
-                f"see {home.log}, or stop it with `orga server stop`",
+                f"see {home.log}, or stop it with `orga server --stop`",
             )
         await asyncio.sleep(0.05)
     return None

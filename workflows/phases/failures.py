@@ -26,6 +26,12 @@ def failure_text(error: BaseException) -> str:
     return f"{type(cause).__name__}: {cause}"[:MAX_FAILURE_CHARS]
 
 
+def failure_message(error: BaseException) -> str:
+    """Return the innermost message alone."""
+    cause = _root(error)
+    return cause.message if isinstance(cause, ApplicationError) else failure_text(error)
+
+
 def is_out_of_time(error: BaseException) -> bool:
     """Return whether the attempts used up the time that they were given."""
     cause = _root(error)

@@ -1,0 +1,62 @@
+"""`orga demo`: a durable agent at work on this project's own documents."""
+
+from dataclasses import replace
+
+from client.agents import start_agent
+from client.cli.demo_documents import copied_documents
+from client.cli.following import follow
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile
+from client.cli.output import note, result
+from client.cli.session import Session, session
+from client.cli.timeline import Timeline
+from client.journal import read_journal
+from client.worker_keeping import WorkerKeeper, kept_worker
+
+TASK_QUEUE = "orga-demo"
+"""Of its own: a worker that polls the usual one may be rooted elsewhere."""
+
+QUESTION = "What happens to a run when its worker is killed, and how is its work not lost?"
+
+
+def demo(config: ConfigFile = None) -> int:
+    """Ask an agent a question about this project and watch it find out: live view, answer, journal.
+
+    Without a model key the answer comes from offline:extractive, which reads and quotes but is no language model.
+
+    Example: orga demo
+    """
+
+    async def shown() -> int:
+        async with session(config) as here:
+            order = replace(here.worker_order(TASK_QUEUE), root=copied_documents())
+            async with kept_worker(here.client, order, note) as keeper:
+                return await _shown(here, keeper)
+
+    return completed(shown())
+
+
+async def _shown(here: Session, keeper: WorkerKeeper) -> int:
+    run = await start_agent(here.client, QUESTION, task_queue=TASK_QUEUE)
+    note(f"question: {QUESTION}")
+    note(f"run {run.id}")
+    code = await follow(here, run.id, TASK_QUEUE, keeper, as_json=False)
+    result("\nThe journal, folded from the history:")
+    timeline = Timeline()
+    async for entry in read_journal(here.client, run.id):
+        result("\n".join(timeline.lines(entry)))
+    result("\n" + _next(here, run.id))
+    return code
+
+
+def _next(here: Session, run_id: str) -> str:
+    link = here.connection.link(run_id)
+    return "\n".join(
+        [
+            f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}",
+            "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
+            '  orga run "Which limits does a run have?"   # says the worker\'s process id',
+            "  kill -9 PID                                # another worker takes over; nothing is done twice",
+            "Or end the command with Ctrl-C, and come back with: orga attach ID",
+        ]
+    )

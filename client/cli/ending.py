@@ -1,0 +1,32 @@
+"""How a run ended: its answer on stdout, the facts on stderr, the exit code."""
+
+from client.cli.exit_codes import of_ending
+from client.cli.output import json_result, note, result
+from workflows.decisions.summaries import spent
+from workflows.types.result import AgentResult
+
+
+def show_ending(ended: AgentResult, *, as_json: bool) -> int:
+    """Write the result and return the exit code."""
+    if as_json:
+        json_result(ended.model_dump(mode="json"))
+    elif ended.output:
+        result(ended.output)
+    note(facts(ended))
+    return of_ending(ended.termination.reason)
+
+
+def facts(ended: AgentResult) -> str:
+    """Return reason, iterations, tools, tokens, cost and time in one line."""
+    counts = ended.tool_calls
+    detail = f" ({ended.termination.detail})" if ended.termination.detail else ""
+    refused = f", {counts.denied} denied" if counts.denied else ""
+    failed = f", {counts.failed} failed" if counts.failed else ""
+    return (
+        f"{ended.termination.reason}{detail}: {_counted(ended.iterations, 'iteration')}, "
+        f"{_counted(counts.run, 'tool call')}{refused}{failed}, {spent(ended.usage)}, {ended.duration_s:.1f} s"
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

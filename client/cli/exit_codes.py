@@ -1,0 +1,58 @@
+"""Exit codes that scripts rely on."""
+
+from enum import IntEnum
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from client.config_file import ConfigError
+from client.errors import NotAnAgent, RunFailed, RunNotFound
+from client.server.endpoint import ServerUnavailable
+from workflows.types.input import InvalidInput
+from workflows.types.result import StopReason
+
+
+class ExitCode(IntEnum):
+    """128 + the signal's number stands for an end by Ctrl-C (130) or SIGTERM (143): the run itself goes on."""
+
+    COMPLETED = 0
+    USAGE = 2
+    LIMIT = 3
+    DENIED = 4
+    ABORTED = 5
+    FAILED = 6
+    NO_SERVER = 7
+
+
+class UsageError(Exception):
+    """A command line that cannot be carried out as it stands."""
+
+
+_REASONS: dict[StopReason, ExitCode] = {
+    "completed": ExitCode.COMPLETED,
+    "max_iterations": ExitCode.LIMIT,
+    "max_tokens": ExitCode.LIMIT,
+    "max_cost": ExitCode.LIMIT,
+    "timeout": ExitCode.LIMIT,
+    "policy_denial": ExitCode.DENIED,
+    "aborted": ExitCode.ABORTED,
+    "escalated": ExitCode.FAILED,
+    "error": ExitCode.FAILED,
+}
+
+
+def of_ending(reason: StopReason) -> ExitCode:
+    """Return the code for how a run ended."""
+    return _REASONS[reason]
+
+
+def of_error(error: BaseException) -> ExitCode:
+    """Return the code for an error that ends a command."""
+    if isinstance(error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent)):
+        return ExitCode.USAGE
+    if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
+        return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED
+    if isinstance(error, ServerUnavailable):
+        return ExitCode.NO_SERVER
+    if isinstance(error, RPCError) and error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
+        return ExitCode.NO_SERVER
+    return ExitCode.FAILED

@@ -1,0 +1,43 @@
+"""Running a command's coroutine: the first Ctrl-C or SIGTERM cancels it, the second ends the process at once."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+SHOW_CURSOR = "\x1b[?25h"
+
+
+def completed(main: Coroutine[Any, Any, int]) -> int:
+    """Run to the end and return the exit code; 128 + the signal's number when a signal ended it."""
+    with asyncio.Runner() as runner:
+        return runner.run(_interruptible(main))
+
+
+async def _interruptible(main: Coroutine[Any, Any, int]) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(main)
+    received: list[int] = []
+
+    def interrupt(number: int) -> None:
+        if received:
+            _end_at_once(number)
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return 128 + received[0]
+
+
+def _end_at_once(number: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(SHOW_CURSOR)
+        sys.stderr.flush()
+    os._exit(128 + number)

@@ -1,0 +1,85 @@
+"""`orga steer`, `add-context`, `pause`, `resume`, `abort`: signals to a run."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client.agents import AgentHandle
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note
+from client.cli.session import session
+from client.cli.task_input import task_text
+from workflows.types.text import clean_text
+
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from standard input.", show_default=False)]
+
+
+def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> int:
+    """Guide the next reasoning step of a run; guidance is kept in order and never lost.
+
+    Example: orga steer ID "Look at the tests as well."
+    """
+    text = clean_text(task_text(guidance))
+    return _signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
+
+
+def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
+    """Add to what the agent knows for the rest of the run.
+
+    Example: orga add-context ID - < notes.md
+    """
+    text = clean_text(task_text(context))
+    return _signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
+
+
+def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+    """Stop a run before its next phase; its clock and budgets stand still.
+
+    Example: orga pause ID
+    """
+    return _signal("pause", run, AgentHandle.pause, config, as_json=json)
+
+
+def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+    """Let a paused run go on.
+
+    Example: orga resume ID
+    """
+    return _signal("resume", run, AgentHandle.resume, config, as_json=json)
+
+
+def abort(
+    run: RunId,
+    why: Annotated[str, typer.Argument(metavar="[WHY]", help="Stands in the result and the journal.")] = "",
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Cancel what a run does right now and end it; its result keeps all that was gathered.
+
+    Example: orga abort ID "The question is settled."
+    """
+    text = clean_text(why)
+    return _signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+
+
+def _signal(
+    name: str,
+    run_id: str,
+    send: Callable[[AgentHandle], Awaitable[None]],
+    config: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    async def sent() -> int:
+        async with session(config) as here:
+            await send(here.run(run_id))
+        if as_json:
+            json_result({"id": run_id, "signal": name})
+        else:
+            note(f"{name} sent to {run_id}; see: orga journal {run_id}")
+        return 0
+
+    return completed(sent())

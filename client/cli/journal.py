@@ -1,0 +1,70 @@
+"""`orga journal`: what a run saw, proposed, was allowed and did."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client.cli.exit_codes import ExitCode
+from client.cli.exported_journal import checked
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note, result
+from client.cli.session import session
+from client.cli.timeline import Timeline
+from client.cli.watching import followed
+from client.journal import read_journal
+from workflows.decisions.journal import first_break
+from workflows.types.journal import JournalEntry
+
+
+def journal(
+    run: RunId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new entries until the run ends.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of hashes; exit 6 if it breaks.")] = False,
+    exported: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Check this export (--json) against the run, line by line.")
+    ] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show the journal of a run, live or ended; no worker is needed.
+
+    With --json one object a line: sequence, timestamp, agent, iteration, event, data, hash.
+
+    Example: orga journal ID --json > run.jsonl
+
+    Example: orga journal ID --exported run.jsonl
+    """
+    if exported is not None:
+        return completed(checked(run, exported, config))
+    return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
+
+
+async def _journal(run_id: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
+    async with session(config) as here:
+        entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
+        return await _written(entries, verify=verify, as_json=as_json)
+
+
+async def _written(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
+    timeline, seen = Timeline(), list[JournalEntry]()
+    async for entry in entries:
+        if as_json:
+            json_result(entry.model_dump(mode="json"), indent=None)
+        else:
+            result("\n".join(timeline.lines(entry)))
+        if verify:
+            seen.append(entry)
+    return _verified(seen) if verify else 0
+
+
+def _verified(entries: list[JournalEntry]) -> int:
+    broken = first_break(entries)
+    if broken is not None:
+        note(f"✗ the chain breaks at entry {broken}: it or one before it was changed")
+        return ExitCode.FAILED
+    note(f"✓ the chain of {len(entries)} entries holds; last hash {entries[-1].hash if entries else 'none'}")
+    return 0

@@ -1,0 +1,109 @@
+"""The live view of a terminal: lines that stay, and under them a block that is drawn anew."""
+
+import os
+import sys
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from client.cli.narration import Line, Tone
+from client.cli.progress import InFlight, Progress
+from client.cli.screen import remarks
+from client.cli.terminal_text import harmless
+
+TEXT_LINES = 6
+"""Of what a model is writing."""
+BAR_CELLS = 12
+
+_STYLES: dict[Tone, str] = {
+    "quiet": "dim",
+    "plain": "",
+    "call": "cyan",
+    "good": "green",
+    "bad": "red",
+    "person": "bold",
+}
+_MODEL_CALL = "reason"
+
+
+class LiveScreen:
+    """Draws on stderr, so that stdout stays free for the result."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._live = Live(console=self._console, transient=True, refresh_per_second=8, redirect_stdout=False)
+        self._live.start()
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Print the line above the block."""
+        self._console.print(Text(line.text, style=_STYLES[line.tone]))
+
+    def frame(self, progress: Progress) -> None:
+        """Draw the block."""
+        self._live.update(block(progress, datetime.now(UTC)))
+
+    def note(self, text: str) -> None:
+        """Print the remark above the block."""
+        self._console.print(Text(harmless(text), style="dim"))
+
+    def close(self) -> None:
+        """Remove the block."""
+        self._live.stop()
+
+
+def is_terminal() -> bool:
+    """Return whether a block can be drawn on stderr."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+
+
+def block(progress: Progress, now: datetime) -> RenderableType:
+    """Return the block: streaming text, what is in flight, remarks, meters."""
+    parts: list[RenderableType] = []
+    for activity in progress.in_flight:
+        if activity.name == _MODEL_CALL and activity.text:
+            parts.append(_tail(activity.text))
+    parts += [_flight(activity, now) for activity in progress.in_flight if activity.name != _MODEL_CALL]
+    parts += [Text(remark, style="yellow") for remark in remarks(progress)]
+    return Group(*parts, _meters(progress, now))
+
+
+def _tail(text: str) -> Text:
+    lines = [line for line in harmless(text).splitlines() if line.strip()]
+    return Text("\n".join(lines[-TEXT_LINES:]), style="italic", overflow="fold")
+
+
+def _flight(activity: InFlight, now: datetime) -> Text:
+    if activity.since is None:
+        return Text(f"  {harmless(activity.name)} waits", style="dim")
+    return Text(f"  {harmless(activity.name)} {max((now - activity.since).total_seconds(), 0.0):.1f} s", style="cyan")
+
+
+def _meters(progress: Progress, now: datetime) -> Table:
+    budgets = progress.budgets
+    phase = "paused" if progress.paused else progress.phase
+    cells: list[RenderableType] = [
+        Spinner("dots", text=Text(phase, style="bold")),
+        _meter("iterations", progress.iteration, budgets.max_iterations if budgets else None),
+        _meter("tokens", progress.tokens, budgets.max_total_tokens if budgets else None),
+        _meter("s", int(progress.clock_s(now)), budgets.timeout_s if budgets else None),
+    ]
+    if progress.cost_usd is not None:
+        cells.append(Text(f"{progress.cost_usd:.4f} USD"))
+    table = Table.grid(padding=(0, 2))
+    table.add_row(*cells)
+    return table
+
+
+def _meter(unit: str, spent: float, limit: float | None) -> Text:
+    if not limit:
+        return Text(f"{spent:,} {unit}")
+    share = min(spent / limit, 1.0)
+    filled = round(share * BAR_CELLS)
+    text = Text("█" * filled, style=Style(color="red" if share > 0.8 else "green"))
+    text.append("░" * (BAR_CELLS - filled), style="dim")
+    return text.append(f" {spent:,}/{limit:,.0f} {unit}", style="none")

@@ -1,0 +1,139 @@
+"""The command line `orga`: its commands in groups, and one way for every command to end."""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+from temporalio.service import RPCError
+from typer.exceptions import TyperException
+
+from client.cli import (
+    attach,
+    conversation,
+    demo,
+    dev,
+    doctor,
+    intervene,
+    journal,
+    list_runs,
+    run,
+    server,
+    setup,
+    status,
+    worker,
+)
+from client.cli.exit_codes import ExitCode, UsageError, of_error
+from client.cli.output import note
+from client.errors import OrgaError, RunFailed
+from client.server.endpoint import ServerUnavailable
+from workflows.types.input import InvalidInput
+
+app = typer.Typer(
+    name="orga",
+    help="Durable agents: each run is a Temporal workflow that survives crashes and can be steered while it goes on.",
+    epilog='A first run: orga run "What is in this folder?"   Settings: orga.toml, or ORGA_SECTION__KEY variables.',
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+_GROUPS: dict[str, dict[str, Callable[..., int]]] = {
+    "Runs": {
+        "run": run.run,
+        "attach": attach.attach,
+        "list": list_runs.list_runs,
+        "status": status.status,
+        "conversation": conversation.conversation,
+        "journal": journal.journal,
+    },
+    "Steering a run": {
+        "steer": intervene.steer,
+        "add-context": intervene.add_context,
+        "pause": intervene.pause,
+        "resume": intervene.resume,
+        "abort": intervene.abort,
+    },
+    "Server and workers": {
+        "dev": dev.dev,
+        "server": server.server,
+        "worker": worker.worker,
+        "setup": setup.setup,
+        "doctor": doctor.doctor,
+        "demo": demo.demo,
+    },
+}
+
+for _group, _commands in _GROUPS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_group)(_command)
+
+EXPECTED = (UsageError, InvalidInput, OrgaError, ServerUnavailable, RPCError, OSError)
+BROKEN_PIPE = 141
+"""128 + SIGPIPE."""
+
+REFUSED = re.compile(r"^(InvalidInput: )+")
+
+
+def main() -> None:
+    """Run the command line and leave at once: the SDK's threads can crash an interpreter that finishes normally."""
+    code = run_command(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        _flush(stream)
+    os._exit(code)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
+    try:
+        return int(app(list(arguments), prog_name="orga", standalone_mode=False) or 0)
+    except TyperException as error:
+        return _usage(error)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except (BrokenPipeError, SystemExit):  # typer makes the one into the other
+        _to_nowhere()
+        return BROKEN_PIPE
+    except EXPECTED as error:
+        return _failed(error, _text(error))
+    except Exception as error:  # a defect: never a traceback, unless it is asked for
+        return _failed(error, f"defect: {type(error).__name__}: {error} (ORGA_DEBUG=1 shows where)")
+
+
+def _usage(error: TyperException) -> int:
+    if message := error.format_message():
+        note(f"orga: {message} (orga COMMAND --help explains)")
+    return ExitCode.USAGE
+
+
+def _failed(error: Exception, text: str) -> int:
+    if os.environ.get("ORGA_DEBUG"):
+        traceback.print_exc()
+    note("\n".join(f"orga: {line}" for line in text.splitlines()))
+    return of_error(error)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, RPCError):
+        return f"the Temporal server answered {error.status.name.lower()}: {error.message}; see: orga doctor"
+    if isinstance(error, RunFailed):
+        return REFUSED.sub("", str(error))
+    return str(error)
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        _to_nowhere()
+
+
+def _to_nowhere() -> None:
+    """Point both streams at nothing: who read them has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)

@@ -1,0 +1,112 @@
+"""The journal in words: each entry as lines that a person reads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from client.cli.terminal_text import on_one_line
+from workflows.decisions.summaries import call_summary
+from workflows.types.journal import JournalEntry
+from workflows.types.messages import ToolCall
+
+Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
+"""`quiet` is for the whole timeline only; `person` is what somebody sent into the run."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line, harmless for a terminal."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+class Narrator:
+    """Tells entries in order; remembers what the calls of an iteration are."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[str, str]] = []
+        self._dispatched_at: datetime | None = None
+
+    def tell(self, entry: JournalEntry) -> list[Line]:
+        """Return the lines of an entry; an event of a later version is told by its data."""
+        teller = _TELLERS.get(entry.event)
+        return teller(self, entry) if teller else [Line(on_one_line(str(entry.data)), "quiet")]
+
+    def _started(self, entry: JournalEntry) -> list[Line]:
+        return [Line(f"task: {on_one_line(str(entry.data.get('task', '')))}")]
+
+    def _reasoned(self, entry: JournalEntry) -> list[Line]:
+        actions: list[dict[str, Any]] = entry.data.get("actions", [])
+        self._calls = [(str(a.get("call_id")), _call(a)) for a in actions if "tool" in a]
+        lines = [Line(f"→ {call}", "call") for _, call in self._calls]
+        if not self._calls:
+            lines = [Line(f"answers: {on_one_line(str(a.get('respond', '')))}") for a in actions]
+        finish = entry.data.get("finish")
+        return lines if finish in {"stop", "tool_calls"} else [*lines, Line(f"the reply ended early: {finish}", "bad")]
+
+    def _judged(self, entry: JournalEntry) -> list[Line]:
+        if error := entry.data.get("error"):
+            return [Line(f"✗ the gate failed: {on_one_line(str(error))}", "bad")]
+        names = [call for _, call in self._calls] or ["the answer"]
+        verdicts = list(zip(names, entry.data.get("verdicts", []), strict=False))
+        denied = [(name, verdict) for name, verdict in verdicts if verdict.get("decision") != "allow"]
+        if not denied:
+            return [Line(f"{len(verdicts)} allowed", "quiet")]
+        return [Line(f"✗ {_refusal(verdict)} {name}: {_reason(verdict)}", "bad") for name, verdict in denied]
+
+    def _dispatched(self, entry: JournalEntry) -> list[Line]:
+        self._dispatched_at = entry.timestamp
+        return [Line(f"{entry.data.get('tool_count', 0)} to run", "quiet")]
+
+    def _observed(self, entry: JournalEntry) -> list[Line]:
+        outcomes: list[dict[str, Any]] = entry.data.get("outcomes", [])
+        took = (entry.timestamp - self._dispatched_at).total_seconds() if self._dispatched_at else 0.0
+        names = dict(self._calls)
+        return [_outcome(outcome, names, took) for outcome in outcomes] or [Line("nothing was run", "quiet")]
+
+    def _compacted(self, entry: JournalEntry) -> list[Line]:
+        return [Line(f"{entry.data.get('messages_dropped')} older messages left out of the context", "quiet")]
+
+    def _intervened(self, entry: JournalEntry) -> list[Line]:
+        text = on_one_line(str(entry.data.get("text", "")))
+        return [Line(f"{entry.data.get('kind')}{': ' if text else ''}{text}", "person")]
+
+    def _terminated(self, entry: JournalEntry) -> list[Line]:
+        reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 400)
+        return [Line(f"{reason}{': ' if detail else ''}{detail}", "good" if reason == "completed" else "bad")]
+
+
+_TELLERS: dict[str, Callable[[Narrator, JournalEntry], list[Line]]] = {
+    "Started": Narrator._started,
+    "ReasoningComplete": Narrator._reasoned,
+    "PolicyEvaluated": Narrator._judged,
+    "ToolsDispatched": Narrator._dispatched,
+    "ObservationsCollected": Narrator._observed,
+    "ContextCompacted": Narrator._compacted,
+    "InterventionReceived": Narrator._intervened,
+    "Terminated": Narrator._terminated,
+}
+
+
+def _call(action: dict[str, Any]) -> str:
+    call = ToolCall(call_id="", name=str(action.get("tool")), arguments=action.get("arguments") or {})
+    return on_one_line(call_summary(call, None))
+
+
+def _refusal(verdict: dict[str, Any]) -> str:
+    return "denied" if verdict.get("decision") == "deny" else "refused as invalid"
+
+
+def _reason(verdict: dict[str, Any]) -> str:
+    return on_one_line(str(verdict.get("reason", "")))
+
+
+def _outcome(outcome: dict[str, Any], names: dict[str, str], took_s: float) -> Line:
+    call_id = str(outcome.get("call_id"))
+    name = names.get(call_id) or on_one_line(str(outcome.get("tool") or call_id))
+    if outcome.get("outcome") == "ok":
+        return Line(f"✓ {name} ({took_s:.2f} s)", "good")
+    error = on_one_line(str(outcome.get("error") or ""))
+    return Line(f"✗ {name}: {outcome.get('outcome')}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")

@@ -1,0 +1,99 @@
+"""Where a run stands, as a viewer pieces it together: from journal entries, from what is in flight, from its status."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from workflows.types.journal import JournalEntry
+from workflows.types.status import AgentStatus, Budgets
+from workflows.types.usage import Usage
+
+_PHASES = {
+    "Started": "preparing",
+    "ReasoningComplete": "gating",
+    "PolicyEvaluated": "acting",
+    "ToolsDispatched": "acting",
+    "ObservationsCollected": "reasoning",
+    "Terminated": "done",
+}
+_TOOLLESS = ("prepare", "reason")
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """An activity that is under way or waits for its next attempt."""
+
+    activity_id: str
+    name: str
+    attempt: int = 1
+    failure: str = ""
+    """Of the attempt before this one."""
+    text: str = ""
+    """The tail of what a model has written so far."""
+    since: datetime | None = None
+    """Start of this attempt; None while it waits for a worker or for its retry."""
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One frame of the live view."""
+
+    agent: str = ""
+    iteration: int = 0
+    phase: str = "waiting"
+    paused: bool = False
+    tokens: int = 0
+    cost_usd: float | None = None
+    spent_s: float = 0.0
+    """Seconds of the run's clock at `spent_at`; it goes on from there unless paused."""
+    spent_at: datetime | None = None
+    budgets: Budgets | None = None
+    in_flight: tuple[InFlight, ...] = ()
+    task_queue: str = ""
+    lacks_worker: bool = False
+
+    def with_entry(self, entry: JournalEntry) -> "Progress":
+        """Take in the next journal entry."""
+        usage = Usage.model_validate(entry.data.get("usage") or {}) if entry.event == "ReasoningComplete" else Usage()
+        return replace(
+            self,
+            agent=entry.agent,
+            iteration=entry.iteration,
+            phase=_PHASES.get(entry.event, self.phase),
+            paused=_paused(self.paused, entry),
+            tokens=self.tokens + usage.input_tokens + usage.output_tokens,
+            spent_at=self.spent_at or entry.timestamp,
+        )
+
+    def with_in_flight(self, activities: tuple[InFlight, ...]) -> "Progress":
+        """Take in what the server says is under way; it knows of a new phase before the journal does."""
+        names = {activity.name for activity in activities}
+        phase = self.phase
+        if "reason" in names:
+            phase = "reasoning"
+        elif names - set(_TOOLLESS):
+            phase = "acting"
+        return replace(self, in_flight=activities, phase=phase)
+
+    def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
+        """Take in the run's own word, which has its limits, its cost and its clock."""
+        return replace(
+            self,
+            budgets=status.budgets,
+            cost_usd=status.usage.cost_usd,
+            paused=status.paused,
+            spent_s=status.budgets.timeout_s - status.budgets.time_s,
+            spent_at=now,
+        )
+
+    def clock_s(self, now: datetime) -> float:
+        """Return the seconds that the run has spent."""
+        if self.spent_at is None or self.paused:
+            return self.spent_s
+        return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)
+
+
+def _paused(before: bool, entry: JournalEntry) -> bool:
+    if entry.event != "InterventionReceived":
+        return before and entry.event != "Terminated"
+    return {"pause": True, "resume": False, "abort": False}.get(str(entry.data.get("kind")), before)

@@ -1,0 +1,97 @@
+"""`orga run`: start a run, work for it if nobody does, and follow it to its end."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client.agents import start_agent
+from client.cli.exit_codes import UsageError
+from client.cli.following import follow
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, NoWorker
+from client.cli.output import json_result, note, result
+from client.cli.session import Session, session
+from client.cli.task_input import Given, agent_input
+from client.pollers import pollers
+from client.worker_keeping import kept_worker
+from workflows.types.input import AgentInput
+
+
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from standard input.")],
+    *,
+    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml; the default one without.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model, in place of the agent's own.")] = None,
+    instructions: Annotated[str | None, typer.Option(help="In place of the agent's own.")] = None,
+    tools: Annotated[
+        list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Reasoning steps at most.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The run's id; agent-<uuid7> without.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whom the run is for.")] = None,
+    trusted: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
+    ] = None,
+    no_worker: NoWorker = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Start the run, print its id, and leave.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Start an agent on a task and follow it: answer on stdout, progress on stderr.
+
+    Works itself when no worker polls. Ctrl-C detaches: the run goes on, `orga attach ID` comes back to it.
+
+    Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied by policy, 5 aborted, 6 failed, 7 no server, 130 detached.
+
+    Example: orga run "Which limits does a run have?" --max-iterations 10
+
+    Example: git diff | orga run - --instructions "Review this change." --json
+    """
+    given = Given(
+        task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
+    )
+    if id_ is not None and not id_.strip():
+        raise UsageError("--id: must not be empty; leave it out for a new one")
+    checked = agent_input(given)
+    start = _detached if detach else _followed
+    return completed(start(checked, id_, config, no_worker=no_worker, as_json=json))
+
+
+async def _followed(
+    checked: AgentInput, workflow_id: str | None, config: Path | None, *, no_worker: bool, as_json: bool
+) -> int:
+    async with session(config) as here:
+        if no_worker:
+            run_id = await _start(here, checked, workflow_id)
+            return await follow(here, run_id, here.task_queue, None, as_json=as_json)
+        async with kept_worker(here.client, here.worker_order(), note) as keeper:
+            run_id = await _start(here, checked, workflow_id)
+            return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
+
+
+async def _detached(
+    checked: AgentInput, workflow_id: str | None, config: Path | None, *, no_worker: bool, as_json: bool
+) -> int:
+    async with session(config) as here:
+        run_id = await _start(here, checked, workflow_id)
+        if not await pollers(here.client, here.task_queue):
+            note(f"no worker polls task queue {here.task_queue!r}: the run waits; start one with: orga worker")
+        if as_json:
+            json_result({"id": run_id, "ui": here.connection.link(run_id)})
+        else:
+            result(run_id)
+        return 0
+
+
+async def _start(here: Session, checked: AgentInput, workflow_id: str | None) -> str:
+    run = await start_agent(here.client, checked, workflow_id=workflow_id, task_queue=here.task_queue)
+    link = here.connection.link(run.id)
+    note(f"run {run.id}" + (f"  {link}" if link else ""))
+    return run.id

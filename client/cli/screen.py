@@ -1,0 +1,69 @@
+"""Showing a run while it goes on: what every screen can do, and the plain one for pipes and logs."""
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from client.cli.narration import Line
+from client.cli.output import note
+from client.cli.progress import InFlight, Progress
+from client.cli.terminal_text import on_one_line
+
+WAITING = "waiting for a worker on task queue {!r}; start one with: orga worker"
+
+
+class Screen(Protocol):
+    """Shows lines that stay, and where the run stands now."""
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Show a line of the journal."""
+        ...
+
+    def frame(self, progress: Progress) -> None:
+        """Show where the run stands."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a remark of the command itself."""
+        ...
+
+    def close(self) -> None:
+        """Remove what does not stay."""
+        ...
+
+
+class PlainScreen:
+    """Writes everything once, with the time."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Write the line."""
+        note(f"{at.astimezone():%H:%M:%S} {line.text}")
+
+    def frame(self, progress: Progress) -> None:
+        """Write each remark once; the lack of a worker once each time."""
+        now = remarks(progress)
+        for remark in now:
+            if remark not in self._said:
+                self.note(remark)
+        self._said |= set(now)
+        if not progress.lacks_worker:
+            self._said.discard(WAITING.format(progress.task_queue))
+
+    def note(self, text: str) -> None:
+        """Write the remark."""
+        note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
+
+    def close(self) -> None:
+        """All that was written stays."""
+
+
+def remarks(progress: Progress) -> list[str]:
+    """Return what is worth knowing beside the journal: no worker, an attempt after a failure."""
+    waiting = [WAITING.format(progress.task_queue)] if progress.lacks_worker else []
+    return waiting + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+
+
+def _retry(activity: InFlight) -> str:
+    return f"{activity.name}: attempt {activity.attempt}, after: {on_one_line(activity.failure, 200) or 'silence'}"

@@ -1,0 +1,54 @@
+"""What most commands begin with: the configuration and a connection."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from temporalio.client import Client
+
+from client.agents import AgentHandle
+from client.cli.output import note
+from client.config_file import LoadedConfig, load_config
+from client.connect import Connection, connection
+from client.worker_order import WorkerOrder
+
+
+@dataclass(frozen=True)
+class Session:
+    """A command's configuration and server."""
+
+    loaded: LoadedConfig
+    connection: Connection
+
+    @property
+    def client(self) -> Client:
+        """The Temporal client."""
+        return self.connection.client
+
+    @property
+    def task_queue(self) -> str:
+        """Where workers poll."""
+        return self.loaded.config.temporal.task_queue
+
+    def run(self, workflow_id: str) -> AgentHandle:
+        """Return the handle of a run."""
+        return AgentHandle(self.client, workflow_id)
+
+    def worker_order(self, task_queue: str | None = None) -> WorkerOrder:
+        """Return what a worker of this command is told; it polls the configured task queue unless one is given."""
+        endpoint = self.connection.endpoint
+        return WorkerOrder(endpoint.address, endpoint.namespace, task_queue or self.task_queue, self.loaded.path)
+
+
+@asynccontextmanager
+async def session(config_file: Path | None) -> AsyncGenerator[Session]:
+    """Read the configuration and connect.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        ServerUnavailable: There is no server.
+    """
+    loaded = load_config(config_file)
+    async with connection(loaded.config, note) as connected:
+        yield Session(loaded, connected)

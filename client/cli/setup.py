@@ -1,0 +1,33 @@
+"""`orga setup`: what a Temporal server needs before runs can be found by their agent, phase, cost."""
+
+from pathlib import Path
+
+from client.cli.exit_codes import ExitCode
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json
+from client.cli.output import json_result, note, result
+from client.cli.session import session
+from client.server.search_attributes import SearchAttributesRefused, register
+from workflows.types.search_attributes import KEYS
+
+
+def setup(json: Json = False, config: ConfigFile = None) -> int:
+    """Register the search attributes on the configured server; the embedded one has them already.
+
+    Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup
+    """
+    return completed(_setup(config, as_json=json))
+
+
+async def _setup(config: Path | None, *, as_json: bool) -> int:
+    async with session(config) as here:
+        try:
+            added = await register(here.client)
+        except SearchAttributesRefused as error:
+            note(f"orga: {error}")
+            return ExitCode.FAILED
+    if as_json:
+        json_result({"registered": added, "all": [key.name for key in KEYS]})
+    else:
+        result(f"registered {', '.join(added)}" if added else f"all {len(KEYS)} search attributes are there")
+    return 0

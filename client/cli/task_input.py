@@ -1,0 +1,111 @@
+"""From the options of `orga run` to the checked input of a run."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from client.cli.exit_codes import UsageError
+from client.config_problems import nearest
+from client.text_values import annotation_at, from_text, known_keys
+from workflows.types.input import AgentInput, LoopConfig, parse_input
+from workflows.types.text import clean_text
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options as they were typed; None and empty where they were not."""
+
+    task: str
+    agent: str | None = None
+    model: str | None = None
+    instructions: str | None = None
+    tools: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    max_iterations: int | None = None
+    timeout_s: float | None = None
+    tenant: str | None = None
+    trusted: Sequence[str] = ()
+
+
+def agent_input(given: Given) -> AgentInput:
+    """Return the input, checked before anything is started.
+
+    Raises:
+        UsageError: An option that cannot be read.
+        InvalidInput: A value that is not allowed.
+    """
+    raw = {
+        "task": task_text(given.task),
+        "agent": given.agent,
+        "model": given.model,
+        "instructions": given.instructions,
+        "tools": _tools(given.tools),
+        "config": _config(given),
+        "trusted_context": dict(_trusted(pair) for pair in given.trusted),
+        "tenant": given.tenant,
+    }
+    return parse_input({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
+
+
+def task_text(task: str) -> str:
+    """Return the task; `-` stands for what comes on standard input."""
+    if task != "-":
+        return task
+    if sys.stdin.isatty():
+        sys.stderr.write("reading the task from standard input; end it with Ctrl-D\n")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the task on standard input is not UTF-8 text (byte {error.start})") from None
+
+
+def pair_of(text: str, option: str) -> tuple[str, str]:
+    """Return the two sides of `key=value`."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"{option} {text!r}: write {option} key=value")
+    return key.strip(), value
+
+
+def _tools(options: Sequence[str]) -> list[str] | None:
+    """Return the names; `--tools ""` chooses none, no option leaves the choice to the agent."""
+    if not options:
+        return None
+    return [name.strip() for option in options for name in option.split(",") if name.strip()]
+
+
+def _config(given: Given) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for text in given.settings:
+        key, value = pair_of(text, "--set")
+        _put(config, tuple(key.split(".")), value)
+    if given.max_iterations is not None:
+        config["max_iterations"] = given.max_iterations
+    if given.timeout_s is not None:
+        config["timeout_s"] = given.timeout_s
+    return config
+
+
+def _put(config: dict[str, Any], path: tuple[str, ...], value: str) -> None:
+    annotation = annotation_at(LoopConfig, path)
+    if annotation is None:
+        known = known_keys(LoopConfig, path[:-1]) or list(LoopConfig.model_fields)
+        raise UsageError(f"--set {'.'.join(path)}: unknown key; {nearest(path[-1], known)}")
+    for key in path[:-1]:
+        config = config.setdefault(key, {})
+    config[path[-1]] = from_text(annotation, value)
+
+
+def _trusted(text: str) -> tuple[str, Any]:
+    """Return a fact; a value that is JSON (`true`, `3`, `["a"]`) is taken as such, else as text."""
+    key, value = pair_of(text, "--trusted")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _clean(value: Any) -> Any:
+    return clean_text(value) if isinstance(value, str) else value

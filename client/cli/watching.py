@@ -1,0 +1,122 @@
+"""Following a run to its end: journal, activities in flight, status and workers come together on a screen."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from client.agents import AgentHandle
+from client.cli.in_flight import in_flight
+from client.cli.live_screen import LiveScreen, is_terminal
+from client.cli.narration import Line, Narrator
+from client.cli.progress import Progress
+from client.cli.screen import PlainScreen, Screen
+from client.errors import NotAnAgent, OrgaError, RunNotFound
+from client.journal import read_journal
+from client.pollers import pollers
+from workflows.types.journal import JournalEntry
+from workflows.types.result import AgentResult
+
+FLIGHT_S = 0.3
+STATUS_S = 2.0
+POLLERS_S = 1.5
+MISSES = 2
+"""Looks without a worker, after which a viewer is told: one that is being replaced is no news."""
+LOST_SERVER_S = 60.0
+"""How long a server that went away is waited for."""
+
+
+class Watch:
+    """Follows one run."""
+
+    def __init__(self, client: Client, run: AgentHandle, task_queue: str, screen: Screen) -> None:
+        self._client = client
+        self._run = run
+        self._screen = screen
+        self._progress = Progress(task_queue=task_queue)
+        self._misses = 0
+
+    async def to_the_end(self) -> AgentResult:
+        """Show the run until it ends and return its result.
+
+        Raises:
+            RunFailed: It has none.
+        """
+        beside = [
+            asyncio.create_task(_again_and_again(look, pause_s))
+            for look, pause_s in ((self._flight, FLIGHT_S), (self._status, STATUS_S), (self._pollers, POLLERS_S))
+        ]
+        try:
+            await self._journal()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            self._screen.close()
+        return await self._run.result()
+
+    async def _journal(self) -> None:
+        narrator = Narrator()
+        async for entry in followed(self._client, self._run.id):
+            if entry.iteration > self._progress.iteration:
+                self._screen.told(Line(f"iteration {entry.iteration}", "person"), entry.timestamp)
+            self._show(self._progress.with_entry(entry))
+            for line in narrator.tell(entry):
+                if line.tone != "quiet":
+                    self._screen.told(line, entry.timestamp)
+
+    async def _flight(self) -> None:
+        description = await self._run.describe()
+        self._show(self._progress.with_in_flight(await in_flight(description, self._client.data_converter)))
+
+    async def _status(self) -> None:
+        if not self._progress.lacks_worker and self._progress.iteration:
+            self._show(self._progress.with_status(await self._run.status(), datetime.now(UTC)))
+
+    async def _pollers(self) -> None:
+        there = await pollers(self._client, self._progress.task_queue)
+        self._misses = 0 if there else self._misses + 1
+        self._show(replace(self._progress, lacks_worker=self._misses >= MISSES))
+
+    def _show(self, progress: Progress) -> None:
+        self._progress = progress
+        self._screen.frame(progress)
+
+
+def screen() -> Screen:
+    """Return the screen that fits stderr."""
+    return LiveScreen() if is_terminal() else PlainScreen()
+
+
+async def followed(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:
+    """Yield the journal to its end, through a server that is away for a while."""
+    seen = -1
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LOST_SERVER_S
+    while True:
+        try:
+            async for entry in read_journal(client, workflow_id, follow=True):
+                if entry.sequence > seen:
+                    seen = entry.sequence
+                    deadline = loop.time() + LOST_SERVER_S
+                    yield entry
+        except (RunNotFound, NotAnAgent):
+            raise
+        except (RPCError, OrgaError):
+            if seen < 0 or loop.time() > deadline:
+                raise
+            await asyncio.sleep(1.0)
+        else:
+            return
+
+
+async def _again_and_again(look: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    """Look until cancelled; one look that fails is no reason to stop."""
+    while True:
+        with suppress(RPCError, OrgaError):
+            await look()
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,362 @@
+"""The command line as users run it: real processes, the embedded server, a real worker."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.chat_server import Calls, ChatServer, Says, chat_server
+from tests.support.orga_command import COMMAND, Orga, an_orga
+
+RUN_LINE = r"^run (agent-[0-9a-f-]+)"
+WORKER_LINE = r"worker (\d+) polls"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with an embedded server, stopped at the end."""
+    folder = tmp_path_factory.mktemp("home")
+    yield folder
+    an_orga(folder, folder)("server", "--stop")
+
+
+@pytest.fixture
+def orga(home: Path, tmp_path: Path) -> Orga:
+    """Commands in a folder with a note in it; the embedded reader is the model."""
+    (tmp_path / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
+    return an_orga(tmp_path, home)
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatServer]:
+    """A model that reads a file, then holds back the last word of its answer."""
+    with chat_server(Calls("read_file", {"path": "notes.md"}), Says(["half an ", "answer"], hold=True)) as server:
+        yield server
+
+
+@pytest.fixture
+def held(home: Path, orga: Orga, chat: ChatServer) -> Orga:
+    """Commands whose model is `chat`."""
+    settings = {"ORGA_MODELS__BASE_URLS": json.dumps({"openai-compatible": chat.url})}
+    return an_orga(orga.folder, home, ORGA_MODELS__DEFAULT="openai-compatible:m", **settings)
+
+
+def a_detached_run(orga: Orga, *arguments: str) -> str:
+    return orga("run", "a task", "--detach", *arguments).out.strip()
+
+
+def test_a_run_answers_on_stdout_and_tells_the_rest_on_stderr(orga: Orga) -> None:
+    done = orga("run", "What is the retry limit?")
+    assert done.code == 0
+    assert "five attempts" in done.out
+    assert "notes.md:3" in done.out
+    assert re.search(RUN_LINE + r"  http://.*/workflows/\1$", done.err, re.MULTILINE)
+    assert "✓ search_text" in done.err
+    assert re.search(r"^completed: \d+ iterations, \d+ tool calls?, \d+ tokens", done.err, re.MULTILINE)
+
+
+def test_json_is_the_contracts_result_alone(orga: Orga) -> None:
+    result = json.loads(orga("run", "What is the retry limit?", "--json").out)
+    assert result["termination"] == {"reason": "completed", "detail": ""}
+    assert set(result) == {
+        "output",
+        "data",
+        "iterations",
+        "termination",
+        "duration_s",
+        "usage",
+        "tool_calls",
+        "conversation_digest",
+    }
+
+
+def test_a_task_comes_from_standard_input(orga: Orga) -> None:
+    assert "five attempts" in orga("run", "-", stdin=b"What is the retry limit?").out
+
+
+def test_a_limit_is_exit_code_3(orga: Orga) -> None:
+    done = orga("run", "What is the retry limit?", "--max-iterations", "1")
+    assert done.code == 3
+    assert "max_iterations" in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["--agent", "nobody"], "there is no agent 'nobody'; there are: default", id="unknown agent"),
+        pytest.param(["--tools", "delete"], "does not list 'delete'", id="unknown tool"),
+        pytest.param(["--model", "foo:bar"], "provider one of openrouter, openai", id="unknown provider"),
+        pytest.param(["--model", "openai:gpt-4o"], "openai has no key: set OPENAI_API_KEY", id="no key"),
+    ],
+)
+def test_what_only_a_worker_can_refuse_is_exit_code_2(orga: Orga, arguments: list[str], says: str) -> None:
+    done = orga("run", "x", *arguments, "--json")
+    last = done.err.splitlines()[-1]
+    assert (done.code, done.out) == (2, "")
+    assert last.startswith("orga: ")
+    assert says in last
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        pytest.param(["attach"], 2, id="attach"),
+        pytest.param(["status"], 2, id="status"),
+        pytest.param(["conversation"], 2, id="conversation"),
+        pytest.param(["journal"], 2, id="journal"),
+        pytest.param(["steer"], 2, id="steer"),
+    ],
+)
+def test_an_id_that_does_not_exist_is_one_line(orga: Orga, command: list[str], code: int) -> None:
+    done = orga(*command, "agent-nope", *(["x"] if command == ["steer"] else []))
+    assert done.code == code
+    assert done.err.splitlines()[-1] == "orga: there is no run 'agent-nope'; `orga list` shows the ids"
+
+
+def test_ctrl_c_detaches_and_attach_comes_back(held: Orga, chat: ChatServer) -> None:
+    with held.started("run", "a task") as running:
+        run_id = running.line(RUN_LINE)[1]
+        running.line("✓ read_file notes.md")
+        running.send(signal.SIGINT)
+        running.line(rf"detached: .*orga attach {run_id}$")
+        chat.release.set()
+        assert running.code() == 130
+    assert json.loads(held("list", "--running", "--json").out)[0]["id"] == run_id
+    back = held("attach", run_id)
+    assert (back.code, back.out) == (0, "half an answer\n")
+
+
+def test_a_second_signal_leaves_at_once_and_no_worker_stays_behind(held: Orga) -> None:
+    with held.started("run", "a task") as running:
+        worker = int(running.line(WORKER_LINE)[1])
+        run_id = running.line(RUN_LINE)[1]
+        running.line("✓ read_file notes.md")
+        running.send(signal.SIGTERM)
+        running.line("detached")
+        running.send(signal.SIGTERM)
+        assert running.code() == 143
+    assert held("abort", run_id, "enough").code == 0
+    ended = held("attach", run_id)
+    assert ended.code == 5
+    assert "aborted (enough)" in ended.err
+    assert is_gone(worker)
+
+
+def is_gone(pid: int) -> bool:
+    """Wait for the end of a process that is no child of ours, and may stay a zombie where nobody collects it."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False).stdout
+        if not state.strip() or state.startswith(b"Z"):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_killed_worker_is_replaced_and_the_run_goes_on(held: Orga, chat: ChatServer) -> None:
+    with held.started("run", "a task") as running:
+        first = running.line(WORKER_LINE)[1]
+        running.line("✓ read_file notes.md")
+        os.kill(int(first), signal.SIGKILL)
+        assert running.line(WORKER_LINE)[1] != first
+        chat.release.set()
+        assert running.code() == 0
+    assert running.out == ["half an answer"]
+
+
+def test_two_viewers_share_a_worker_and_the_one_that_stays_starts_the_next(held: Orga, chat: ChatServer) -> None:
+    with held.started("run", "a task") as first:
+        run_id = first.line(RUN_LINE)[1]
+        first.line("✓ read_file notes.md")
+        with held.started("attach", run_id) as second:
+            second.line("✓ read_file notes.md")
+            first.send(signal.SIGINT)
+            chat.release.set()
+            assert first.code() == 130
+            assert second.code() == 0
+
+
+def test_a_detached_run_waits_for_a_worker_and_says_so(orga: Orga) -> None:
+    done = orga("run", "What is the retry limit?", "--detach", "--json")
+    run_id = json.loads(done.out)["id"]
+    assert "no worker polls task queue 'orga'" in done.err
+    with orga.started("attach", run_id, "--no-worker") as waiting:
+        waiting.line("waiting for a worker on task queue 'orga'; start one with: orga worker")
+        with orga.started("worker") as worker:
+            worker.line("worker polls")
+            assert waiting.code() == 0
+            worker.send(signal.SIGTERM)
+            assert worker.code() == 0
+
+
+def test_signals_reach_the_run_and_stand_in_its_journal(held: Orga, chat: ChatServer) -> None:
+    with held.started("run", "a task") as running:
+        run_id = running.line(RUN_LINE)[1]
+        running.line("✓ read_file notes.md")
+        for command in (["pause"], ["steer", "be brief"], ["add-context", "a fact"], ["resume"]):
+            assert held(command[0], run_id, *command[1:]).code == 0
+        status = json.loads(held("status", run_id, "--json").out)
+        messages = json.loads(held("conversation", run_id, "--json").out)
+        chat.release.set()
+        assert running.code() == 0
+    assert status["agent"] == "default"
+    assert [item["text"] for item in status["unread_interventions"]] == ["be brief", "a fact"]
+    assert messages[0]["role"] == "system"
+    journal = [json.loads(line) for line in held("journal", run_id, "--json").out.splitlines()]
+    kinds = [entry["data"]["kind"] for entry in journal if entry["event"] == "InterventionReceived"]
+    assert kinds == ["pause", "steer", "add_context", "resume"]
+    late = held("steer", run_id, "too late")
+    assert late.code == 6
+    assert "has ended" in late.err
+
+
+def test_without_a_worker_the_history_tells(orga: Orga) -> None:
+    run_id = a_detached_run(orga)
+    status = orga("status", run_id, "--json")
+    assert (status.code, json.loads(status.out)["from"]) == (0, "history")
+    assert orga("journal", run_id).out.splitlines()[0].endswith("task: a task")
+    conversation = orga("conversation", run_id)
+    assert conversation.code == 6
+    assert conversation.err.startswith("orga: no worker answered on task queue 'orga'")
+
+
+def test_the_exported_journal_shows_tampering(orga: Orga) -> None:
+    orga("run", "What is the retry limit?", "--id", "agent-exported")
+    exported = orga("journal", "agent-exported", "--json").out
+    path = orga.folder / "run.jsonl"
+    path.write_text(exported)
+    assert orga("journal", "agent-exported", "--verify").code == 0
+    assert orga("journal", "agent-exported", "--exported", "run.jsonl").code == 0
+    path.write_text(exported.replace('"iteration": 2', '"iteration": 3', 1))
+    tampered = orga("journal", "agent-exported", "--exported", "run.jsonl")
+    assert tampered.code == 6
+    assert "breaks at entry" in tampered.err
+    assert [json.loads(line)["sequence"] for line in exported.splitlines()] == list(range(exported.count("\n")))
+
+
+def test_a_live_run_is_refused_a_second_time_under_its_id(orga: Orga) -> None:
+    a_detached_run(orga, "--id", "agent-twice")
+    again = orga("run", "x", "--detach", "--id", "agent-twice")
+    assert (again.code, again.err.splitlines()[-1].startswith("orga: run 'agent-twice' is live already")) == (6, True)
+
+
+def test_a_list_is_filtered_and_newest_first(orga: Orga) -> None:
+    for name in ("agent-old", "agent-new"):
+        orga("run", "What is the retry limit?", "--id", name, "--tenant", "it's us")
+    listed = json.loads(orga("list", "--tenant", "it's us", "--agent", "default", "--json").out)
+    assert [row["id"] for row in listed] == ["agent-new", "agent-old"]
+    assert listed[0]["state"] == "completed"
+    assert orga("list", "--query", "Nothing = 1").code == 2
+    assert "agent-new" in orga("list").out
+
+
+def test_hostile_text_of_a_model_does_not_reach_the_terminal(home: Path, orga: Orga) -> None:
+    with chat_server(Says(["\x1b]0;owned\x07[red]", "an answer"])) as chat:
+        settings = {"ORGA_MODELS__BASE_URLS": json.dumps({"openai-compatible": chat.url})}
+        hostile = an_orga(orga.folder, home, ORGA_MODELS__DEFAULT="openai-compatible:m", **settings)
+        assert hostile("run", "x").out == "[red]an answer\n"
+        code, screen = on_a_terminal(hostile, "run", "x")
+    assert code == 0
+    assert b"owned" not in screen
+    assert b"[red]an answer" in screen
+
+
+def on_a_terminal(orga: Orga, *arguments: str) -> tuple[int, bytes]:
+    ours, theirs = os.openpty()
+    env = orga.env | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=orga.folder, env=env
+    ) as process:
+        os.close(theirs)
+        screen = b"".join(iter(lambda: _read(ours), b""))
+        os.close(ours)
+    return process.returncode, screen
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""
+
+
+def test_the_doctor_finds_everything_well(orga: Orga) -> None:
+    done = orga("doctor", "--deep")
+    assert done.code == 0
+    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 8
+
+
+@pytest.mark.parametrize(
+    ("config", "place", "remedy"),
+    [
+        pytest.param("[temporal]\nadress = 1\n", "config", "correct the file", id="a typo"),
+        pytest.param("[tools]\npython = ['no:where']\n", "tools", "correct [tools]", id="a function that is not there"),
+        pytest.param("[agents.a]\nmodel = 'openai:x'\n", "agents.a.model", "another model", id="a model without a key"),
+        pytest.param("[temporal]\naddress = '127.0.0.1:9'\n", "server", "start it or correct", id="no server"),
+    ],
+)
+def test_the_doctor_says_how_to_mend(orga: Orga, config: str, place: str, remedy: str) -> None:
+    (orga.folder / "orga.toml").write_text(config)
+    done = orga("doctor", "--json")
+    found = {check["name"]: check for check in json.loads(done.out)}
+    assert (done.code, found[place]["ok"]) == (6, False)
+    assert remedy in found[place]["remedy"]
+
+
+def test_a_worker_that_cannot_start_says_why(orga: Orga) -> None:
+    (orga.folder / "orga.toml").write_text("[tools]\npython = ['no:where']\n")
+    done = orga("run", "x")
+    assert done.code == 6
+    assert re.search(r"^orga: the worker ended at its start .*no module no.*\(log: .*\)$", done.err, re.MULTILINE)
+    assert "Traceback" not in done.err
+
+
+def test_a_home_that_cannot_be_written_is_exit_code_7(orga: Orga) -> None:
+    (orga.folder / "file").write_text("")
+    done = orga("run", "x", ORGA_HOME=str(orga.folder / "file" / "home"))
+    assert done.code == 7
+    assert "name another one in ORGA_HOME" in done.err
+
+
+def test_setup_finds_the_attributes_of_the_embedded_server(orga: Orga) -> None:
+    assert json.loads(orga("setup", "--json").out)["registered"] == []
+
+
+def test_dev_runs_server_and_worker_and_takes_both_away(tmp_path: Path) -> None:
+    orga = an_orga(tmp_path, tmp_path / "home")
+    with orga.started("dev") as dev:
+        dev.line(r"\[server\] 127.0.0.1:\d+, UI http://")
+        first = dev.line(r"\[worker\] process (\d+)")[1]
+        dev.line(r"\[worker\] worker polls")
+        os.kill(int(first), signal.SIGKILL)
+        assert dev.line(r"\[worker\] process (\d+) on")[1] != first
+        assert orga("server", "--status").code == 0
+        dev.line(r"\[worker\] worker polls")
+        dev.send(signal.SIGINT)
+        assert dev.code() == 0
+    assert orga("server", "--status").code == 7
+
+
+def test_the_server_command_shows_where_it_is(orga: Orga) -> None:
+    with orga.started("server") as server:
+        server.line(r"address +127.0.0.1:\d+")
+        server.line(r"ui +http://")
+        server.send(signal.SIGTERM)
+        assert server.code() == 0
+    status = orga("server", "--status", "--json")
+    assert (status.code, json.loads(status.out)["embedded"]) == (0, True)
+
+
+def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
+    done = orga("demo")
+    assert done.code == 0
+    assert re.search(r"`(README|ARCHITECTURE|docs/\w+)\.md:\d+", done.out)
+    assert "Terminated            completed" in done.out
+    assert "kill -9" in done.out

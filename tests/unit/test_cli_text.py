@@ -1,0 +1,41 @@
+"""Text of models and tools on a terminal: nothing in it is acted on."""
+
+import json
+
+import pytest
+
+from client.cli.output import json_result
+from client.cli.terminal_text import harmless, on_one_line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("a\tb\nc", "a\tb\nc", id="tabs and newlines stay"),
+        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go as a whole"),
+        pytest.param("\x1b]0;owned\x07x", "x", id="a window title goes with its text"),
+        pytest.param("\x1b]8;;http://e\x1b\\link", "link", id="a hyperlink keeps only its text"),
+        pytest.param("a\x1bc\x9bb\x00\x08", "acb", id="lone control characters go"),
+        pytest.param("safe\u202egpj.exe", "safegpj.exe", id="no turned writing direction"),
+        pytest.param("progress\rdone", "progressdone", id="no overwriting of a line"),
+        pytest.param("a\r\nb", "a\nb", id="Windows line ends are line ends"),
+        pytest.param("[bold]x[/bold]", "[bold]x[/bold]", id="markup is just text"),
+        pytest.param("half \ud83d", "half ", id="halves of characters go"),
+        pytest.param("Grüße 你好 👋", "Grüße 你好 👋", id="other scripts stay"),
+    ],
+)
+def test_harmless(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+def test_one_line_is_bounded_however_long_the_text() -> None:
+    assert len(on_one_line("x\n" * 10**6, 40)) == 40
+
+
+def test_json_on_a_terminal_is_escaped_and_still_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"text": "\x1b[31m \x9b \x7f \u202e ü 👋\n"}
+    json_result(value)
+    written = capsys.readouterr().out
+    assert json.loads(written) == value
+    assert all(character.isprintable() or character == "\n" for character in written)
+    assert "ü 👋" in written

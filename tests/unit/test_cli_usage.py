@@ -1,0 +1,169 @@
+"""What a new user gets wrong before any server is asked: one line, exit code 2, no traceback."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.cli.exit_codes import ExitCode, UsageError, of_ending, of_error
+from client.cli.main import app, run_command
+from client.cli.task_input import Given, agent_input
+from client.errors import NoAnswer, RunEnded, RunFailed, RunNotFound
+from client.server.endpoint import ServerUnavailable
+from workflows.types.input import InvalidInput
+from workflows.types.result import StopReason
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["run", ""], "task: must not be empty", id="empty task"),
+        pytest.param(["run", "  \n"], "task: must not be empty", id="blank task"),
+        pytest.param(["run"], "Missing argument 'TASK'", id="no task"),
+        pytest.param(["run", "x" * 200_001], "at most 200000 characters", id="a book for a task"),
+        pytest.param(["run", "x", "--max-iterations", "-1"], "config.max_iterations: ", id="negative limit"),
+        pytest.param(["run", "x", "--max-iterations", "many"], "'--max-iterations'", id="a limit that is no number"),
+        pytest.param(["run", "x", "--timeout", "0"], "config.timeout_s: ", id="no time at all"),
+        pytest.param(["run", "x", "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="misspelled key"),
+        pytest.param(["run", "x", "--set", "recovery.max_attempt=3"], "'max_attempts'", id="misspelled deep key"),
+        pytest.param(["run", "x", "--set", "temperature=hot"], "config.temperature: ", id="wrong type"),
+        pytest.param(["run", "x", "--set", "knowledge=1"], "only null is accepted", id="a key of a later version"),
+        pytest.param(["run", "x", "--set", "timeout_s"], "write --set key=value", id="no value"),
+        pytest.param(["run", "x", "--trusted", "=1"], "write --trusted key=value", id="no key"),
+        pytest.param(["run", "x", "--agent", ""], "agent: ", id="empty agent"),
+        pytest.param(["run", "x", "--id", ""], "--id: must not be empty", id="empty id"),
+        pytest.param(["run", "x", "--config", "gone.toml"], "gone.toml, which is no file", id="no such file"),
+        pytest.param(["run", "x", "--bogus"], "--bogus", id="unknown option"),
+        pytest.param(["rum"], "No such command 'rum'", id="unknown command"),
+        pytest.param(["attach"], "Missing argument 'ID'", id="no id"),
+        pytest.param(["list", "--limit", "0"], "'--limit'", id="a list of nothing"),
+        pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
+        pytest.param(["journal", "x", "--exported", "gone"], "gone cannot be read", id="no such export"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert run_command(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("orga: ")
+    assert shown.err.count("\n") == 1
+    assert says in shown.err
+
+
+@pytest.mark.parametrize("command", ["run", "attach", "list", "status", "journal", "steer", "setup", "worker", "dev"])
+def test_without_a_server_the_exit_code_is_7(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    arguments = {"run": ["x"], "steer": ["id", "x"]}.get(command, ["id"])
+    assert run_command([command, *([] if command in {"list", "setup", "worker", "dev"} else arguments)]) == 7
+    shown = capsys.readouterr().err
+    assert shown.startswith("orga: the Temporal server at 127.0.0.1:9 does not answer (connection refused); ")
+    assert shown.count("\n") == 1
+
+
+def test_a_typo_in_the_file_names_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "orga.toml").write_text("[temporal]\nadress = 'x'\n")
+    assert run_command(["list"]) == 2
+    shown = capsys.readouterr().err
+    assert f"orga: {tmp_path / 'orga.toml'}:2: temporal.adress: unknown key; did you mean 'address'?" in shown
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_DEBUG", "1")
+    run_command(["run", ""])
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [str(command.name) for command in app.registered_commands]
+    assert len(names) == 17
+    for name in names:
+        assert run_command([name, "--help"]) == 0
+        assert "Example: " in capsys.readouterr().out, name
+
+
+def test_the_overview_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [shown.index(group) for group in ("Runs", "Steering a run", "Server and workers")]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, {"task": "x"}, id="nothing given, nothing set"),
+        pytest.param({"tools": ["a,b", "c"]}, {"task": "x", "tools": ["a", "b", "c"]}, id="tools by comma and again"),
+        pytest.param({"tools": [""]}, {"task": "x", "tools": []}, id="no tools"),
+        pytest.param(
+            {"settings": ["temperature=null", "recovery.max_attempts=3"], "max_iterations": 4},
+            {"task": "x", "config": {"max_iterations": 4, "temperature": None, "recovery": {"max_attempts": 3}}},
+            id="settings by type",
+        ),
+        pytest.param(
+            {"trusted": ["team=core", "admin=true", "limit=3"]},
+            {"task": "x", "trusted_context": {"team": "core", "admin": True, "limit": 3}},
+            id="facts, JSON where it is JSON",
+        ),
+    ],
+)
+def test_options_become_input(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert agent_input(Given("x", **options)).model_dump(mode="json", exclude_unset=True) == expected
+
+
+def test_the_task_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("Grüße\n".encode())))
+    assert agent_input(Given("-")).task == "Grüße\n"
+
+
+def test_a_task_that_is_not_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff")))
+    with pytest.raises(UsageError, match="not UTF-8 text \\(byte 2\\)"):
+        agent_input(Given("-"))
+
+
+def test_an_argument_of_stray_bytes_still_makes_json() -> None:
+    assert json.dumps(agent_input(Given("a\udcffb")).task).isascii()
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("completed", 0),
+        ("max_iterations", 3),
+        ("max_tokens", 3),
+        ("max_cost", 3),
+        ("timeout", 3),
+        ("policy_denial", 4),
+        ("aborted", 5),
+        ("escalated", 6),
+        ("error", 6),
+    ],
+)
+def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
+    assert of_ending(reason) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        pytest.param(InvalidInput("x"), ExitCode.USAGE, id="bad input"),
+        pytest.param(RunNotFound("x"), ExitCode.USAGE, id="no such run"),
+        pytest.param(RunFailed("InvalidInput: agent: x"), ExitCode.USAGE, id="input that the worker refused"),
+        pytest.param(RunFailed("Workflow terminated"), ExitCode.FAILED, id="terminated by an operator"),
+        pytest.param(RunEnded("x"), ExitCode.FAILED, id="too late"),
+        pytest.param(NoAnswer("q"), ExitCode.FAILED, id="no worker answers"),
+        pytest.param(ServerUnavailable("a", "b"), ExitCode.NO_SERVER, id="no server"),
+        pytest.param(RuntimeError("x"), ExitCode.FAILED, id="a defect"),
+    ],
+)
+def test_exit_code_of_an_error(error: Exception, code: int) -> None:
+    assert of_error(error) == code
