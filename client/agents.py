@@ -26,7 +26,6 @@ class AgentHandle:
     def __init__(self, client: Client, workflow_id: str) -> None:
         """Stand for the run through all its continue-as-new runs, so it is bound to none of them."""
         self.id = workflow_id
-        self._client = client
         self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id)
 
     async def steer(self, guidance: str) -> None:
