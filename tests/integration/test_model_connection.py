@@ -1,15 +1,20 @@
 """A model's socket: closed at once by a cancellation, used again after a whole reply."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from temporalio.client import Client, WorkflowHandle
 
 from activities.adapters.models.registry import ModelRegistry
 from activities.ports import ModelError, ModelProvider
+from tests.support.loop import a_loop
 from tests.support.model_http import a_request
+from tests.support.named import Named
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 PIECE = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
@@ -130,3 +135,38 @@ async def test_nobody_there() -> None:
         await registry.resolve("ollama:m")[0].complete(a_request(), lambda text: None)
     await registry.close()
     assert caught.value.kind == "ConnectionFailed"
+
+
+@pytest.mark.parametrize("script", [pytest.param(silence, id="before the answer"), pytest.param(one_piece, id="in it")])
+async def test_an_abort_of_a_run_closes_the_socket_within_two_seconds(client: Client, script: Script) -> None:
+    """From the signal to the end of the connection, through the server and the heartbeat."""
+    async with served(script) as (provider, seen), a_loop(client, Named(provider, "m")) as loop:
+        handle = await loop.start("wait")
+        await asyncio.wait_for(seen.asked.wait(), 30)
+        await handle.signal("abort", "not needed")
+        await asyncio.wait_for(seen.ended.wait(), 2)
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.model_dump() == {"reason": "aborted", "detail": "not needed"}
+
+
+async def test_partial_text_is_seen_while_the_model_writes(client: Client) -> None:
+    async with served(one_piece) as (provider, seen), a_loop(client, Named(provider, "m")) as loop:
+        handle = await loop.start("wait")
+        await asyncio.wait_for(seen.asked.wait(), 30)
+        details = await _heartbeat(handle)
+        await handle.signal("abort", "seen enough")
+        await loop.ended(handle)
+
+    assert details == {"text": "hi", "chars": 2}
+
+
+async def _heartbeat(handle: WorkflowHandle[Any, Any]) -> Any:
+    """Wait for the details of a heartbeat with text in it."""
+    async with asyncio.timeout(30):
+        while True:
+            for pending in (await handle.describe()).raw_description.pending_activities:
+                for payload in pending.heartbeat_details.payloads:
+                    if (details := json.loads(payload.data))["chars"]:
+                        return details
+            await asyncio.sleep(0.05)
