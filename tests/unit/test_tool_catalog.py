@@ -63,6 +63,24 @@ def test_options_are_laid_over_a_tools_own(tmp_path: Path) -> None:
     assert catalog["list_files"].spec.options == ToolOptions()
 
 
+def test_the_config_knows_the_effect_best(tmp_path: Path) -> None:
+    options = {"run_command": ToolOptions(effect="idempotent", max_attempts=3)}
+    spec = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))["run_command"].spec
+    assert (spec.effect, spec.options.max_attempts) == ("idempotent", 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        pytest.param(ToolOptions(max_attempts=2), "run_command.max_attempts", id="repeating what cannot be undone"),
+        pytest.param(ToolOptions(execution="local"), "run_command.execution", id="acting inside the workflow task"),
+    ],
+)
+def test_options_that_contradict_the_effect_are_refused(tmp_path: Path, options: ToolOptions, place: str) -> None:
+    with pytest.raises(ValueError, match=f"tools.options.{place}"):
+        builtin_tools(tmp_path, commands=["git"], options={"run_command": options})
+
+
 async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     catalog = ToolCatalog(builtin_tools(tmp_path, options={"list_files": ToolOptions(timeout_s=3)}))

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
 from workflows.types.record import Border, Record
@@ -14,6 +14,8 @@ Effect = Literal["read_only", "idempotent", "irreversible"]
 class ToolOptions(Border):
     """How calls of one tool are carried out: Temporal activity options, in seconds. `[tools.options.NAME]`."""
 
+    effect: Effect | None = None
+    """In place of the tool's own: you know better what a function or a program does in your hands."""
     timeout_s: float | None = Field(default=None, gt=0, le=86_400)
     """One attempt; None takes `tool_timeout_s` of the run."""
     heartbeat_timeout_s: float | None = Field(default=None, gt=0, le=3_600)
@@ -60,9 +62,16 @@ class ToolRequest(Record):
 
 
 class ToolOutput(Record):
-    """Result of a tool activity. Another maker's worker may return any JSON: a string is the content, else its text."""
+    """Result of a tool activity, written as the bare text.
+
+    Another maker's worker may return any JSON: a string is the content, else its text.
+    """
 
     content: str = ""
+
+    @model_serializer
+    def _bare(self) -> str:
+        return self.content
 
     @model_validator(mode="before")
     @classmethod

@@ -40,9 +40,15 @@ class _Configured:
     """A tool with options of the config."""
 
     def __init__(self, tool: Tool, options: ToolOptions) -> None:
+        """Lay the options over the tool's own.
+
+        Raises:
+            ValueError: They contradict the effect.
+        """
         self._tool = tool
         merged = tool.spec.options.model_copy(update=options.model_dump(exclude_unset=True))
-        self._spec = tool.spec.model_copy(update={"options": merged})
+        self._spec = tool.spec.model_copy(update={"options": merged, "effect": options.effect or tool.spec.effect})
+        _check(self._spec)
 
     @property
     def spec(self) -> ToolSpec:
@@ -52,11 +58,21 @@ class _Configured:
         return await self._tool.call(arguments, context)
 
 
+def _check(spec: ToolSpec) -> None:
+    place = f"tools.options.{spec.name}"
+    if spec.effect == "irreversible" and (spec.options.max_attempts or 1) > 1:
+        raise ValueError(
+            f'{place}.max_attempts: an irreversible tool has one attempt; set effect = "idempotent" if it is'
+        )
+    if spec.effect != "read_only" and spec.options.execution == "local":
+        raise ValueError(f'{place}.execution: only a read_only tool can run inside the workflow task; leave "activity"')
+
+
 def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> list[Tool]:
     """Return the tools with the options that are set for them; what is not set stays the tool's own.
 
     Raises:
-        ValueError: When options name no tool of `tools`, with the nearest name.
+        ValueError: When options name no tool of `tools`, with the nearest name, or contradict a tool's effect.
     """
     listed = list(tools)
     names = [tool.spec.name for tool in listed]
