@@ -32,6 +32,7 @@ from client.config import OrgaConfig
 from client.config_file import load_config
 from client.connect import connection
 from client.errors import OrgaError
+from client.garbage import collect_ended_runs
 from client.history import WorkflowHistory
 from client.logs import configure_logs
 from client.sandbox import workflow_runner
@@ -137,6 +138,7 @@ async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None
             parts = configured_parts(config, os.environ, root, knows_attributes)
             queue = config.temporal.task_queue
             worker = build_worker(connected.client, parts, queue, graceful_shutdown_timeout=SHUTDOWN_GRACE)
+            collect_ended_runs()
             async with worker:
                 _say(f"worker polls task queue {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()

@@ -1,9 +1,11 @@
 """Finds the messages that a reference stands for: in this process, else in the run's own history."""
 
+from dataclasses import dataclass
+
 from activities.cache import ByteCache
 from activities.ports import HistorySource, Rebuilt, RunKey
 from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
 from workflows.types.digest import canonical, record_digest, reference
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
@@ -16,12 +18,28 @@ class Missing(LookupError):
     """This process does not hold a part of what is asked for."""
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What the latest model call of a run was about; `size` in bytes."""
+
+    setup: Setup
+    chain: Chain
+    size: int
+
+    def with_chain(self, chain: Chain) -> "_Known":
+        """Measure only what is new, where the chain has grown."""
+        seen = len(self.chain.messages)
+        if chain.messages[:seen] == self.chain.messages:
+            return _Known(self.setup, chain, self.size + _size(chain.messages[seen:]))
+        return _Known(self.setup, chain, _size(chain.messages))
+
+
 class Conversations:
     """The conversations that this worker process has seen, bounded in bytes; the history is the truth behind it."""
 
     def __init__(self, history: HistorySource, max_bytes: int = CACHE_BYTES) -> None:
         self._history = history
-        self._messages: ByteCache[tuple[Message, ...]] = ByteCache(max_bytes * 3 // 4)
+        self._messages: ByteCache[_Known] = ByteCache(max_bytes * 3 // 4)
         self._setups: ByteCache[Setup] = ByteCache(max_bytes // 8)
         self._parts: ByteCache[Reply | str] = ByteCache(max_bytes // 8)
         self.misses = 0
@@ -29,13 +47,14 @@ class Conversations:
     async def resolve(self, run: RunKey, request: ReasonRequest) -> Rebuilt:
         """Return the setup and the messages of a model call, their digest checked."""
         try:
-            rebuilt = self._from_cache(run, request)
+            known = self._from_cache(run, request)
         except (Missing, DigestMismatch):
             self.misses += 1
             rebuilt = await self._history.rebuild(run, request.iteration)
-            self.keep_setup(rebuilt.setup)
-        self._keep(request, rebuilt.messages)
-        return rebuilt
+            known = _unused(rebuilt.setup).with_chain(Chain().plus(rebuilt.messages))
+        self._messages.put(run.workflow_id, known, known.size + ENTRY_OVERHEAD)
+        self._let_go(run, request)
+        return Rebuilt(known.setup, known.chain.messages)
 
     def keep_setup(self, setup: Setup) -> None:
         """Remember a setup that this process prepared or found."""
@@ -49,24 +68,25 @@ class Conversations:
         """Remember a tool's result, which the next call refers to."""
         self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
 
-    def _from_cache(self, run: RunKey, request: ReasonRequest) -> Rebuilt:
+    def _from_cache(self, run: RunKey, request: ReasonRequest) -> _Known:
+        known = self._messages.get(run.workflow_id)
+        if known is None:
+            known = self._first(request)
+        elif reference(known.chain.digest) == request.context.head:
+            return known
+        setup = known.setup
+        return known.with_chain(request.context.applied(known.chain, lambda news: self._message(run, news, setup)))
+
+    def _first(self, request: ReasonRequest) -> _Known:
         setup = self._setups.get(request.setup)
         if setup is None:
             raise Missing("setup")
-        known = self._messages.get(request.context.head)
-        if known is not None:
-            return Rebuilt(setup, known)
-        base = self._messages.get(request.context.base) if request.context.base else ()
-        if base is None:
-            raise Missing("base")
-        return Rebuilt(setup, request.context.applied(base, lambda news: self._message(run, news, setup)))
+        return _unused(setup)
 
-    def _keep(self, request: ReasonRequest, messages: tuple[Message, ...]) -> None:
-        """Keep the head and let go of its base: a run needs one conversation in the cache, not all that it had."""
-        if request.context.base != request.context.head:
-            self._messages.drop(request.context.base)
-        size = sum(_size(message) for message in messages)
-        self._messages.put(request.context.head, messages, size + ENTRY_OVERHEAD)
+    def _let_go(self, run: RunKey, request: ReasonRequest) -> None:
+        """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
+        for news in request.context.news:
+            self._parts.drop((run, news.reply if news.result is None else news.result))
 
     def _message(self, run: RunKey, news: News, setup: Setup) -> Message:
         if news.message is not None:
@@ -88,5 +108,12 @@ class Conversations:
         return reply
 
 
-def _size(message: Message) -> int:
-    return len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.calls) + len(message.blocks))
+def _unused(setup: Setup) -> _Known:
+    return _Known(setup, Chain(), 0)
+
+
+def _size(messages: tuple[Message, ...]) -> int:
+    return sum(
+        len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.calls) + len(message.blocks))
+        for message in messages
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from workflows.types.clipped import clip
 from workflows.types.messages import Message, Reply, ToolCall
@@ -63,18 +63,31 @@ def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple
     if any(_is_deeper(block, MAX_DEPTH) for block in blocks):
         return ()
     cleaned = tuple(clean_json(block) for block in blocks)
-    return cleaned if len(to_json(cleaned)) <= max_bytes else ()
+    text = to_json(cleaned)
+    return cleaned if len(text) <= max_bytes and _can_be_read(text) else ()
 
 
 def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
     if call.malformed is not None:
-        return _changed(call, malformed=clip(clean_text(call.malformed), max(max_bytes, 200)))
+        return _changed(call, arguments={}, malformed=clip(clean_text(call.malformed), max(max_bytes, 200)))
     if _is_deeper(call.arguments, MAX_DEPTH):
         return _changed(call, arguments={}, malformed=f"(nested more than {MAX_DEPTH} deep)")
     arguments = clean_json(call.arguments)
-    if len(to_json(arguments)) > max_bytes:
+    text = to_json(arguments)
+    if len(text) > max_bytes:
         return _changed(call, arguments={}, malformed=f"(more than {max_bytes} bytes)")
+    if not _can_be_read(text):
+        return _changed(call, arguments={}, malformed="(a number out of range)")
     return _changed(call, arguments=arguments)
+
+
+def _can_be_read(text: bytes) -> bool:
+    """Integers of more than 4,300 digits can be written, but not read."""
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_deeper(value: object, levels: int) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from rapidfuzz import process
+from rapidfuzz import fuzz, process
 
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest, Setup
@@ -76,6 +76,6 @@ def _merged(config: LoopConfig, request: PrepareRequest) -> LoopConfig:
 
 def _known(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     names = sorted(known)
-    near = process.extractOne(name, names, score_cutoff=60)
+    near = process.extractOne(name, names, scorer=fuzz.ratio, score_cutoff=60)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{hint}there are: {', '.join(names) or 'none'}"

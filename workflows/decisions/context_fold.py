@@ -1,7 +1,7 @@
 """Rebuilds from a history what each model call was about: the fold behind a cache miss, `verify` and `audit`."""
 
 from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
 from workflows.types.digest import record_digest, reference
 from workflows.types.history import Happening
 from workflows.types.messages import Message, Reply
@@ -11,14 +11,19 @@ from workflows.types.tools import ToolOutput
 
 
 class ContextFold:
-    """Takes in one event after the other; `messages` is the conversation of the latest model call."""
+    """Takes in one event after the other."""
 
     def __init__(self) -> None:
         self.setup: Setup | None = None
         self.iteration = 0
-        self.messages: tuple[Message, ...] = ()
+        self._chain = Chain()
         self._replies: dict[int, Reply] = {}
         self._results: dict[str, str] = {}
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation of the latest model call."""
+        return self._chain.messages
 
     def feed(self, happening: Happening) -> None:
         """Take in the next event of the run.
@@ -41,7 +46,7 @@ class ContextFold:
         if len(arguments) > 1 and arguments[1] is not None:
             state = AgentState.model_validate(arguments[1])
             self.setup, self.iteration = state.setup, state.iteration
-            self.messages = state.conversation.messages
+            self._chain = Chain().plus(state.conversation.messages)
 
     def _finish(self, happening: Happening) -> None:
         match happening.name:
@@ -55,9 +60,9 @@ class ContextFold:
                 self._results[happening.key] = ToolOutput.model_validate(happening.value).content
 
     def _model_call(self, request: ReasonRequest) -> None:
-        if self.setup is None or reference(record_digest(self.setup)) != request.setup:
+        if self.setup is None or request.setup not in {"", reference(record_digest(self.setup))}:
             raise DigestMismatch(f"the setup of iteration {request.iteration} is not the one that was recorded")
-        self.messages = request.context.applied(self.messages, self._message)
+        self._chain = request.context.applied(self._chain, self._message)
         self.iteration = request.iteration
 
     def _message(self, news: News) -> Message:

@@ -1,8 +1,8 @@
 """The conversation grows by news and is handed to the model by reference."""
 
 from workflows.decisions.estimate import size_of, tokens_of
-from workflows.types.context import ContextRef, News, Ranges, without
-from workflows.types.digest import digest_of, extend, reference
+from workflows.types.context import Chain, ContextRef, News, Ranges
+from workflows.types.digest import digest_of, reference
 from workflows.types.messages import Message
 from workflows.types.state import Conversation
 
@@ -25,22 +25,15 @@ def handed_over(conversation: Conversation, drop: Ranges = ()) -> tuple[ContextR
 
     `drop` names ranges of messages that the model has seen already.
     """
-    messages, sent, digest = conversation.messages, conversation.sent, conversation.digest
-    base = ContextRef(base=reference(digest), length=sent) if sent else ContextRef()
+    messages, sent = conversation.messages, conversation.sent
+    chain = Chain(messages[:sent], conversation.digest).without(drop).plus(messages[sent:])
+    update: dict[str, object] = {"messages": chain.messages, "sent": len(chain.messages), "digest": chain.digest}
+    context = ContextRef(news=conversation.news, head=reference(chain.digest))
     if drop:
-        base = base.model_copy(update={"drop": drop})
-        kept = without(messages[:sent], drop)
-        digest = digest_of(kept)
-        messages = kept + messages[sent:]
-        sent = len(kept)
-    for message in messages[sent:]:
-        digest = extend(digest, message)
-    context = base.model_copy(update={"news": conversation.news, "head": reference(digest)})
-    sizes = [size_of(message) for message in messages] if drop else []
-    seen = {"messages": messages, "sent": len(messages), "digest": digest, "news": ()}
-    if drop:
-        seen |= {"tokens": sum(tokens_of(size) for size in sizes), "size": sum(sizes)}
-    return context, conversation.model_copy(update=seen)
+        context = context.model_copy(update={"drop": drop})
+        sizes = [size_of(message) for message in chain.messages]
+        update |= {"tokens": sum(tokens_of(size) for size in sizes), "size": sum(sizes)}
+    return context, conversation.model_copy(update=update | {"news": ()})
 
 
 def settled(conversation: Conversation) -> Conversation:

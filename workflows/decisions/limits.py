@@ -1,12 +1,15 @@
 """Which limit of a run is reached, and what is left of each."""
 
 from datetime import datetime
+from math import ceil
 
 from workflows.types.context import Setup
 from workflows.types.input import LoopConfig
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState
 from workflows.types.status import Budgets
+
+SLACK_S = 5
 
 MAX_DENIALS_IN_A_ROW = 3
 """Iterations in a row with the same denial, after which the run ends as `policy_denial`."""
@@ -43,6 +46,14 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> tuple[S
 def remaining_s(state: AgentState, config: LoopConfig, now: datetime) -> float:
     """Return the seconds left on the run's clock, never below 0."""
     return max(config.timeout_s - state.clock.elapsed_s(now), 0.0)
+
+
+def server_limit_s(state: AgentState, config: LoopConfig, now: datetime) -> int:
+    """Return the seconds after which the server gives up: behind the run's clock, which is the one that interrupts.
+
+    Whole seconds, since fractions would take room in every history.
+    """
+    return ceil(remaining_s(state, config, now)) + SLACK_S
 
 
 def output_allowance(state: AgentState, config: LoopConfig) -> int:

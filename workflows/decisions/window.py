@@ -17,8 +17,8 @@ KEEP_SHARE = 0.7
 def messages_to_drop(conversation: Conversation, token_budget: int) -> Ranges:
     """Return the ranges of messages to leave out, oldest first; empty while the conversation fits.
 
-    A call and its results go together. The task, pinned messages and the last group that the model has seen stay;
-    only where pinned messages alone outgrow the payload do the oldest of them go too, the task never.
+    A call and its results go together. The task, pinned messages and all from the model's last message on stay; only
+    where pinned messages alone outgrow the payload do the oldest of them go too, the task never.
     """
     if conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES:
         return ()
@@ -39,10 +39,14 @@ def messages_to_drop(conversation: Conversation, token_budget: int) -> Ranges:
 
 
 def _groups(messages: tuple[Message, ...], pinned: bool) -> list[tuple[int, int]]:
-    """Return the groups that may go: a message with the tool results that follow it; the first and last never."""
+    """Return the groups that may go: a message with the tool results that follow it; the first and last never.
+
+    What follows the model's last message stays with it: after continue-as-new the model may not have seen it yet.
+    """
+    latest = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=len(messages))
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
     bounds = list(pairwise([*starts, len(messages)]))
-    return [(start, stop) for start, stop in bounds[1:-1] if messages[start].pinned == pinned]
+    return [(start, stop) for start, stop in bounds[1:-1] if start < latest and messages[start].pinned == pinned]
 
 
 def _joined(ranges: list[tuple[int, int]]) -> Ranges:

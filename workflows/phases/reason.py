@@ -9,7 +9,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from workflows.decisions.conversation import handed_over
-from workflows.decisions.limits import output_allowance, remaining_s
+from workflows.decisions.limits import output_allowance, server_limit_s
 from workflows.decisions.replies import Judged, judged
 from workflows.decisions.window import messages_to_drop
 from workflows.phases.failures import failure_text, is_out_of_time
@@ -21,8 +21,6 @@ from workflows.types.state import AgentState, Conversation
 
 MAX_ATTEMPTS = 10
 HEARTBEAT_TIMEOUT_S = 10.0
-SLACK_S = 5.0
-"""The server's own limit lies this far behind the run's clock, which is the one that interrupts."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,13 @@ async def propose(state: AgentState, setup: Setup, interrupted: Interrupted) -> 
     """Ask the model for its next step."""
     config = setup.config
     context, seen = handed_over(state.conversation, messages_to_drop(state.conversation, config.context_token_budget))
-    request = ReasonRequest(iteration=state.iteration + 1, setup=reference(record_digest(setup)), context=context)
+    request = ReasonRequest(iteration=state.iteration + 1, context=context)
+    if not state.conversation.sent:
+        request = request.model_copy(update={"setup": reference(record_digest(setup))})
     allowance = output_allowance(state, config)
     if allowance < config.max_output_tokens:
         request = request.model_copy(update={"max_output_tokens": allowance})
-    time_s = remaining_s(state, config, workflow.now()) + SLACK_S
-    call = asyncio.create_task(_call(request, time_s))
+    call = asyncio.create_task(_call(request, server_limit_s(state, config, workflow.now())))
     await settle([call], interrupted)
     if not call.done() or call.cancelled():
         return NoReply("")
@@ -61,15 +60,14 @@ async def propose(state: AgentState, setup: Setup, interrupted: Interrupted) -> 
     return NoReply("" if is_out_of_time(error) or interrupted() else failure_text(error))
 
 
-async def _call(request: ReasonRequest, time_s: float) -> Reply:
+async def _call(request: ReasonRequest, limit_s: int) -> Reply:
     return await workflow.execute_activity(
         "reason",
         request,
         result_type=Reply,
-        activity_id=f"reason-{request.iteration}",
-        schedule_to_close_timeout=timedelta(seconds=time_s),
+        activity_id=str(request.iteration),
+        schedule_to_close_timeout=timedelta(seconds=limit_s),
         heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
         retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=60)),
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=f"iteration {request.iteration}",
     )

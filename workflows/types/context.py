@@ -1,9 +1,12 @@
 """A model call's input: what is new, and references to the rest. Its size does not grow with the run."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from workflows.types.digest import digest_of, reference
+from pydantic import model_serializer, model_validator
+
+from workflows.types.digest import EMPTY, digest_of, reference
 from workflows.types.input import LoopConfig
 from workflows.types.messages import Message
 from workflows.types.record import Record
@@ -37,7 +40,10 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class News(Record):
-    """One message that the model has not seen: by reference where history holds it, else in full. One field is set."""
+    """One message that the model has not seen: by reference where history holds it, else in full. One field is set.
+
+    Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message.
+    """
 
     reply: int | None = None
     """The assistant message of that iteration's model call."""
@@ -45,30 +51,58 @@ class News(Record):
     """The result of the tool activity with that id."""
     message: Message | None = None
 
+    @model_serializer
+    def _alone(self) -> Any:
+        return self.message or self.result or self.reply
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        match value:
+            case int():
+                return {"reply": value}
+            case str():
+                return {"result": value}
+            case {"role": _}:
+                return {"message": value}
+            case _:
+                return value or {}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Messages and their digest, which goes on where it ended when more are added."""
+
+    messages: tuple[Message, ...] = ()
+    digest: str = EMPTY
+
+    def plus(self, messages: tuple[Message, ...]) -> "Chain":
+        """Return the chain with these at its end."""
+        return Chain((*self.messages, *messages), digest_of(messages, self.digest))
+
+    def without(self, drop: Ranges) -> "Chain":
+        """Return the chain of the messages that lie in none of the ranges."""
+        return Chain().plus(without(self.messages, drop)) if drop else self
+
 
 class ContextRef(Record):
-    """A conversation by reference: `base` without `drop`, then `news`, must have the digest `head`."""
+    """A conversation by reference: that of the model call before without `drop`, then `news`; its digest is `head`."""
 
-    base: str = ""
-    length: int = 0
-    """Messages in the base."""
     drop: Ranges = ()
-    """Parts of the base that are left out from now on."""
+    """Messages of the call before that are left out from now on."""
     news: tuple[News, ...] = ()
     head: str = ""
 
-    def applied(self, base: tuple[Message, ...], resolve: Callable[[News], Message]) -> tuple[Message, ...]:
-        """Return the messages that this reference stands for.
+    def applied(self, base: Chain, resolve: Callable[[News], Message]) -> Chain:
+        """Return what this reference stands for, when `base` is what the call before was about.
 
         Raises:
-            DigestMismatch: They are not the ones that the workflow meant; a wrong context is never sent.
+            DigestMismatch: It is not what the workflow meant; a wrong context is never sent.
         """
-        if len(base) != self.length:
-            raise DigestMismatch(f"the base has {len(base)} messages, not {self.length}")
-        messages = (*without(base, self.drop), *(resolve(news) for news in self.news))
-        if reference(digest_of(messages)) != self.head:
-            raise DigestMismatch(f"the {len(messages)} messages found do not have the digest {self.head}")
-        return messages
+        chain = base.without(self.drop).plus(tuple(resolve(news) for news in self.news))
+        if reference(chain.digest) != self.head:
+            raise DigestMismatch(f"the {len(chain.messages)} messages found do not have the digest {self.head}")
+        return chain
 
 
 class DigestMismatch(ValueError):
@@ -86,8 +120,8 @@ class ReasonRequest(Record):
     """Input of `reason`."""
 
     iteration: int
-    setup: str
-    """Reference of the `Setup`."""
+    setup: str = ""
+    """Reference of the `Setup`; only in the first call, since it stays the same."""
     context: ContextRef
     max_output_tokens: int | None = None
     """Set where fewer tokens are left than the config allows a reply."""

@@ -1,5 +1,6 @@
 """Digests: a conversation and a setup are known by what is in them."""
 
+from base64 import urlsafe_b64encode
 from hashlib import sha256
 
 from pydantic import BaseModel
@@ -9,8 +10,8 @@ from workflows.types.messages import Message
 EMPTY = ""
 """The digest of a conversation without messages."""
 
-REFERENCE_CHARS = 32
-"""A reference in a payload is the first 128 bits of the digest."""
+REFERENCE_BYTES = 16
+"""A reference in a payload is the first 128 bits of the digest, in base64: 22 characters."""
 
 
 def extend(digest: str, message: Message) -> str:
@@ -27,7 +28,7 @@ def digest_of(messages: tuple[Message, ...], start: str = EMPTY) -> str:
 
 def reference(digest: str) -> str:
     """Return the short form that payloads carry."""
-    return digest[:REFERENCE_CHARS]
+    return urlsafe_b64encode(bytes.fromhex(digest)[:REFERENCE_BYTES]).decode().rstrip("=")
 
 
 def record_digest(record: BaseModel) -> str:

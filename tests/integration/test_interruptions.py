@@ -1,0 +1,234 @@
+"""An abort, the clock and Temporal's own cancellation cut short what is in flight; what had been done is kept."""
+
+import asyncio
+import time
+import uuid
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import ToolContext
+from tests.support.hold import PATIENCE_S, Hold, happens
+from tests.support.loop import FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.status import ShownMessage
+from workflows.types.tools import Effect
+
+
+async def conversation_of(ran: Ran) -> list[ShownMessage]:
+    return [ShownMessage.model_validate(m) for m in await ran.handle.query("conversation")]
+
+
+async def test_an_abort_cancels_the_model_call_in_flight(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort", "too slow")
+        await happens(hold.cancelled, within_s=2)
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "too slow")
+    assert (ran.result.iterations, ran.result.usage.total_tokens, ran.result.tool_calls.run) == (1, 110, 1)
+    assert [m.role for m in shown] == ["system", "user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        pytest.param("read_only", "[Cancelled] stopped before it ended", id="read only"),
+        pytest.param(
+            "irreversible",
+            "[Cancelled] stopped before it ended; the outcome is unknown: it may have taken effect",
+            id="irreversible",
+        ),
+    ],
+)
+async def test_an_abort_cancels_the_tools_in_flight_and_every_call_has_a_result(
+    client: Client, effect: Effect, said: str
+) -> None:
+    hold = Hold()
+    slow = FakeTool("slow", lambda a, c: hold.then("never"), effect=effect)
+    quick = FakeTool("quick", lambda a, c: "seen")
+    async with a_loop(client, [calls("quick", "slow", "quick")], slow, quick) as loop:
+        handle = await loop.start(max_concurrent_tools=2)
+        await hold.reached()
+        await loop_has(quick, 2)
+        await handle.signal("abort")
+        await happens(hold.cancelled, within_s=2)
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+
+    assert ran.result.termination.reason == "aborted"
+    assert [(m.call_id, m.text) for m in shown[3:]] == [("quick_0", "seen"), ("slow_1", said), ("quick_2", "seen")]
+    assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 3, "denied": 0, "failed": 1}
+
+
+async def loop_has(tool: FakeTool, times: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while len(tool.contexts) < times:
+            await asyncio.sleep(0.05)
+
+
+async def test_calls_that_wait_for_their_turn_are_not_run_after_an_abort(client: Client) -> None:
+    hold = Hold()
+    tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="irreversible")
+    async with a_loop(client, [calls("slow", "slow", "slow")], tool) as loop:
+        handle = await loop.start(max_concurrent_tools=1)
+        await hold.reached()
+        await handle.signal("abort")
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+
+    not_run = "[Not run] the run was ended before this call started"
+    assert [m.text for m in shown[4:]] == [not_run, not_run]
+    assert len(tool.contexts) == 1
+    assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 1, "denied": 2, "failed": 1}
+
+
+async def test_a_tool_that_ignores_cancellation_does_not_hang_the_abort(client: Client) -> None:
+    hold, end = Hold(), asyncio.Event()
+
+    async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
+        try:
+            return await hold.then("never")
+        except asyncio.CancelledError:
+            await end.wait()
+            return "done all the same"
+
+    tool = FakeTool("stubborn", stubborn, effect="irreversible")
+    async with a_loop(client, [calls("stubborn")], tool) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        start = time.monotonic()
+        await handle.signal("abort")
+        ran = await loop.ended(handle)
+        took = time.monotonic() - start
+        shown = await conversation_of(ran)
+        end.set()
+
+    assert took < 8
+    assert ran.result.termination.reason == "aborted"
+    assert "outcome is unknown" in shown[-1].text
+
+
+async def test_a_tool_that_ends_well_within_the_grace_has_its_result(client: Client) -> None:
+    hold = Hold()
+
+    async def careful(arguments: dict[str, Any], context: ToolContext) -> str:
+        try:
+            return await hold.then("never")
+        except asyncio.CancelledError:
+            return "put away"
+
+    async with a_loop(client, [calls("careful")], FakeTool("careful", careful)) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort")
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+
+    assert shown[-1].text == "put away"
+    assert ran.result.tool_calls.failed == 0
+
+
+async def test_the_clock_interrupts_a_model_call_in_flight(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
+        ran = await loop.run(timeout_s=3)
+        shown = await conversation_of(ran)
+
+    assert hold.cancelled.is_set()
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("timeout", "limit of 3 s")
+    assert (ran.result.iterations, ran.result.usage.total_tokens) == (1, 110)
+    assert 3 <= ran.result.duration_s < 8
+    assert [m.role for m in shown] == ["system", "user", "assistant", "tool"]
+
+
+async def test_the_clock_interrupts_a_tool_in_flight(client: Client) -> None:
+    hold = Hold()
+    tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="idempotent")
+    async with a_loop(client, [calls("slow", text="I wait.")], tool) as loop:
+        ran = await loop.run(timeout_s=3)
+        shown = await conversation_of(ran)
+
+    assert hold.cancelled.is_set()
+    assert (ran.result.termination.reason, ran.result.iterations) == ("timeout", 1)
+    assert [m.text for m in shown[2:]] == [
+        "I wait.",
+        "[Cancelled] stopped before it ended; the outcome is unknown: it may have taken effect",
+    ]
+
+
+async def test_the_answer_so_far_is_kept_when_the_clock_interrupts(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [answers("the first half", finish="length"), hold.step(answers())]) as loop:
+        ran = await loop.run(timeout_s=3)
+
+    assert (ran.result.termination.reason, ran.result.output) == ("timeout", "the first half")
+
+
+async def test_temporals_own_cancellation_ends_as_an_abort(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [hold.step(answers())]) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.cancel()
+        await happens(hold.cancelled, within_s=2)
+        ran = await loop.ended(handle)
+
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "cancelled")
+
+
+async def test_a_cancellation_before_the_first_task_ends_as_an_abort(client: Client) -> None:
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers()]))
+    handle = await loop.start()
+    await handle.cancel()
+    async with a_worker(loop):
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.reason == "aborted"
+    assert ran.result.iterations == 0
+
+
+async def test_an_abort_wins_over_a_timeout_that_comes_while_it_cancels(client: Client) -> None:
+    hold = Hold()
+
+    async def slow_to_stop(arguments: dict[str, Any], context: ToolContext) -> str:
+        try:
+            return await hold.then("never")
+        except asyncio.CancelledError:
+            await asyncio.sleep(3)
+            raise
+
+    async with a_loop(client, [calls("slow")], FakeTool("slow", slow_to_stop)) as loop:
+        handle = await loop.start(timeout_s=3)
+        await hold.reached()
+        await handle.signal("abort", "mine")
+        ran = await loop.ended(handle)
+
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "mine")
+
+
+async def test_an_abort_while_the_gate_decides_denies_nothing(client: Client) -> None:
+    """What no policy has refused must not be told as refused."""
+    hold = Hold()
+
+    class Slow:
+        async def judge(self, proposal: Any) -> Any:
+            return await hold.then(None)
+
+    tool = FakeTool("look")
+    async with a_loop(client, [calls("look")], tool, engine=Slow()) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort")
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+        hold.go.set()
+
+    assert ran.result.termination.reason == "aborted"
+    assert tool.contexts == []
+    assert shown[-1].text.startswith("[Not run]")

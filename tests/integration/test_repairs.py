@@ -1,0 +1,138 @@
+"""A reply that is no use gets feedback, a bounded number of times; then the run ends and says why."""
+
+from collections.abc import Sequence
+
+import pytest
+from temporalio.client import Client
+
+from tests.support.loop import Deny, FakeTool, a_loop
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.messages import Reply
+
+BLANK = answers("")
+REFUSAL = answers("I will not", finish="refusal")
+FILTERED = answers("", finish="content_filter")
+CUT_CALLS = calls("look").model_copy(update={"finish": "length"})
+
+UNUSABLE = [
+    pytest.param(BLANK, "blank reply: the model returned neither text nor a tool call, again and again", id="blank"),
+    pytest.param(answers(" \n\t"), "blank reply", id="white space"),
+    pytest.param(REFUSAL, "refusal: the model declined: I will not", id="refusal"),
+    pytest.param(FILTERED, "content filter: the provider withheld the model's reply", id="content filter"),
+    pytest.param(calls("look").model_copy(update={"finish": "refusal"}), "refusal", id="refusing calls"),
+    pytest.param(CUT_CALLS, "truncated tool call", id="truncated tool call"),
+]
+
+
+@pytest.mark.parametrize(("reply", "detail"), UNUSABLE)
+async def test_an_unusable_reply_again_and_again_is_an_error_that_names_it(
+    client: Client, reply: Reply, detail: str
+) -> None:
+    provider, tool = ScriptedProvider([reply]), FakeTool("look")
+    async with a_loop(client, provider, tool) as loop:
+        ran = await loop.run()
+
+    assert (ran.result.termination.reason, len(provider.seen)) == ("error", 3)
+    assert ran.result.termination.detail.startswith(detail)
+    assert (ran.result.output, ran.result.usage.total_tokens, tool.contexts) == ("", 330, [])
+
+
+@pytest.mark.parametrize(("reply", "detail"), UNUSABLE)
+async def test_one_unusable_reply_is_repaired_with_feedback(client: Client, reply: Reply, detail: str) -> None:
+    provider = ScriptedProvider([reply, answers("there")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        ran = await loop.run()
+
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", "there")
+    feedback = provider.seen[1].messages[-1]
+    assert feedback.role == "user"
+    assert feedback.text.startswith("[Reply not usable] ")
+    check_pairs(provider)
+
+
+async def test_a_usable_reply_starts_the_count_anew(client: Client) -> None:
+    steps = [BLANK, BLANK, calls("look"), BLANK, BLANK, answers("there")]
+    async with a_loop(client, steps, FakeTool("look")) as loop:
+        ran = await loop.run()
+
+    assert ran.result.output == "there"
+
+
+async def test_each_call_of_a_truncated_reply_is_answered(client: Client) -> None:
+    cut = calls("look", "look", text="I loo").model_copy(update={"finish": "length"})
+    provider = ScriptedProvider([cut, answers()])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        await loop.run()
+
+    assert [(m.role, m.call_id) for m in provider.seen[1].messages[1:4]] == [
+        ("assistant", None),
+        ("tool", "look_0"),
+        ("tool", "look_1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "output"),
+    [
+        pytest.param(["one, ", "two."], "one, two.", id="cut once"),
+        pytest.param(["one, ", "two, ", "three."], "one, two, three.", id="cut twice"),
+    ],
+)
+async def test_cut_text_is_continued_and_joined(client: Client, texts: Sequence[str], output: str) -> None:
+    steps = [*(answers(text, finish="length") for text in texts[:-1]), answers(texts[-1])]
+    provider = ScriptedProvider(steps)
+    async with a_loop(client, provider) as loop:
+        ran = await loop.run()
+
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", output)
+    assert ran.result.termination.detail == ""
+    assert [m.text for m in provider.seen[1].messages if m.role == "assistant"] == [texts[0]]
+
+
+async def test_text_cut_again_and_again_is_an_answer_that_says_so(client: Client) -> None:
+    async with a_loop(client, [answers("and ", finish="length")]) as loop:
+        ran = await loop.run()
+
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", "and and and ")
+    assert ran.result.termination.detail == "the answer is cut at the output limit"
+
+
+async def test_the_gate_judges_a_continued_answer_as_a_whole(client: Client) -> None:
+    """Else a word that is forbidden could come in two halves."""
+    provider = ScriptedProvider([answers("the sec", finish="length"), answers("ret"), answers("nothing")])
+    async with a_loop(client, provider, engine=Deny(words=["secret"])) as loop:
+        ran = await loop.run()
+
+    assert ran.result.output == "nothing"
+    assert ran.result.termination.reason == "completed"
+
+
+async def test_text_beside_calls_and_opaque_blocks_are_sent_back(client: Client) -> None:
+    """Providers refuse a thinking turn whose signed blocks are missing."""
+    blocks = ({"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "x", "deep": [{"a": [1, None]}]})
+    provider = ScriptedProvider([calls("look", text="I look.", blocks=blocks), answers("found", blocks=blocks)])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        await loop.run()
+
+    sent = provider.seen[1].messages[1]
+    assert (sent.text, sent.blocks, [call.name for call in sent.calls]) == ("I look.", blocks, ["look"])
+
+
+async def test_usage_of_unusable_replies_counts(client: Client) -> None:
+    async with a_loop(client, [REFUSAL]) as loop:
+        ran = await loop.run(max_total_tokens=150)
+
+    assert (ran.result.termination.reason, ran.result.usage.total_tokens) == ("max_tokens", 220)
+
+
+def check_pairs(provider: ScriptedProvider) -> None:
+    """Every call is answered once, in order, right behind it, in all that was sent to the model."""
+    for request in provider.seen:
+        waiting: list[str] = []
+        for message in request.messages:
+            if message.role == "tool":
+                assert message.call_id == waiting.pop(0)
+            else:
+                assert waiting == []
+                waiting = [call.call_id for call in message.calls]
+        assert waiting == []

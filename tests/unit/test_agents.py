@@ -1,0 +1,131 @@
+"""Agents from configuration: what a run works with, and what its starter got wrong."""
+
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.adapters.agents import ConfiguredAgents
+from activities.conversations import Conversations
+from activities.prepare import PrepareActivities
+from tests.support.activities import Beats, NoHistory
+from tests.support.core import a_setup, a_spec
+from workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
+from workflows.types.context import PrepareRequest
+from workflows.types.input import InvalidInput, LoopConfig, Recovery
+
+TOOLS = {name: a_spec(name) for name in (*READ_ONLY_TOOLS, "write_file")}
+FACTS = a_setup(policy="house rules", roll_over_events=50)
+CODER = AgentConfig(
+    model="openai:gpt-5",
+    instructions="write code",
+    tools=("read_file", "write_file", "gone"),
+    config=LoopConfig(max_iterations=7, timeout_s=60, recovery=Recovery(max_attempts=5, base_delay_ms=100)),
+)
+
+A_CODERS_RUN: dict[str, Any] = {"agent": "coder", "tools": ("read_file",)}
+
+
+def check_model(name: str) -> None:
+    if not name.startswith(("openai:", "offline:")):
+        raise ValueError(f"{name!r} names no provider")
+
+
+AGENTS = ConfiguredAgents({"coder": CODER}, TOOLS, "offline:extractive", check_model, FACTS)
+
+
+async def test_the_default_agent_always_exists() -> None:
+    setup = await AGENTS.setup(PrepareRequest())
+    assert (setup.agent, setup.model, setup.instructions) == ("default", "offline:extractive", DEFAULT_INSTRUCTIONS)
+    assert tuple(tool.name for tool in setup.tools) == READ_ONLY_TOOLS
+    assert setup.config == LoopConfig()
+
+
+async def test_the_worker_adds_its_own_facts() -> None:
+    setup = await AGENTS.setup(PrepareRequest())
+    assert (setup.policy, setup.roll_over_events) == ("house rules", 50)
+
+
+async def test_a_configured_default_agent_takes_the_place_of_the_built_in() -> None:
+    agents = ConfiguredAgents({"default": AgentConfig(tools=())}, TOOLS, "offline:x", check_model, FACTS)
+    assert (await agents.setup(PrepareRequest())).tools == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({}, {"model": "openai:gpt-5", "instructions": "write code"}, id="nothing: the agent's own"),
+        pytest.param({"model": "offline:x"}, {"model": "offline:x"}, id="a model"),
+        pytest.param({"instructions": "be kind"}, {"instructions": "be kind"}, id="instructions"),
+        pytest.param({"instructions": ""}, {"instructions": ""}, id="empty instructions"),
+        pytest.param({"tools": ()}, {"tools": ()}, id="no tools"),
+        pytest.param({"tools": ("write_file",)}, {"tools": (TOOLS["write_file"],)}, id="a part of the tools"),
+        pytest.param({"tools": ("read_file",) * 2}, {"tools": (TOOLS["read_file"],)}, id="a tool named twice"),
+    ],
+)
+async def test_what_a_run_says_wins(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    setup = await AGENTS.setup(PrepareRequest(**A_CODERS_RUN | given))
+    assert {key: getattr(setup, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({}, CODER.config, id="nothing: the agent's own"),
+        pytest.param({"max_iterations": 3}, CODER.config.model_copy(update={"max_iterations": 3}), id="one key"),
+        pytest.param(
+            {"max_iterations": 25}, CODER.config.model_copy(update={"max_iterations": 25}), id="a default on purpose"
+        ),
+        pytest.param(
+            {"recovery": {"max_attempts": 9}},
+            CODER.config.model_copy(update={"recovery": Recovery(max_attempts=9, base_delay_ms=100)}),
+            id="one key of recovery",
+        ),
+    ],
+)
+async def test_the_keys_that_a_run_gives_win_over_the_agents(given: dict[str, Any], expected: LoopConfig) -> None:
+    setup = await AGENTS.setup(PrepareRequest(agent="coder", tools=(), config=given))
+    assert setup.config == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param(
+            {"agent": "codr"},
+            "agent: there is no agent 'codr'; did you mean 'coder'? there are: coder, default",
+            id="an agent",
+        ),
+        pytest.param({"agent": "xyz"}, "agent: there is no agent 'xyz'; there are: coder, default", id="a far name"),
+        pytest.param({"model": "gpt-5"}, "model: 'gpt-5' names no provider", id="a model"),
+        pytest.param(
+            {"tools": ("rm",)},
+            "tools: agent 'default' does not list 'rm'; there are: list_files, read_file, search_text",
+            id="a tool that nobody has",
+        ),
+        pytest.param(
+            {"tools": ("write_file",)},
+            "tools: agent 'default' does not list 'write_file'; ",
+            id="a tool that the agent does not list",
+        ),
+        pytest.param({"agent": "coder"}, "tools: this worker has no tool 'gone'; ", id="a tool that the worker lacks"),
+    ],
+)
+async def test_what_is_unknown_is_refused_naming_what_there_is(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await AGENTS.setup(PrepareRequest(**given))
+    assert str(caught.value).startswith(message)
+
+
+async def test_bad_input_ends_the_activity_for_good() -> None:
+    prepare = PrepareActivities(AGENTS, Conversations(NoHistory())).prepare
+    with pytest.raises(ApplicationError, match="there is no agent 'x'") as caught:
+        await Beats().run(prepare, PrepareRequest(agent="x"))
+    assert (caught.value.type, caught.value.non_retryable) == ("InvalidInput", True)
+
+
+async def test_the_worker_that_prepared_a_run_holds_its_setup() -> None:
+    conversations = Conversations(NoHistory())
+    setup = await Beats().run(PrepareActivities(AGENTS, conversations).prepare, PrepareRequest())
+    assert conversations._setups.size > 0
+    assert setup == await AGENTS.setup(PrepareRequest())

@@ -1,0 +1,63 @@
+"""The cache: bounded in bytes, the least recently used go first."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.cache import ByteCache
+from tests.support.strategies import LAW
+
+
+def cache_of(max_bytes: int, **sizes: int) -> ByteCache[str]:
+    cache: ByteCache[str] = ByteCache(max_bytes)
+    for key, size in sizes.items():
+        cache.put(key, key.upper(), size)
+    return cache
+
+
+def kept(cache: ByteCache[str], keys: str) -> str:
+    return "".join(key for key in keys if cache.get(key) is not None)
+
+
+def test_the_least_recently_used_go_first() -> None:
+    cache = cache_of(30, a=10, b=10, c=10)
+    cache.get("a")
+    cache.put("d", "D", 15)
+    assert kept(cache, "abcd") == "ad"
+    assert cache.size == 25
+
+
+def test_exactly_full_is_not_too_full() -> None:
+    assert kept(cache_of(30, a=10, b=20), "ab") == "ab"
+
+
+def test_a_value_larger_than_the_whole_cache_is_not_kept_and_drives_nothing_out() -> None:
+    cache = cache_of(30, a=10)
+    cache.put("b", "B", 31)
+    assert kept(cache, "ab") == "a"
+
+
+def test_a_value_that_has_grown_too_large_is_forgotten() -> None:
+    cache = cache_of(30, a=10)
+    cache.put("a", "new", 31)
+    assert (cache.get("a"), cache.size) == (None, 0)
+
+
+def test_what_is_forgotten_takes_no_room() -> None:
+    cache = cache_of(30, a=10)
+    cache.drop("a")
+    cache.drop("never there")
+    assert (cache.get("a"), cache.size) == (None, 0)
+
+
+@LAW
+@given(st.lists(st.tuples(st.sampled_from(["get", "put", "drop"]), st.sampled_from("abcde"), st.integers(0, 60))))
+def test_the_size_is_the_sum_of_what_is_kept_and_never_above_the_limit(steps: list[tuple[str, str, int]]) -> None:
+    cache: ByteCache[int] = ByteCache(50)
+    for kind, key, size in steps:
+        if kind == "put":
+            cache.put(key, size, size)
+            assert (cache.get(key) is not None) == (size <= 50)
+        elif kind == "drop":
+            cache.drop(key)
+            assert cache.get(key) is None
+        assert cache.size == sum(cache.get(k) or 0 for k in "abcde") <= 50

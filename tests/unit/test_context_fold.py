@@ -1,0 +1,184 @@
+"""The fold behind a cache miss: it finds in a history what each model call was about, or says that it can't."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import a_call, a_setup, a_spec, a_state, at, request_for, user
+from tests.support.strategies import LAW, texts
+from workflows.decisions.context_fold import ContextFold
+from workflows.decisions.conversation import added, handed_over
+from workflows.decisions.observe import with_outcomes, with_reply
+from workflows.decisions.roll_over import carried
+from workflows.types.clipped import clip
+from workflows.types.context import ContextRef, DigestMismatch, News, Ranges, ReasonRequest, Setup
+from workflows.types.history import Happening, HappeningKind
+from workflows.types.messages import Message, Reply
+from workflows.types.outcome import Outcome
+from workflows.types.record import Record
+from workflows.types.state import AgentState
+from workflows.types.tools import ToolOutput
+
+SETUP = a_setup(a_spec("read", max_result_bytes=200), instructions="be short")
+
+
+def happened(kind: HappeningKind, name: str, value: Any, key: str = "") -> Happening:
+    plain = value.model_dump(mode="json", exclude_unset=True) if isinstance(value, Record) else value
+    return Happening(kind=kind, at=at(0), event_id=1, name=name, key=key, value=plain)
+
+
+class Run:
+    """Writes a history as the workflow does and keeps what each model call was about."""
+
+    def __init__(self, state: AgentState | None = None) -> None:
+        self.state = state or a_state(setup=SETUP)
+        self.history = [
+            happened("started", "", [{"task": "count the files"}]),
+            happened("finished", "prepare", SETUP),
+        ]
+        self.contexts: list[tuple[Message, ...]] = []
+
+    def model_call(self, reply: Reply, results: list[str] | None = None, drop: Ranges = ()) -> None:
+        """Make one iteration; a result of `!` is a failure."""
+        context, seen = handed_over(self.state.conversation, drop)
+        self.contexts.append(seen.messages)
+        request = request_for(context, SETUP, self.state.iteration + 1)
+        self.history += [happened("scheduled", "reason", request), happened("finished", "reason", reply)]
+        self.state = with_reply(self.state, reply, seen)
+        outcomes: list[Outcome] = []
+        for index, (call, content) in enumerate(zip(reply.calls, results or (), strict=True)):
+            key = f"{self.state.iteration}.{index}"
+            if content == "!":
+                self.history.append(Happening(kind="failed", at=at(0), event_id=1, name=call.name, key=key, text="no"))
+                outcomes.append(Outcome(call=call, status="failed", text="[Error] no"))
+            else:
+                self.history.append(happened("finished", call.name, ToolOutput(content=content), key))
+                outcomes.append(Outcome(call=call, status="ok", text=clip(content, 200), result=key))
+        self.state = with_outcomes(self.state, reply, tuple(outcomes), [])
+
+    def roll_over(self) -> None:
+        """Continue as new: the fold of the next run reads only its own history."""
+        self.state = carried(self.state)
+        value = [None, self.state.model_dump(mode="json", exclude_unset=True)]
+        self.history = [happened("started", "", value)]
+
+
+def contexts_of(history: list[Happening]) -> list[tuple[Message, ...]]:
+    fold = ContextFold()
+    found: list[tuple[Message, ...]] = []
+    for happening in history:
+        fold.feed(happening)
+        if happening.kind == "scheduled" and happening.name == "reason":
+            found.append(fold.messages)
+    return found
+
+
+turns = st.lists(st.tuples(texts, st.lists(texts | st.just("!") | st.just("é" * 300), max_size=3)), max_size=5)
+
+
+@LAW
+@given(turns, st.integers(0, 5))
+def test_the_fold_finds_the_context_of_every_model_call(
+    made: list[tuple[str, list[str]]], roll_over_after: int
+) -> None:
+    run = Run()
+    for number, (text, results) in enumerate(made):
+        if number == roll_over_after:
+            run.roll_over()
+            run.contexts = []
+        calls = tuple(a_call("read", f"c{number}_{index}") for index in range(len(results)))
+        run.model_call(Reply(text=text, calls=calls), results)
+    assert contexts_of(run.history) == run.contexts
+
+
+def test_messages_that_were_dropped_stay_dropped() -> None:
+    run = Run()
+    for number in range(3):
+        run.model_call(Reply(calls=(a_call("read", f"c{number}"),)), ["ok"], ((1, 3),) if number == 2 else ())
+    run.model_call(Reply(text="done"), [])
+    found = contexts_of(run.history)
+    assert found == run.contexts
+    assert [len(context) for context in found] == [1, 3, 3, 5]
+
+
+def test_guidance_is_found_in_the_request_itself() -> None:
+    run = Run()
+    run.state = run.state.model_copy(update={"conversation": added(run.state.conversation, user("left"))})
+    run.model_call(Reply(text="done"), [])
+    assert contexts_of(run.history)[0][-1] == user("left")
+
+
+def test_the_fold_ends_at_the_latest_model_call() -> None:
+    run = Run()
+    run.model_call(Reply(calls=(a_call("read"),)), ["ok"])
+    fold = ContextFold()
+    for happening in run.history:
+        fold.feed(happening)
+    assert (fold.iteration, fold.setup) == (1, SETUP)
+
+
+def of_results(*values: Any) -> list[Happening]:
+    """Return a history of two calls, the first of which has this result."""
+    run = Run()
+    run.model_call(Reply(calls=(a_call("read", "c1"),)), ["ok"])
+    run.model_call(Reply(text="done"), [])
+    at_result = next(index for index, h in enumerate(run.history) if h.key == "1.0")
+    replaced = [happened("finished", "read", value, "1.0") for value in values]
+    return [*run.history[:at_result], *replaced, *run.history[at_result + 1 :]]
+
+
+def test_another_makers_worker_may_return_a_plain_string() -> None:
+    assert contexts_of(of_results("ok"))[1][-1].text == "ok"
+
+
+OTHER_SETUP = happened("finished", "prepare", Setup(agent="a", model="other"))
+COMPLETE = of_results("ok")
+
+
+def without_events(kind: HappeningKind, name: str, nth: int = 0) -> list[Happening]:
+    """Return the complete history without the nth event of a kind."""
+    found = [index for index, h in enumerate(COMPLETE) if (h.kind, h.name) == (kind, name)]
+    return [*COMPLETE[: found[nth]], *COMPLETE[found[nth] + 1 :]]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param(of_results(ToolOutput(content="forged")), id="a result was changed"),
+        pytest.param(of_results(), id="a result is missing"),
+        pytest.param(without_events("finished", "prepare"), id="the setup is missing"),
+        pytest.param([COMPLETE[0], OTHER_SETUP, *COMPLETE[2:]], id="the setup is another"),
+        pytest.param(without_events("scheduled", "reason"), id="a model call is missing"),
+        pytest.param(without_events("finished", "reason"), id="a reply is missing"),
+    ],
+)
+def test_a_history_that_does_not_hold_what_was_meant_is_a_mismatch(history: list[Happening]) -> None:
+    with pytest.raises(DigestMismatch):
+        contexts_of(history)
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        pytest.param(News(), id="news of nothing"),
+        pytest.param(News(reply=7), id="a reply that was never made"),
+        pytest.param(News(result="7.0"), id="a result of an iteration that never was"),
+        pytest.param(News(result="1.9"), id="a result of a call that never was"),
+        pytest.param(News(result="x"), id="a result with no number"),
+    ],
+)
+def test_news_that_the_history_does_not_hold_are_a_mismatch(news: News) -> None:
+    fold = ContextFold()
+    run = Run()
+    run.model_call(Reply(calls=(a_call("read", "c1"),)), ["ok"])
+    for happening in run.history:
+        fold.feed(happening)
+    request = ReasonRequest(
+        iteration=2,
+        setup=request_for(ContextRef(), SETUP).setup,
+        context=ContextRef(news=(news,), head="0" * 32),
+    )
+    with pytest.raises(DigestMismatch, match="does not hold"):
+        fold.feed(happened("scheduled", "reason", request))

@@ -1,0 +1,193 @@
+"""Conversations by reference: from this process when it holds them, else from the history."""
+
+from itertools import pairwise
+
+import pytest
+
+from activities.conversations import Conversations
+from activities.ports import Rebuilt, RunKey
+from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
+from workflows.decisions.conversation import added, handed_over
+from workflows.types.clipped import clip
+from workflows.types.context import DigestMismatch, News, Ranges, ReasonRequest
+from workflows.types.messages import Message, Reply
+from workflows.types.outcome import tool_message
+from workflows.types.state import Conversation
+
+SETUP = a_setup(a_spec("read", max_result_bytes=200))
+RUN, OTHER_RUN = RunKey("w", "r1"), RunKey("w", "r2")
+TASK = user("task", pinned=True)
+CALL = a_call("read")
+
+
+class History:
+    """What the server would give; it counts how often it is asked."""
+
+    def __init__(self, rebuilt: Rebuilt | None = None) -> None:
+        self.rebuilt = rebuilt
+        self.asked: list[tuple[RunKey, int]] = []
+
+    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+        """Return the one answer, or say that there is none."""
+        self.asked.append((run, iteration))
+        if self.rebuilt is None:
+            raise DigestMismatch("not in the history")
+        return self.rebuilt
+
+
+def warm(history: History | None = None, max_bytes: int = 10**6) -> tuple[Conversations, History]:
+    history = history or History()
+    conversations = Conversations(history, max_bytes)
+    conversations.keep_setup(SETUP)
+    return conversations, history
+
+
+def step(conversation: Conversation, iteration: int, drop: Ranges = ()) -> tuple[ReasonRequest, Conversation]:
+    context, seen = handed_over(conversation, drop)
+    return request_for(context, SETUP, iteration), seen
+
+
+def with_turn(conversation: Conversation, iteration: int, content: str = "ok") -> Conversation:
+    """Return the conversation after a reply that called one tool, both known by reference."""
+    conversation = added(conversation, Reply(calls=(CALL,)).message(), News(reply=iteration))
+    result = tool_message(CALL, clip(content, 200), is_error=False)
+    return added(conversation, result, News(result=f"{iteration}.0"))
+
+
+def keep_turn(conversations: Conversations, run: RunKey, iteration: int, content: str = "ok") -> None:
+    conversations.keep_reply(run, iteration, Reply(calls=(CALL,)))
+    conversations.keep_result(run, f"{iteration}.0", content)
+
+
+async def test_a_run_in_one_process_never_asks_the_history() -> None:
+    conversations, history = warm()
+    conversation = conversation_of(TASK)
+    for iteration in range(1, 20):
+        request, conversation = step(conversation, iteration)
+        assert (await conversations.resolve(RUN, request)) == Rebuilt(SETUP, conversation.messages)
+        content = "é" * 50 * iteration
+        keep_turn(conversations, RUN, iteration, content)
+        conversation = with_turn(conversation, iteration, content)
+    assert (conversations.misses, history.asked) == (0, [])
+
+
+async def test_a_retry_of_the_same_request_finds_the_same_messages() -> None:
+    conversations, history = warm()
+    first, conversation = step(conversation_of(TASK), 1)
+    await conversations.resolve(RUN, first)
+    keep_turn(conversations, RUN, 1)
+    second, seen = step(with_turn(conversation, 1), 2)
+    for _ in range(3):
+        assert (await conversations.resolve(RUN, second)).messages == seen.messages
+    assert history.asked == []
+
+
+async def test_what_was_dropped_stays_dropped() -> None:
+    conversations, history = warm()
+    first, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
+    await conversations.resolve(RUN, first)
+    second, seen = step(conversation, 2, ((1, 2),))
+    assert (await conversations.resolve(RUN, second)).messages == (TASK, user("b")) == seen.messages
+    assert history.asked == []
+
+
+async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_itself() -> None:
+    _, conversation = step(conversation_of(TASK), 1)
+    second, seen = step(with_turn(conversation, 1), 2)
+    history = History(Rebuilt(SETUP, seen.messages))
+    conversations = Conversations(history)
+    assert (await conversations.resolve(RUN, second)).messages == seen.messages
+    keep_turn(conversations, RUN, 2)
+    third, seen = step(with_turn(seen, 2), 3)
+    assert (await conversations.resolve(RUN, third)).messages == seen.messages
+    assert history.asked == [(RUN, 2)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        pytest.param("setup reply result", 0, id="all of it"),
+        pytest.param("reply result", 1, id="no setup"),
+        pytest.param("setup result", 1, id="no reply"),
+        pytest.param("setup reply", 1, id="no result"),
+        pytest.param("setup reply result-of-another-attempt", 1, id="a result of another attempt"),
+        pytest.param("setup reply result-of-another-run", 1, id="a result of another run"),
+    ],
+)
+async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None:
+    first, conversation = step(conversation_of(TASK), 1)
+    second, seen = step(with_turn(conversation, 1), 2)
+    history = History(Rebuilt(SETUP, seen.messages))
+    conversations, parts = Conversations(history), kept.split()
+    conversations.keep_setup(SETUP)
+    await conversations.resolve(RUN, first)
+    if "setup" not in parts:
+        conversations = Conversations(history)
+    if "reply" in parts:
+        conversations.keep_reply(RUN, 1, Reply(calls=(CALL,)))
+    if "result" in parts:
+        conversations.keep_result(RUN, "1.0", "ok")
+    if "result-of-another-attempt" in parts:
+        conversations.keep_result(RUN, "1.0", "not what the workflow got")
+    if "result-of-another-run" in parts:
+        conversations.keep_result(OTHER_RUN, "1.0", "ok")
+    assert (await conversations.resolve(RUN, second)).messages == seen.messages
+    assert len(history.asked) == asked
+
+
+async def test_two_runs_with_the_same_beginning_do_not_mix() -> None:
+    """Both start with the same task, and their first calls have the same place; their replies differ."""
+    first, started = step(conversation_of(TASK), 1)
+    left = added(started, Message(role="assistant", text="left"), News(reply=1))
+    right = added(started, Message(role="assistant", text="right"), News(reply=1))
+    (to_left, seen_left), (to_right, seen_right) = step(left, 2), step(right, 2)
+    history = History(Rebuilt(SETUP, seen_right.messages))
+    conversations, _ = warm(history)
+    for run, text in ((RUN, "left"), (OTHER_RUN, "right")):
+        await conversations.resolve(run, first)
+        conversations.keep_reply(run, 1, Reply(text=text))
+    assert (await conversations.resolve(RUN, to_left)).messages == seen_left.messages
+    assert (await conversations.resolve(OTHER_RUN, to_right)).messages == seen_right.messages
+
+
+async def test_a_context_that_nobody_holds_is_never_made_up() -> None:
+    conversations, _ = warm()
+    request, _ = step(conversation_of(TASK, sent=1), 2)
+    with pytest.raises(DigestMismatch):
+        await conversations.resolve(RUN, request)
+
+
+async def test_only_the_latest_conversation_of_a_run_takes_room() -> None:
+    conversations, _ = warm()
+    conversation = conversation_of(TASK)
+    sizes: list[int] = []
+    for iteration in range(1, 4):
+        request, conversation = step(added(conversation, user("x" * 1_000)), iteration)
+        await conversations.resolve(RUN, request)
+        sizes.append(conversations._messages.size)
+    assert [later - earlier for earlier, later in pairwise(sizes)] == [sizes[1] - sizes[0]] * 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(user("x" * 5_000), id="text"),
+        pytest.param(user("é" * 2_500), id="text that is not ASCII"),
+        pytest.param(Message(role="assistant", calls=(a_call(content="x" * 5_000),)), id="arguments of a call"),
+        pytest.param(Message(role="assistant", blocks=({"thinking": "x" * 5_000},)), id="blocks of a provider"),
+    ],
+)
+async def test_the_bound_counts_all_that_a_message_holds(message: Message) -> None:
+    conversations, _ = warm()
+    request, _ = step(conversation_of(message), 1)
+    await conversations.resolve(RUN, request)
+    assert conversations._messages.size >= 5_000
+
+
+async def test_a_cache_that_is_too_small_only_costs_reads_of_the_history() -> None:
+    request, seen = step(conversation_of(TASK, user("x" * 10_000)), 1)
+    history = History(Rebuilt(SETUP, seen.messages))
+    conversations, _ = warm(history, max_bytes=1_000)
+    for _ in range(2):
+        assert (await conversations.resolve(RUN, request)).messages == seen.messages
+    assert len(history.asked) == 2

@@ -1,0 +1,79 @@
+"""Digests: equal for what is equal, whichever way it was written down."""
+
+from base64 import urlsafe_b64decode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import a_setup, a_spec, user
+from tests.support.strategies import LAW, messages, replies
+from workflows.types.context import Setup
+from workflows.types.digest import EMPTY, canonical, digest_of, extend, record_digest, reference
+from workflows.types.messages import Message, Reply, ToolCall
+
+
+@LAW
+@given(messages)
+def test_a_message_has_the_same_digest_after_a_trip_through_the_history(message: Message) -> None:
+    for text in (message.model_dump_json(), message.model_dump_json(exclude_unset=True)):
+        assert extend(EMPTY, Message.model_validate_json(text)) == extend(EMPTY, message)
+
+
+@LAW
+@given(replies)
+def test_a_reply_gives_the_same_message_after_a_trip_through_the_history(reply: Reply) -> None:
+    read = Reply.model_validate_json(reply.model_dump_json(exclude_unset=True))
+    assert canonical(read.message()) == canonical(reply.message())
+
+
+@LAW
+@given(messages, messages)
+def test_different_messages_have_different_digests(one: Message, other: Message) -> None:
+    assert (extend(EMPTY, one) == extend(EMPTY, other)) == (canonical(one) == canonical(other))
+
+
+@LAW
+@given(st.lists(messages, max_size=5), st.integers(0, 5))
+def test_a_digest_can_be_continued_anywhere(said: list[Message], at: int) -> None:
+    whole = tuple(said)
+    assert digest_of(whole[at:], digest_of(whole[:at])) == digest_of(whole)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param((user("ab"),), (user("a"), user("b")), id="the same text in two messages"),
+        pytest.param((user("a"), user("b")), (user("b"), user("a")), id="another order"),
+        pytest.param((user("a"),), (user("a", pinned=True),), id="pinned or not"),
+        pytest.param((user("a"),), (Message(role="tool", text="a"),), id="another role"),
+        pytest.param(
+            (Message(role="tool", call_id="1", text="a"),),
+            (Message(role="tool", tool="1", text="a"),),
+            id="another key",
+        ),
+        pytest.param(
+            (Message(role="assistant", calls=(ToolCall(call_id="1", name="n", arguments={"a": 1}),)),),
+            (Message(role="assistant", calls=(ToolCall(call_id="1", name="n", arguments={"a": "1"}),)),),
+            id="a number or its text",
+        ),
+    ],
+)
+def test_small_differences_show(one: tuple[Message, ...], other: tuple[Message, ...]) -> None:
+    assert digest_of(one) != digest_of(other)
+
+
+def test_no_messages_have_no_digest() -> None:
+    assert digest_of(()) == EMPTY
+
+
+def test_a_setup_has_the_same_digest_after_a_trip_through_the_history() -> None:
+    setup = a_setup(a_spec(parameters={"type": "object", "maximum": 1.0}, timeout_s=5), instructions="é")
+    read = Setup.model_validate_json(setup.model_dump_json(exclude_unset=True))
+    assert record_digest(read) == record_digest(setup)
+
+
+def test_a_reference_is_short_and_starts_the_digest() -> None:
+    digest = extend(EMPTY, user("a"))
+    assert (len(digest), len(reference(digest))) == (64, 22)
+    assert digest.startswith(urlsafe_b64decode(reference(digest) + "==").hex())

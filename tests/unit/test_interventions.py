@@ -1,0 +1,126 @@
+"""Signals: recorded whatever they hold, taken in in order, never lost."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import a_state, at
+from tests.support.strategies import LAW, any_text
+from workflows.decisions.interventions import (
+    MAX_INBOX_BYTES,
+    MAX_SIGNAL_BYTES,
+    MAX_TAKEN_BYTES,
+    MIN_SIGNAL_BYTES,
+    signal_text,
+    taken_in,
+    with_abort,
+    with_guidance,
+    with_pause,
+    with_resume,
+)
+from workflows.types.state import AgentState, Intervention
+
+
+def guided(state: AgentState, *texts: str) -> AgentState:
+    for text in texts:
+        state = with_guidance(state, Intervention(kind="steer", text=text))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(("look at main.py",), "look at main.py", id="text"),
+        pytest.param((), "", id="no argument"),
+        pytest.param((None,), "", id="null"),
+        pytest.param((5,), "5", id="a number"),
+        pytest.param((False,), "False", id="false is not nothing"),
+        pytest.param(({"a": 1},), "{'a': 1}", id="an object"),
+        pytest.param(("one", None, "two"), "one\ntwo", id="several arguments"),
+        pytest.param(("a\x00\ud800",), "a\ufffd\ufffd", id="what could not be stored"),
+    ],
+)
+def test_a_signal_takes_any_arguments(arguments: tuple[Any, ...], expected: str) -> None:
+    """A handler that refuses would lose the signal, or hang the run."""
+    assert signal_text(arguments) == expected
+
+
+def test_a_long_signal_is_cut_and_says_so() -> None:
+    text = signal_text(("é" * MAX_SIGNAL_BYTES,))
+    assert len(text.encode()) <= MAX_SIGNAL_BYTES
+    assert text.endswith("signals are cut; put documents into files]")
+
+
+def test_an_inbox_that_is_full_takes_one_line_of_each_further_signal() -> None:
+    """All that waits is carried in one payload; a signal is never refused, for its sender would not learn it."""
+    state = guided(a_state(), *["x" * MAX_SIGNAL_BYTES] * 20)
+    sizes = [len(item.text) for item in state.inbox]
+    assert sizes == [MAX_SIGNAL_BYTES] * 8 + [MIN_SIGNAL_BYTES] * 12
+    assert sum(sizes) <= MAX_INBOX_BYTES + 12 * MIN_SIGNAL_BYTES
+
+
+@LAW
+@given(st.lists(st.tuples(st.sampled_from(["steer", "add_context"]), any_text), max_size=8))
+def test_guidance_is_taken_in_in_order_of_arrival_none_lost(sent: list[tuple[Any, str]]) -> None:
+    state = a_state()
+    for kind, text in sent:
+        state = with_guidance(state, Intervention(kind=kind, text=signal_text((text,))))
+    after = taken_in(state)
+    told = after.conversation.messages[1:]
+    assert after.inbox == ()
+    assert all(m.text.endswith(signal_text((text,))) for m, (_, text) in zip(told, sent, strict=True))
+    assert [m.pinned for m in told] == [kind == "add_context" for kind, _ in sent]
+    assert {m.role for m in told} <= {"user"}
+
+
+def test_braces_in_guidance_are_only_text() -> None:
+    assert taken_in(guided(a_state(), "{0} {x} {")).conversation.messages[-1].text.endswith("{0} {x} {")
+
+
+def test_more_guidance_than_one_model_call_can_carry_waits_for_the_next() -> None:
+    """The server takes 10,000 signals a run; an activity input of all of them would be refused, again and again."""
+    texts = [f"{number:04}" + "x" * 196 for number in range(6_000)]
+    inbox = tuple(Intervention(kind="steer", text=text) for text in texts)
+    state, told, steps = a_state(inbox=inbox), 1, 0
+    while state.inbox:
+        state = taken_in(state)
+        new = state.conversation.messages[told:]
+        assert 0 < sum(len(m.text) for m in new) <= MAX_TAKEN_BYTES
+        told, steps = told + len(new), steps + 1
+    assert [m.text[-200:] for m in state.conversation.messages[1:]] == texts
+    assert steps == 3
+
+
+def test_guidance_that_is_too_much_alone_is_taken_in_alone() -> None:
+    item = Intervention(kind="steer", text="x" * MAX_TAKEN_BYTES)
+    assert len(taken_in(a_state(inbox=(item, item))).inbox) == 1
+
+
+def test_an_empty_inbox_changes_nothing() -> None:
+    state = a_state()
+    assert taken_in(state) is state
+
+
+def test_a_second_pause_and_a_second_resume_change_nothing() -> None:
+    paused = with_pause(a_state(), at(10))
+    assert with_pause(paused, at(20)) is paused
+    resumed = with_resume(paused, at(30))
+    assert with_resume(resumed, at(40)) is resumed
+    assert (resumed.clock.paused_at, resumed.clock.paused_s) == (None, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        pytest.param(["wrong task"], "wrong task", id="the operator's reason"),
+        pytest.param([""], "aborted by the operator", id="no reason"),
+        pytest.param(["first", "second"], "first", id="the first reason stays"),
+    ],
+)
+def test_abort(reasons: list[str], expected: str) -> None:
+    state = a_state()
+    for why in reasons:
+        state = with_abort(state, why)
+    assert state.aborted == expected

@@ -1,0 +1,266 @@
+"""The journal: a fold of the history into events, and a hash chain over them."""
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from tests.support.core import a_call, a_request, a_setup, a_state, at, conversation_of, user
+from workflows.decisions.conversation import handed_over
+from workflows.decisions.journal import JournalFold, first_break
+from workflows.decisions.result import result
+from workflows.types.gate import Verdict, Verdicts
+from workflows.types.history import Happening, HappeningKind
+from workflows.types.journal import JournalEntry
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.record import Record
+from workflows.types.result import StopReason
+from workflows.types.usage import Usage
+
+SETUP = a_setup()
+ALLOW = Verdict(decision="allow")
+ROUND = ["ReasoningComplete", "PolicyEvaluated", "ToolsDispatched", "ObservationsCollected"]
+
+
+def happened(kind: HappeningKind, name: str = "", **fields: Any) -> Happening:
+    value = fields.pop("value", None)
+    plain = value.model_dump(mode="json", exclude_unset=True) if isinstance(value, Record) else value
+    return Happening(kind=kind, at=at(fields.pop("at_s", 1)), event_id=1, name=name, value=plain, **fields)
+
+
+def start(task: str = "count", **more: Any) -> Happening:
+    return happened("started", value=[{"task": task, **more}], at_s=0)
+
+
+def prepared() -> list[Happening]:
+    return [happened("scheduled", "prepare", value={}), happened("finished", "prepare", value=SETUP)]
+
+
+def reasoned(reply: Reply, iteration: int) -> list[Happening]:
+    request = a_request((user("count"),), SETUP, iteration)
+    return [happened("scheduled", "reason", value=request), happened("finished", "reason", value=reply)]
+
+
+def gated(*verdicts: Verdict) -> Happening:
+    return happened("finished", "gate", value=Verdicts(verdicts=verdicts))
+
+
+def acted(key: str, kind: HappeningKind = "finished", name: str = "read", text: str = "") -> Happening:
+    return happened(kind, name, key=key, value="ok" if kind == "finished" else None, text=text)
+
+
+def called(*names: str) -> Reply:
+    return Reply(calls=tuple(a_call(name, f"{name}_{i}") for i, name in enumerate(names)))
+
+
+def completed(reason: StopReason = "completed", detail: str = "") -> Happening:
+    return happened("workflow_completed", value=result(a_state(), (reason, detail), at(9)))
+
+
+def journal(*happenings: Happening | list[Happening]) -> list[JournalEntry]:
+    fold = JournalFold()
+    flat = [h for item in happenings for h in (item if isinstance(item, list) else [item])]
+    return [entry for happening in flat for entry in fold.feed(happening)]
+
+
+def events(entries: list[JournalEntry]) -> list[str]:
+    return [entry.event for entry in entries]
+
+
+TOOL_THEN_TEXT = [
+    start(),
+    *prepared(),
+    *reasoned(called("read"), 1),
+    gated(ALLOW),
+    happened("scheduled", "read", key="1.0", value={}),
+    acted("1.0"),
+    *reasoned(Reply(text="done", usage=Usage(input_tokens=5)), 2),
+    gated(ALLOW),
+    completed(),
+]
+
+
+def test_a_tool_then_text_gives_exactly_these_events() -> None:
+    entries = journal(TOOL_THEN_TEXT)
+    assert events(entries) == ["Started", *ROUND, *ROUND, "Terminated"]
+    assert [entry.iteration for entry in entries] == [0, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert [entry.sequence for entry in entries] == list(range(10))
+    assert {entry.agent for entry in entries} == {"default"}
+
+
+def test_each_event_says_what_happened() -> None:
+    data = [entry.data for entry in journal(TOOL_THEN_TEXT)]
+    no_usage = {"input_tokens": 0, "output_tokens": 0, "cached_input_tokens": 0}
+    tool = {"tool": "read", "call_id": "read_0"}
+    assert data[:9] == [
+        {"task": "count", "input": {}},
+        {"actions": [{**tool, "arguments": {}}], "finish": "stop", "usage": no_usage},
+        {"action_count": 1, "denied_count": 0, "verdicts": [{"decision": "allow"}]},
+        {"tool_count": 1, "tools": [tool]},
+        {"observation_count": 1, "outcomes": [{**tool, "outcome": "ok"}]},
+        {"actions": [{"respond": "done"}], "finish": "stop", "usage": {**no_usage, "input_tokens": 5}},
+        {"action_count": 1, "denied_count": 0, "verdicts": [{"decision": "allow"}]},
+        {"tool_count": 0, "tools": []},
+        {"observation_count": 0, "outcomes": []},
+    ]
+    assert (data[9]["reason"], data[9]["iterations"]) == ("completed", 0)
+
+
+@pytest.mark.parametrize(
+    "order", [pytest.param(order, id=" then ".join(order)) for order in permutations(("1.0", "1.1", "1.10"))]
+)
+def test_the_order_of_parallel_completions_does_not_matter(order: tuple[str, ...]) -> None:
+    reply = called(*["read"] * 11)
+    deny = Verdict(decision="deny", reason="no")
+    verdicts = [ALLOW if index in {0, 1, 10} else deny for index in range(11)]
+    entries = journal(start(), reasoned(reply, 1), gated(*verdicts), [acted(key) for key in order], completed())
+    assert events(entries) == ["Started", *ROUND, "Terminated"]
+    assert [outcome["call_id"] for outcome in entries[4].data["outcomes"]] == ["read_0", "read_1", "read_10"]
+    assert [tool["call_id"] for tool in entries[3].data["tools"]] == ["read_0", "read_1", "read_10"]
+
+
+def test_denied_calls_are_in_the_verdicts_and_not_among_the_dispatched() -> None:
+    deny = Verdict(decision="deny", reason="no")
+    entries = journal(start(), reasoned(called("rm"), 1), gated(deny))
+    assert events(entries) == ["Started", *ROUND]
+    assert entries[2].data["verdicts"] == [{"decision": "deny", "reason": "no"}]
+    assert (entries[2].data["denied_count"], entries[3].data["tool_count"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        pytest.param("failed", "OSError: gone", {"outcome": "failed", "error": "OSError: gone"}, id="a failure"),
+        pytest.param("cancelled", "", {"outcome": "cancelled"}, id="a cancellation"),
+    ],
+)
+def test_outcomes_that_are_no_success_are_named(kind: HappeningKind, text: str, expected: dict[str, str]) -> None:
+    entries = journal(start(), reasoned(called("read"), 1), gated(ALLOW), acted("1.0", kind, text=text))
+    assert entries[-1].data["outcomes"] == [{"tool": "read", "call_id": "read_0", **expected}]
+
+
+def test_a_gate_that_failed_is_an_evaluation_with_an_error() -> None:
+    entries = journal(start(), reasoned(called("read", "ls"), 1), happened("failed", "gate", text="it timed out"))
+    assert (entries[-1].event, entries[-1].data) == ("PolicyEvaluated", {"error": "it timed out", "action_count": 2})
+
+
+MIDDLE = [start(), *prepared(), *reasoned(called("read", "ls"), 1), gated(ALLOW, ALLOW), acted("1.1")]
+ENDINGS: list[tuple[str, list[Happening], list[str], str, str]] = [
+    ("an answer", TOOL_THEN_TEXT, [], "completed", ""),
+    ("a limit", [start(), completed("max_tokens", "9 of 9 tokens")], [], "max_tokens", "9 of 9 tokens"),
+    (
+        "an abort in the middle of its tools",
+        [*MIDDLE, completed("aborted", "enough")],
+        ["ObservationsCollected"],
+        "aborted",
+        "enough",
+    ),
+    (
+        "a model that fails for good",
+        [start(), *reasoned(Reply(), 1)[:1], happened("failed", "reason", text="no"), completed("error", "no")],
+        [],
+        "error",
+        "no",
+    ),
+    ("bad input", [start(), happened("workflow_failed", text="InvalidInput: task")], [], "error", "InvalidInput: task"),
+    (
+        "a cancelled workflow",
+        [*MIDDLE, happened("workflow_cancelled")],
+        ["ObservationsCollected"],
+        "aborted",
+        "cancelled",
+    ),
+    ("a terminated workflow", [start(), happened("workflow_terminated", text="by bob")], [], "aborted", "by bob"),
+    ("a terminated workflow without a reason", [start(), happened("workflow_terminated")], [], "aborted", "terminated"),
+    (
+        "a workflow timeout",
+        [*MIDDLE, happened("workflow_timed_out")],
+        ["ObservationsCollected"],
+        "timeout",
+        "timed_out",
+    ),
+    ("a result of another shape", [start(), happened("workflow_completed", value="text")], [], "", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "before", "reason", "detail"), [pytest.param(*rest, id=f"ended by {name}") for name, *rest in ENDINGS]
+)
+def test_terminated_is_last_on_every_ending(
+    history: list[Happening], before: list[str], reason: str, detail: str
+) -> None:
+    entries = journal(history)
+    assert (entries[0].event, entries[-1].event) == ("Started", "Terminated")
+    assert events(entries).count("Terminated") == 1
+    assert events(entries)[-1 - len(before) : -1] == before
+    assert (entries[-1].data.get("reason", ""), entries[-1].data.get("detail", "")) == (reason, detail)
+
+
+def test_what_was_done_when_the_run_ended_in_the_middle_is_observed() -> None:
+    entries = journal(MIDDLE, completed("aborted", "enough"))
+    assert entries[-2].data == {
+        "observation_count": 2,
+        "outcomes": [{"tool": "ls", "call_id": "ls_1", "outcome": "ok"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "data"),
+    [
+        pytest.param("steer", ["left"], {"kind": "steer", "text": "left"}, id="guidance with its text"),
+        pytest.param("pause", [], {"kind": "pause"}, id="a pause without one"),
+        pytest.param("abort", [None], {"kind": "abort"}, id="an abort without a reason"),
+        pytest.param("steer", [{"a": 1}], {"kind": "steer", "text": {"a": 1}}, id="any JSON"),
+        pytest.param("typo", ["x"], {"kind": "typo", "known": False}, id="a signal that nobody handles"),
+    ],
+)
+def test_interventions(name: str, value: list[Any], data: dict[str, Any]) -> None:
+    entry = journal(start(), happened("signaled", name, value=value))[-1]
+    assert (entry.event, entry.data) == ("InterventionReceived", data)
+
+
+def test_a_compaction_is_told_before_the_reasoning_that_it_is_for() -> None:
+    conversation = conversation_of(user("a"), user("b"), user("c"), user("d"), sent=4)
+    context, _ = handed_over(conversation, ((1, 3),))
+    request = a_request((), SETUP, 2).model_copy(update={"context": context})
+    entry = journal(start(), happened("scheduled", "reason", value=request))[-1]
+    assert (entry.event, entry.iteration) == ("ContextCompacted", 2)
+    assert entry.data == {"strategy": "sliding_window", "messages_dropped": 2}
+
+
+def test_a_run_that_continues_as_new_goes_on_in_the_same_journal() -> None:
+    state = a_state(iteration=1, setup=a_setup(agent="coder"))
+    carried = happened("started", value=[None, state.model_dump(mode="json", exclude_unset=True)])
+    entries = journal(
+        *[start(agent="coder"), reasoned(Reply(), 1), happened("continued_as_new", key="next")],
+        *[carried, reasoned(Reply(text="done"), 2), gated(ALLOW), completed()],
+    )
+    assert events(entries) == ["Started", "ReasoningComplete", *ROUND, "Terminated"]
+    assert [entry.sequence for entry in entries] == list(range(7))
+    assert [entry.iteration for entry in entries] == [0, 1, 2, 2, 2, 2, 2]
+    assert {entry.agent for entry in entries} == {"coder"}
+    assert first_break(entries) is None
+
+
+@pytest.mark.parametrize(
+    "value", [pytest.param(v, id=repr(v)) for v in ([], [None], ["text"], [5], [{"task": {"a": 1}}])]
+)
+def test_a_run_with_bad_input_has_a_journal_too(value: list[Any]) -> None:
+    assert events(journal(happened("started", value=value), happened("workflow_failed", text="no"))) == [
+        "Started",
+        "Terminated",
+    ]
+
+
+def test_a_chain_made_anew_after_an_edit_has_no_break_but_another_end() -> None:
+    """So the last hash is what is worth keeping elsewhere."""
+    honest = journal(TOOL_THEN_TEXT)
+    forged = journal([start("something else"), *TOOL_THEN_TEXT[1:]])
+    assert first_break(forged) is None
+    assert forged[-1].hash != honest[-1].hash
+
+
+def test_calls_with_ids_that_look_like_keys_are_told_apart() -> None:
+    reply = Reply(calls=(ToolCall(call_id="1.1", name="a"), ToolCall(call_id="1.0", name="b")))
+    entries = journal(start(), reasoned(reply, 1), gated(ALLOW, ALLOW), acted("1.1", name="b"), acted("1.0", name="a"))
+    assert [(o["tool"], o["call_id"]) for o in entries[-1].data["outcomes"]] == [("a", "1.1"), ("b", "1.0")]

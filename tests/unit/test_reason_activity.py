@@ -1,0 +1,239 @@
+"""The reason activity: the right conversation goes to the model, failures become Temporal's words."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.conversations import Conversations
+from activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
+from activities.reason import LAST_TRY_S, TAIL_CHARS, ReasonActivities
+from tests.support.activities import RUN, Beats, NoHistory
+from tests.support.core import a_call, a_request, a_setup, conversation_of, request_for, user
+from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers
+from workflows.decisions.conversation import added, handed_over
+from workflows.types.context import News, ReasonRequest
+from workflows.types.input import LoopConfig
+from workflows.types.messages import Message, Reply
+
+SETUP = a_setup(instructions="be short")
+TASK = user("task", pinned=True)
+FIRST = a_request((TASK,), SETUP)
+
+
+class Reasoning:
+    """The activity with a scripted model."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.provider = ScriptedProvider(steps)
+        self.conversations = Conversations(NoHistory())
+        self.conversations.keep_setup(SETUP)
+        self.activity = ReasonActivities(ScriptedModels(self.provider), self.conversations).reason
+
+    async def reply(self, request: ReasonRequest = FIRST, **info: Any) -> Reply:
+        return await Beats(**info).run(self.activity, request)
+
+    async def failure(self, request: ReasonRequest = FIRST, **info: Any) -> ApplicationError:
+        with pytest.raises(ApplicationError) as caught:
+            await self.reply(request, **info)
+        return caught.value
+
+
+async def test_the_model_gets_the_setup_and_the_messages() -> None:
+    reasoning = Reasoning(answers("42"))
+    assert (await reasoning.reply()).text == "42"
+    assert reasoning.provider.seen == [
+        ModelRequest(
+            model="scripted:model",
+            system=("be short",),
+            messages=(TASK,),
+            tools=SETUP.tools,
+            temperature=0.3,
+            max_output_tokens=16_384,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setup", "allowance", "expected"),
+    [
+        pytest.param(a_setup(), 7, {"max_output_tokens": 7}, id="the allowance, when it is smaller"),
+        pytest.param(a_setup(instructions=""), None, {"system": ()}, id="no instructions"),
+        pytest.param(a_setup(config=LoopConfig(temperature=0)), None, {"temperature": 0.0}, id="temperature 0 is sent"),
+        pytest.param(a_setup(config=LoopConfig(temperature=None)), None, {"temperature": None}, id="no temperature"),
+        pytest.param(a_setup(tools=()), None, {"tools": ()}, id="no tools"),
+    ],
+)
+async def test_the_options_of_the_model_call(setup: Any, allowance: int | None, expected: dict[str, Any]) -> None:
+    reasoning = Reasoning(answers())
+    reasoning.conversations.keep_setup(setup)
+    request = a_request((TASK,), setup).model_copy(update={"max_output_tokens": allowance})
+    await reasoning.reply(request)
+    seen = reasoning.provider.seen[0]
+    assert {key: getattr(seen, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "final"),
+    [
+        pytest.param(ModelError("Overloaded", "anthropic: 529", retryable=True), False, id="an overloaded provider"),
+        pytest.param(ModelError("ContextOverflow", "too long", retryable=False), True, id="a context that is too long"),
+    ],
+)
+async def test_a_model_error_keeps_its_kind_and_whether_it_is_final(error: ModelError, final: bool) -> None:
+    failure = await Reasoning(error).failure()
+    assert (failure.type, failure.message, failure.non_retryable) == (error.kind, str(error), final)
+    assert failure.next_retry_delay is None
+
+
+@pytest.mark.parametrize(
+    ("wish_s", "left_s", "delay_s", "final"),
+    [
+        pytest.param(7.0, 60.0, 7.0, False, id="the provider's wish is kept"),
+        pytest.param(7.0, None, 7.0, False, id="however long it is, without a limit"),
+        pytest.param(90.0, 60.0, 60.0 - LAST_TRY_S, False, id="a wait past the end becomes one last try"),
+        pytest.param(5.0, 1.0, 0.0, True, id="no time for that is final"),
+        pytest.param(0.5, 1.0, 0.0, False, id="unless the wish fits"),
+        pytest.param(5.0, -1.0, 0.0, True, id="the end has passed"),
+    ],
+)
+async def test_a_wish_to_wait_is_capped_by_the_time_that_is_left(
+    wish_s: float, left_s: float | None, delay_s: float, final: bool
+) -> None:
+    error = ModelError("RateLimited", "429", retryable=True, retry_after_s=wish_s)
+    failure = await Reasoning(error).failure(left_s=left_s)
+    assert failure.next_retry_delay is not None
+    assert abs(failure.next_retry_delay - timedelta(seconds=delay_s)) < timedelta(seconds=1)
+    assert failure.non_retryable is final
+
+
+async def test_a_final_error_has_no_delay() -> None:
+    error = ModelError("InvalidRequest", "400", retryable=False, retry_after_s=5.0)
+    assert (await Reasoning(error).failure()).next_retry_delay is None
+
+
+async def test_a_context_that_cannot_be_found_is_final_and_no_model_is_asked() -> None:
+    reasoning = Reasoning(answers())
+    context, _ = handed_over(added(conversation_of(TASK, sent=1), user("more")))
+    failure = await reasoning.failure(request_for(context, SETUP, 2))
+    assert (failure.type, failure.non_retryable) == ("DigestMismatch", True)
+    assert reasoning.provider.seen == []
+
+
+class NoModels:
+    """A worker without a key."""
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Say what is missing."""
+        raise ValueError(f"{name} needs a key")
+
+
+async def test_a_model_that_is_not_configured_is_final() -> None:
+    conversations = Conversations(NoHistory())
+    conversations.keep_setup(SETUP)
+    with pytest.raises(ApplicationError, match="scripted:model needs a key") as caught:
+        await Beats().run(ReasonActivities(NoModels(), conversations).reason, FIRST)
+    assert (caught.value.type, caught.value.non_retryable) == ("ModelNotConfigured", True)
+
+
+async def test_a_defect_of_a_provider_is_not_mistaken_for_a_missing_key() -> None:
+    """Such an error is retried, as any that nobody foresaw."""
+    with pytest.raises(ValueError, match="Expecting value"):
+        await Reasoning(ValueError("Expecting value")).reply()
+
+
+async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
+    repeated = Reply(calls=(a_call(), a_call()), finish="tool_calls")
+    reasoning = Reasoning(repeated, answers())
+    reply = await reasoning.reply()
+    assert [call.call_id for call in reply.calls] == ["c1", "c1_2"]
+    _, conversation = handed_over(conversation_of(TASK))
+    conversation = added(conversation, reply.message(), News(reply=1))
+    context, _ = handed_over(added(conversation, user("go on")))
+    await reasoning.reply(request_for(context, SETUP, 2))
+    assert reasoning.provider.seen[1].messages == (TASK, reply.message(), user("go on"))
+
+
+async def test_ids_are_unique_in_the_whole_conversation() -> None:
+    earlier = Message(role="assistant", calls=(a_call(),))
+    reply = await Reasoning(Reply(calls=(a_call(),))).reply(a_request((TASK, earlier), SETUP))
+    assert reply.calls[0].call_id == "c1_2"
+
+
+async def test_a_retry_asks_with_the_same_messages() -> None:
+    reasoning = Reasoning(ModelError("Overloaded", "529", retryable=True), answers())
+    await reasoning.failure()
+    await reasoning.reply(attempt=2)
+    assert reasoning.provider.seen[0] == reasoning.provider.seen[1]
+
+
+class Streams:
+    """A provider that streams pieces, then waits until it is told to end."""
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = pieces
+        self.may_end = asyncio.Event()
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Stream and wait."""
+        for piece in self.pieces:
+            on_text(piece)
+        await asyncio.wait_for(self.may_end.wait(), 10)
+        return Reply(text="done")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        pytest.param(("Hel", "lo"), {"text": "Hello", "chars": 5}, id="all of a short text"),
+        pytest.param(
+            ("x" * 5_000, "y"), {"text": "x" * (TAIL_CHARS - 1) + "y", "chars": 5_001}, id="the end of a long"
+        ),
+        pytest.param(("a\ud83d",), {"text": "a\ufffd", "chars": 2}, id="half a character"),
+        pytest.param(("\ud83d", "\ude00"), {"text": "😀", "chars": 2}, id="a character in two pieces"),
+    ],
+)
+async def test_partial_text_travels_in_the_heartbeats(pieces: tuple[str, ...], expected: dict[str, Any]) -> None:
+    """Details that could not be written would cancel the activity."""
+    provider, beats = Streams(*pieces), Beats()
+    conversations = Conversations(NoHistory())
+    conversations.keep_setup(SETUP)
+    kept = beats.environment.on_heartbeat
+
+    def beat(*details: Any) -> None:
+        kept(*details)
+        provider.may_end.set()
+
+    beats.environment.on_heartbeat = beat
+    await beats.run(ReasonActivities(ScriptedModels(provider), conversations).reason, FIRST)
+    assert beats.beats == [expected]
+
+
+async def test_a_cancellation_reaches_the_provider() -> None:
+    reasoning, beats = Reasoning(answers()), Beats()
+    reasoning.provider._delay_s = 60
+    running = asyncio.create_task(beats.run(reasoning.activity, FIRST))
+    while not reasoning.provider.seen:
+        await asyncio.sleep(0)
+    beats.environment.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert reasoning.provider.cancelled.is_set()
+
+
+async def test_a_miss_is_answered_by_the_history_of_this_very_run() -> None:
+    asked: list[Any] = []
+
+    class History:
+        async def rebuild(self, run: Any, iteration: int) -> Rebuilt:
+            asked.append((run, iteration))
+            return Rebuilt(SETUP, (TASK,))
+
+    provider = ScriptedProvider([answers()])
+    activity = ReasonActivities(ScriptedModels(provider), Conversations(History())).reason
+    context, _ = handed_over(conversation_of(TASK, sent=1))
+    await Beats().run(activity, request_for(context, SETUP, 5))
+    assert (asked, provider.seen[0].messages) == ([(RUN, 5)], (TASK,))

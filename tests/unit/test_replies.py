@@ -1,0 +1,65 @@
+"""What a reply is: exactly one kind, and what the model is told when it is no use."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+
+from tests.support.core import a_call
+from tests.support.strategies import LAW, any_replies
+from workflows.decisions.replies import Kind, judged
+from workflows.types.messages import FinishReason, Reply
+
+CALLS = (a_call(),)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        pytest.param(Reply(text="done"), "answer", id="text is an answer"),
+        pytest.param(Reply(calls=CALLS, finish="tool_calls"), "calls", id="calls are calls"),
+        pytest.param(Reply(text="I will look", calls=CALLS, finish="tool_calls"), "calls", id="text beside calls"),
+        pytest.param(Reply(calls=CALLS, finish="stop"), "calls", id="calls although the provider says stop"),
+        pytest.param(Reply(text="done", finish="tool_calls"), "answer", id="no calls although the provider says so"),
+        pytest.param(Reply(text="don", finish="length"), "cut_answer", id="a cut answer"),
+        pytest.param(Reply(calls=CALLS, finish="length"), "cut_calls", id="cut calls, whose arguments may be cut"),
+        pytest.param(Reply(), "blank", id="nothing at all"),
+        pytest.param(Reply(text=" \n\t"), "blank", id="only white space"),
+        pytest.param(Reply(blocks=({"type": "thinking"},)), "blank", id="only thinking"),
+        pytest.param(Reply(finish="length"), "blank", id="all output went into thinking"),
+        pytest.param(Reply(text="I can't", finish="refusal"), "refusal", id="a refusal"),
+        pytest.param(Reply(calls=CALLS, finish="refusal"), "refusal", id="a refusal wins over calls"),
+        pytest.param(Reply(text="so", finish="content_filter"), "content_filter", id="a filter wins over text"),
+        pytest.param(Reply(finish="content_filter"), "content_filter", id="a filter wins over blank"),
+    ],
+)
+def test_the_kind_of_a_reply(reply: Reply, kind: Kind) -> None:
+    assert judged(reply).kind == kind
+
+
+@LAW
+@given(any_replies)
+def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: Reply) -> None:
+    found = judged(reply)
+    assert found.kind in get_args(Kind)
+    assert found.reply is reply
+    if found.is_usable:
+        assert found.kind == ("calls" if reply.calls else "answer")
+    else:
+        assert found.feedback.startswith("[Reply not usable] ")
+        assert found.detail
+
+
+@pytest.mark.parametrize("finish", [pytest.param(f, id=f"finish {f}") for f in get_args(FinishReason)])
+def test_a_blank_reply_is_never_usable(finish: FinishReason) -> None:
+    """An empty success would end a run that did nothing."""
+    assert not judged(Reply(text=" ", finish=finish)).is_usable
+
+
+def test_only_a_refusal_is_quoted_on_one_line_and_cut() -> None:
+    text = "I cannot\nhelp " + "x" * 500
+    assert (
+        judged(Reply(text=text, finish="refusal")).detail
+        == "refusal: the model declined: " + ("I cannot help " + "x" * 500)[:200]
+    )
+    assert text not in judged(Reply(text=text, finish="length")).detail

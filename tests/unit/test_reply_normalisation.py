@@ -1,0 +1,197 @@
+"""Replies made safe: whatever a provider returns, the history can hold it and read it again."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.replies import (
+    MAX_ARGUMENT_BYTES,
+    MAX_CALLS,
+    MAX_DEPTH,
+    MAX_NAME_CHARS,
+    MAX_REPLY_BYTES,
+    MAX_TEXT_BYTES,
+    normalised,
+)
+from tests.support.core import a_call
+from tests.support.strategies import LAW, any_calls, any_replies
+from workflows.types.digest import canonical
+from workflows.types.messages import Message, Reply, ToolCall
+
+PAYLOAD_LIMIT = 2 * 1024 * 1024
+earlier_calls = st.lists(any_calls, max_size=4).map(lambda calls: (Message(role="assistant", calls=tuple(calls)),))
+
+
+def read_again(reply: Reply) -> Reply:
+    return Reply.model_validate_json(reply.model_dump_json(exclude_unset=True))
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+@LAW
+@given(any_replies, earlier_calls)
+def test_every_call_has_an_id_of_its_own(reply: Reply, earlier: tuple[Message, ...]) -> None:
+    taken = [call.call_id for message in earlier for call in message.calls]
+    ids = [call.call_id for call in normalised(reply, earlier).calls]
+    assert len(set(ids)) == len(ids)
+    assert not set(ids) & set(taken)
+    assert all(0 < len(call_id) <= MAX_NAME_CHARS for call_id in ids)
+
+
+@LAW
+@given(any_replies, earlier_calls)
+def test_what_goes_to_the_history_comes_back_the_same(reply: Reply, earlier: tuple[Message, ...]) -> None:
+    safe = normalised(reply, earlier)
+    assert read_again(safe) == safe
+    assert canonical(read_again(safe).message()) == canonical(safe.message())
+    json.loads(safe.model_dump_json(exclude_unset=True), parse_constant=pytest.fail)
+
+
+@LAW
+@given(any_replies, earlier_calls)
+def test_a_safe_reply_stays_as_it_is(reply: Reply, earlier: tuple[Message, ...]) -> None:
+    safe = normalised(reply, earlier)
+    assert normalised(safe, earlier) == safe
+
+
+@LAW
+@given(any_replies)
+def test_no_call_is_lost_without_being_counted(reply: Reply) -> None:
+    safe = normalised(reply, ())
+    assert len(safe.calls) + safe.left_out == len(reply.calls)
+    assert len(safe.calls) <= MAX_CALLS
+
+
+def test_a_plain_reply_is_not_copied() -> None:
+    reply = Reply(text="né", calls=(a_call(path="a"),))
+    assert normalised(reply, ()) is reply
+
+
+@pytest.mark.parametrize(
+    ("given_ids", "earlier", "expected"),
+    [
+        pytest.param(["a", "b"], [], ["a", "b"], id="ids of their own stay"),
+        pytest.param(["a", "a", "a"], [], ["a", "a_2", "a_3"], id="a repeated id is numbered"),
+        pytest.param(["a"], ["a"], ["a_2"], id="an id that the conversation has"),
+        pytest.param(["a", "a_2", "a"], [], ["a", "a_2", "a_3"], id="a number that is taken is passed over"),
+        pytest.param(["", "  ", "\t"], [], ["call", "call_2", "call_3"], id="an empty id"),
+        pytest.param(["\x00", "\ud800"], [], ["\ufffd", "\ufffd_2"], id="ids that become the same"),
+        pytest.param(["x" * 201, "x" * 202], [], ["x" * 200, "x" * 198 + "_2"], id="long ids that become the same"),
+        pytest.param(["x" * 200], ["x" * 200], ["x" * 198 + "_2"], id="a number fits into the longest id"),
+    ],
+)
+def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> None:
+    reply = Reply(calls=tuple(a_call(call_id=call_id) for call_id in given_ids))
+    before = Message(role="assistant", calls=tuple(a_call(call_id=call_id) for call_id in earlier))
+    assert [call.call_id for call in normalised(reply, (before,)).calls] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param(" read ", "read", id="white space around it"),
+        pytest.param("", "unnamed", id="no name"),
+        pytest.param("\n\t", "unnamed", id="a name of white space"),
+        pytest.param("\x00", "\ufffd", id="NUL"),
+        pytest.param("\x01\x1b[31m", "\x01\x1b[31m", id="control characters, which no tool is named after"),
+        pytest.param("n" * 300, "n" * 200, id="a name that is too long"),
+        pytest.param("n" * 199 + " n", "n" * 199, id="a cut that ends in white space"),
+    ],
+)
+def test_names(name: str, expected: str) -> None:
+    assert normalised(Reply(calls=(a_call(name),)), ()).calls[0].name == expected
+
+
+def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
+    reply = Reply(calls=tuple(a_call(call_id="same") for _ in range(1_000)))
+    safe = normalised(reply, ())
+    assert (len(safe.calls), safe.left_out) == (MAX_CALLS, 1_000 - MAX_CALLS)
+    assert [call.call_id for call in safe.calls[:2]] == ["same", "same_2"]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "malformed"),
+    [
+        pytest.param(a_call(x="a\x00\ud800"), {"x": "a\ufffd\ufffd"}, None, id="text that could not be stored"),
+        pytest.param(a_call(x=float("inf")), {"x": None}, None, id="a number that JSON lacks"),
+        pytest.param(
+            a_call(x="x" * MAX_ARGUMENT_BYTES), {}, "(more than 200000 bytes)", id="arguments that are too large"
+        ),
+        pytest.param(a_call(x="é" * 150_000), {}, "(more than 200000 bytes)", id="bytes count, not characters"),
+        pytest.param(a_call(x="\n" * 150_000), {}, "(more than 200000 bytes)", id="as JSON has them"),
+        pytest.param(a_call(x=10**4_200), {"x": 10**4_200}, None, id="a large number"),
+        pytest.param(a_call(x=[10**6_000]), {}, "(a number out of range)", id="a number that could never be read"),
+        pytest.param(a_call(**nested(MAX_DEPTH)), nested(MAX_DEPTH), None, id="deep arguments"),
+        pytest.param(a_call(**nested(MAX_DEPTH + 1)), {}, "(nested more than 100 deep)", id="too deep arguments"),
+        pytest.param(a_call(**nested(5_000)), {}, "(nested more than 100 deep)", id="far too deep arguments"),
+    ],
+)
+def test_arguments(call: ToolCall, arguments: dict[str, Any], malformed: str | None) -> None:
+    """JSON that is 199 deep can be parsed on its own, but not inside a reply: the run could never be read again."""
+    safe = normalised(Reply(calls=(call,)), ()).calls[0]
+    assert (safe.arguments, safe.malformed) == (arguments, malformed)
+
+
+def test_malformed_text_is_kept_valid_and_bounded() -> None:
+    call = ToolCall(call_id="a", name="read", malformed="{\ud800" + "x" * 10**6)
+    malformed = normalised(Reply(calls=(call,)), ()).calls[0].malformed or ""
+    assert malformed.startswith("{\ufffdxx")
+    assert len(malformed.encode()) <= MAX_ARGUMENT_BYTES
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    text = normalised(Reply(text="é" * MAX_TEXT_BYTES), ()).text
+    assert len(text.encode()) <= MAX_TEXT_BYTES
+    assert "[cut: 1000000 bytes in all" in text
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        pytest.param(({"thinking": "hm", "signature": "s"},), 1, id="blocks stay word for word"),
+        pytest.param(({"thinking": "x" * MAX_REPLY_BYTES},), 0, id="blocks that are too large"),
+        pytest.param((nested(MAX_DEPTH + 1),), 0, id="blocks that are too deep"),
+        pytest.param(({"a": 10**6_000},), 0, id="blocks that could never be read"),
+    ],
+)
+def test_blocks(blocks: tuple[dict[str, Any], ...], expected: int) -> None:
+    safe = normalised(Reply(text="a", blocks=blocks), ())
+    assert safe.blocks == blocks[:expected]
+
+
+def test_a_block_is_made_valid_text() -> None:
+    assert normalised(Reply(blocks=({"a\ud800": "\x00"},)), ()).blocks == ({"a\ufffd": "\ufffd"},)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(
+            Reply(
+                text="é" * MAX_TEXT_BYTES,
+                blocks=({"b": "x" * 10**6},),
+                calls=tuple(a_call(x="x" * 199_000) for _ in range(32)),
+            ),
+            id="everything is as large as it may be",
+        ),
+        pytest.param(Reply(calls=tuple(a_call(x="x" * 199_000) for _ in range(1_000))), id="many large calls"),
+        pytest.param(
+            Reply(calls=tuple(ToolCall(call_id="a", name="b", malformed="x" * 199_000) for _ in range(32))),
+            id="many large calls that are malformed",
+        ),
+    ],
+)
+def test_a_reply_always_fits_into_one_payload(reply: Reply) -> None:
+    safe = normalised(reply, ())
+    assert len(safe.model_dump_json(exclude_unset=True).encode()) < PAYLOAD_LIMIT
+    assert len(safe.calls) == min(len(reply.calls), MAX_CALLS)
+    assert safe.calls[0] == reply.calls[0].model_copy(update={"call_id": safe.calls[0].call_id})
+    assert normalised(safe, ()) == safe

@@ -1,0 +1,114 @@
+"""Result and status: every key that users script against is there."""
+
+import json
+from typing import get_args
+
+import pytest
+
+from tests.support.core import T0, a_call, a_setup, a_state, at, user
+from workflows.decisions.conversation import added
+from workflows.decisions.interventions import with_guidance, with_pause
+from workflows.decisions.observe import with_answer
+from workflows.decisions.result import result, shown_conversation, status
+from workflows.types.digest import digest_of
+from workflows.types.messages import Message, Reply
+from workflows.types.record import Record
+from workflows.types.result import StopReason
+from workflows.types.state import Conversation, Intervention
+from workflows.types.usage import ToolCallCounts, UsageTotals
+
+
+def as_sent(record: Record) -> dict[str, object]:
+    """Return the JSON that a client gets: what was not set is left out."""
+    return json.loads(record.model_dump_json(exclude_unset=True))
+
+
+def test_the_result_has_every_key_of_the_contract() -> None:
+    assert as_sent(result(a_state(), ("completed", ""), T0)) == {
+        "output": "",
+        "data": None,
+        "iterations": 0,
+        "termination": {"reason": "completed", "detail": ""},
+        "duration_s": 0.0,
+        "usage": {
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "cached_input_tokens": 0,
+            "total_tokens": 0,
+            "model_calls": 0,
+            "cost_usd": None,
+        },
+        "tool_calls": {"proposed": 0, "run": 0, "denied": 0, "failed": 0},
+        "conversation_digest": "sha256:" + digest_of((user("count the files", pinned=True),)),
+    }
+
+
+def test_the_result_holds_what_was_gathered() -> None:
+    state = with_answer(a_state(iteration=3, usage=UsageTotals(total_tokens=9, model_calls=3)), Reply(text="42"))
+    state = state.model_copy(update={"tool_calls": ToolCallCounts(proposed=2, run=1, denied=1)})
+    found = result(with_pause(state, at(1.23456)), ("max_tokens", "9 of 9 tokens"), at(500))
+    assert (found.output, found.iterations, found.duration_s) == ("42", 3, 1.235)
+    assert (found.termination.reason, found.termination.detail) == ("max_tokens", "9 of 9 tokens")
+    assert (found.usage.total_tokens, found.tool_calls.denied) == (9, 1)
+    assert found.conversation_digest == "sha256:" + digest_of(state.conversation.messages)
+
+
+@pytest.mark.parametrize(
+    "reason", [pytest.param(reason, id=f"{reason} is a result") for reason in get_args(StopReason)]
+)
+def test_every_reason_of_the_contract_is_a_result(reason: StopReason) -> None:
+    assert result(a_state(), (reason, "why"), T0).termination.reason == reason
+
+
+def test_a_run_without_messages_has_no_digest() -> None:
+    assert result(a_state(conversation=Conversation()), ("error", ""), T0).conversation_digest == ""
+
+
+def test_the_status_has_every_key_before_anything_happened() -> None:
+    shown = as_sent(status(a_state(), T0))
+    assert shown.keys() == {
+        *("agent", "model", "phase", "paused", "iteration", "usage", "tool_calls", "budgets", "pending_approvals"),
+        *("plan", "question", "breakers", "unread_interventions", "termination"),
+    }
+    assert (shown["phase"], shown["model"], shown["termination"]) == ("preparing", None, None)
+
+
+def test_the_status_shows_a_paused_run_and_its_unread_interventions_in_order() -> None:
+    state = with_pause(a_state(setup=a_setup(), phase="paused", iteration=2), at(10))
+    state = with_guidance(state, Intervention(kind="steer", text="left"))
+    state = with_guidance(state, Intervention(kind="add_context", text="right"))
+    shown = status(state, at(1_000))
+    assert (shown.paused, shown.iteration, shown.model) == (True, 2, "scripted:model")
+    assert shown.budgets.time_s == 290.0
+    assert shown.unread_interventions == [
+        {"kind": "steer", "text": "left"},
+        {"kind": "add_context", "text": "right"},
+    ]
+
+
+def test_the_status_of_a_run_that_ended_says_how() -> None:
+    found = status(a_state(stop=("aborted", "enough")), T0).termination
+    assert found is not None
+    assert (found.reason, found.detail) == ("aborted", "enough")
+
+
+def test_the_conversation_is_shown_with_roles_and_call_ids_instructions_first() -> None:
+    state = a_state(setup=a_setup(instructions="be short"))
+    for message in (
+        Message(role="assistant", calls=(a_call(),)),
+        Message(role="tool", text="no", call_id="c1", tool="read", is_error=True),
+    ):
+        state = state.model_copy(update={"conversation": added(state.conversation, message)})
+    shown = shown_conversation(state)
+    assert [(m.role, m.text, m.call_id, m.is_error) for m in shown] == [
+        ("system", "be short", None, False),
+        ("user", "count the files", None, False),
+        ("assistant", "", None, False),
+        ("tool", "no", "c1", True),
+    ]
+    assert shown[2].calls == (a_call(),)
+    assert all(as_sent(m).keys() == {"role", "text", "calls", "call_id", "tool", "is_error"} for m in shown)
+
+
+def test_without_instructions_the_conversation_starts_with_the_task() -> None:
+    assert [m.role for m in shown_conversation(a_state())] == ["user"]

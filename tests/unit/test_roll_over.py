@@ -1,0 +1,96 @@
+"""Continue-as-new: when, and that nothing is lost on the way."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
+from tests.support.strategies import LAW, messages
+from workflows.decisions.begin import first_state
+from workflows.decisions.conversation import full_digest, handed_over
+from workflows.decisions.interventions import with_pause
+from workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, is_due
+from workflows.types.input import InvalidInput
+from workflows.types.messages import Message
+from workflows.types.state import AgentState, Intervention
+
+SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("events", "history_bytes", "suggested", "expected"),
+    [
+        pytest.param(0, 0, False, False, id="a short history"),
+        pytest.param(3_499, 2_999_999, False, False, id="just below both limits"),
+        pytest.param(3_500, 0, False, True, id="enough events"),
+        pytest.param(0, 3_000_000, False, True, id="enough bytes"),
+        pytest.param(0, 0, True, True, id="the server suggests it"),
+    ],
+)
+def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool) -> None:
+    assert is_due(a_state(), SETUP, events, history_bytes, suggested) is expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"stop": ("completed", "")}, id="its ending is decided"),
+        pytest.param({"aborted": "stop it"}, id="it was aborted"),
+        pytest.param(
+            {"conversation": conversation_of(user("x" * MAX_CARRIED_BYTES))},
+            id="its conversation is too large to carry",
+        ),
+        pytest.param(
+            {"conversation": conversation_of(user('"\n' * 480_000))}, id="its conversation is too large once escaped"
+        ),
+        pytest.param(
+            {"inbox": (Intervention(kind="steer", text="x" * 50_000),) * 40}, id="its inbox is too large to carry"
+        ),
+    ],
+)
+def test_a_run_does_not_roll_over_when(fields: dict[str, Any]) -> None:
+    assert not is_due(a_state(**fields), SETUP, 10_000, 10_000_000, True)
+
+
+def over_the_wire(state: AgentState) -> AgentState:
+    return first_state(None, carried(state).model_dump(mode="json", exclude_unset=True), "another run", at(99))
+
+
+@LAW
+@given(st.lists(messages, max_size=6), st.integers(0, 6))
+def test_the_next_run_starts_with_all_that_this_one_knew(said: list[Message], sent: int) -> None:
+    conversation = conversation_of(user("task"), *said, sent=min(sent, len(said)))
+    state = with_pause(a_state(conversation=conversation, iteration=7, denials={"a: b": 2}, setup=SETUP), at(5))
+    after = over_the_wire(state)
+    assert after.conversation.messages == state.conversation.messages
+    assert full_digest(after.conversation) == full_digest(state.conversation)
+    assert after.model_dump(exclude={"conversation"}) == state.model_dump(exclude={"conversation"})
+
+
+def test_no_reference_points_into_the_history_that_ends() -> None:
+    context, _ = handed_over(over_the_wire(a_state(conversation=conversation_of(user("a"), user("b")))).conversation)
+    assert context.news == ()
+
+
+def test_the_origin_and_the_clock_are_those_of_the_first_run() -> None:
+    after = over_the_wire(a_state())
+    assert (after.origin, after.clock.started_at) == (ORIGIN, T0)
+
+
+def test_a_state_that_cannot_be_read_fails_the_run_instead_of_hanging_it() -> None:
+    with pytest.raises(InvalidInput, match="carried state: clock: Field required"):
+        first_state(None, {"input": {"task": "t"}, "origin": "o"}, "o", T0)
+
+
+def test_a_new_run_starts_with_the_task_pinned() -> None:
+    state = first_state({"task": "count"}, None, ORIGIN, T0)
+    assert state.conversation.messages == (user("count", pinned=True),)
+    assert (state.origin, state.clock.started_at, state.iteration) == (ORIGIN, T0, 0)
+
+
+def test_calls_survive_the_trip_with_their_arguments() -> None:
+    call = a_call(path="é", limit=1.0, deep={"a": [None, True]})
+    state = a_state(conversation=conversation_of(Message(role="assistant", calls=(call,))))
+    assert over_the_wire(state).conversation.messages[0].calls == (call,)

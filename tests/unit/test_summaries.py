@@ -1,0 +1,94 @@
+"""Summaries: one short line, whatever a model wrote."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.support.core import a_call, a_setup, a_spec, a_state, at
+from tests.support.strategies import LAW, any_calls, any_text
+from workflows.decisions.interventions import with_guidance, with_pause
+from workflows.decisions.summaries import SUMMARY_CHARS, call_summary, details, one_line, spent
+from workflows.types.messages import ToolCall
+from workflows.types.state import Intervention
+from workflows.types.usage import ToolCallCounts, UsageTotals
+
+PATH = a_spec(main_argument="path")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "main", "expected"),
+    [
+        pytest.param({"path": "README.md"}, "path", "read README.md", id="the main argument"),
+        pytest.param({"limit": 5, "path": "a"}, "path", "read a", id="which need not be the first"),
+        pytest.param({"limit": 5}, "path", "read", id="which may be missing"),
+        pytest.param({"path": None}, "path", "read", id="or null"),
+        pytest.param({"q": "first", "r": "second"}, None, "read first", id="else the first argument"),
+        pytest.param({}, None, "read", id="no arguments"),
+        pytest.param({"path": ["git", "log", 1]}, "path", "read git log 1", id="a list reads like a command"),
+        pytest.param({"path": {"a": 1}}, "path", "read {'a': 1}", id="an object"),
+        pytest.param({"path": 0}, "path", "read 0", id="zero is shown"),
+        pytest.param({"path": "a\n\tb  c"}, "path", "read a b c", id="on one line"),
+    ],
+)
+def test_call_summary(arguments: dict[str, Any], main: str | None, expected: str) -> None:
+    assert call_summary(a_call(**arguments), a_spec(main_argument=main)) == expected
+
+
+def test_a_call_of_an_unknown_tool_has_a_summary_too() -> None:
+    assert call_summary(a_call("nope", x="y"), None) == "nope y"
+
+
+@LAW
+@given(any_calls)
+def test_a_summary_is_one_short_line(call: ToolCall) -> None:
+    summary = call_summary(call, PATH)
+    assert len(summary) <= SUMMARY_CHARS
+    assert len(summary.splitlines()) <= 1
+
+
+@LAW
+@given(any_text)
+def test_one_line_stays_as_it_is(text: str) -> None:
+    assert one_line(one_line(text)) == one_line(text)
+
+
+def test_a_cut_line_shows_that_it_is_cut() -> None:
+    assert one_line("x" * 101) == "x" * 99 + "…"
+    assert one_line("x" * 100) == "x" * 100
+
+
+def test_details_say_where_the_run_stands() -> None:
+    state = a_state(phase="acting", iteration=3, tool_calls=ToolCallCounts(proposed=5, run=3, denied=2, failed=1))
+    state = with_guidance(state, Intervention(kind="steer", text="x"))
+    assert details(state, a_setup(), "read a").splitlines() == [
+        "**acting**, iteration 3 of 25",
+        "- model: `scripted:model`",
+        "- spent: 0 tokens in 0 model calls",
+        "- tool calls: 3 run, 2 denied, 1 failed",
+        "- unread interventions: 1",
+        "- last: `read a`",
+    ]
+
+
+def test_details_before_the_setup_show_what_the_input_says() -> None:
+    assert "- model: `default`" in details(a_state(), None, "")
+    assert details(with_pause(a_state(), at(1)), None, "").startswith("**paused**, iteration 0 of 25")
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        pytest.param(UsageTotals(total_tokens=5, model_calls=1), "5 tokens in 1 model calls", id="no price"),
+        pytest.param(
+            UsageTotals(total_tokens=5, model_calls=1, cost_usd=0.0), "5 tokens in 1 model calls, 0.0000 USD", id="free"
+        ),
+        pytest.param(
+            UsageTotals(total_tokens=5, model_calls=2, cost_usd=0.12345),
+            "5 tokens in 2 model calls, 0.1235 USD",
+            id="priced",
+        ),
+    ],
+)
+def test_spent(usage: UsageTotals, expected: str) -> None:
+    assert spent(usage) == expected

@@ -1,0 +1,224 @@
+"""Tool activities: one for each tool; failures worth telling keep their kind, results are bounded and valid."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import ApplicationError
+
+from activities.conversations import Conversations
+from activities.ports import ToolContext, ToolError
+from activities.tools import MAX_ERROR_BYTES, RESERVED_NAMES, tool_activities
+from tests.support.activities import RUN, Beats, NoHistory
+from tests.support.core import a_spec
+from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
+
+REQUEST = ToolRequest(call_id="c1", arguments={"path": "a"}, key="key-1")
+Body = Callable[[dict[str, Any], ToolContext], Any]
+
+
+class ATool:
+    """A tool whose body is the test's."""
+
+    def __init__(self, body: Body, spec: ToolSpec | None = None) -> None:
+        self.body = body
+        self.spec = spec or a_spec("read")
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Run the body; text is its content."""
+        result = self.body(arguments, context)
+        return ToolOutput(content=result if isinstance(result, str) else await result)
+
+
+def made(body: Body, spec: ToolSpec | None = None, conversations: Conversations | None = None) -> Callable[..., Any]:
+    (run,) = tool_activities([ATool(body, spec)], conversations or Conversations(NoHistory()))
+    return run
+
+
+async def failure(body: Body) -> ApplicationError:
+    with pytest.raises(ApplicationError) as caught:
+        await Beats().run(made(body), REQUEST)
+    return caught.value
+
+
+def raises(error: Exception) -> Body:
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise error
+
+    return body
+
+
+def test_the_activity_type_is_the_tools_name() -> None:
+    runs = tool_activities(
+        [ATool(raises(OSError()), a_spec(name)) for name in ("read", "ls")], Conversations(NoHistory())
+    )
+    definitions = [activity._Definition.must_from_callable(run) for run in runs]  # pyright: ignore[reportUnknownMemberType]
+    assert [definition.name for definition in definitions] == ["read", "ls"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=f"a tool named {name}") for name in sorted(RESERVED_NAMES)])
+def test_our_own_activity_types_are_reserved(name: str) -> None:
+    with pytest.raises(ValueError, match=f"a tool cannot be named '{name}'"):
+        made(raises(OSError()), a_spec(name))
+
+
+async def test_the_tool_learns_of_its_call() -> None:
+    seen: list[tuple[dict[str, Any], ToolContext]] = []
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        seen.append((arguments, context))
+        return "ok"
+
+    assert (await Beats(attempt=3).run(made(body), REQUEST)).content == "ok"
+    ((arguments, context),) = seen
+    assert arguments == {"path": "a"}
+    assert (context.call_id, context.idempotency_key, context.attempt) == ("c1", "key-1", 3)
+    assert context.workflow_id == RUN.workflow_id
+
+
+async def test_every_attempt_gets_the_same_idempotency_key() -> None:
+    keys: list[str] = []
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        keys.append(context.idempotency_key)
+        return "ok"
+
+    for attempt in (1, 2, 3):
+        await Beats(attempt=attempt).run(made(body), REQUEST)
+    assert keys == ["key-1"] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message", "final"),
+    [
+        pytest.param(ToolError("no such file"), "ToolError", "no such file", True, id="a failure worth telling"),
+        pytest.param(
+            ToolError("not found", kind="NotFound"), "NotFound", "not found", True, id="with a kind of its own"
+        ),
+        pytest.param(
+            ToolError("busy", kind="Busy", retryable=True), "Busy", "busy", False, id="that may succeed later"
+        ),
+        pytest.param(OSError("disk full"), "OSError", "disk full", False, id="a failure that nobody foresaw"),
+        pytest.param(ToolError("a\x00\ud800"), "ToolError", "a\ufffd\ufffd", True, id="text that could not be stored"),
+    ],
+)
+async def test_a_failure_keeps_its_kind(error: Exception, kind: str, message: str, final: bool) -> None:
+    found = await failure(raises(error))
+    assert (found.type, found.message, found.non_retryable) == (kind, message, final)
+
+
+async def test_a_long_failure_is_cut() -> None:
+    found = await failure(raises(ToolError("é" * MAX_ERROR_BYTES)))
+    assert len(found.message.encode()) <= MAX_ERROR_BYTES
+    assert "[cut: " in found.message
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param("ok", "ok", id="a short result"),
+        pytest.param("", "", id="an empty result"),
+        pytest.param("x" * 500, "x" * 500, id="exactly the limit"),
+        pytest.param("a\x00\ud800", "a\ufffd\ufffd", id="text that could not be stored"),
+    ],
+)
+async def test_a_result_that_fits(content: str, expected: str) -> None:
+    run = made(lambda arguments, context: content, a_spec("read", max_result_bytes=500))
+    assert (await Beats().run(run, REQUEST)).content == expected
+
+
+async def test_a_result_over_the_limit_of_the_tool_is_cut_and_says_so() -> None:
+    run = made(lambda arguments, context: "é" * 500, a_spec("read", max_result_bytes=500))
+    content = (await Beats().run(run, REQUEST)).content
+    assert len(content.encode()) <= 500
+    assert content.startswith("éé")
+    assert "[cut: 1000 bytes in all, over the limit of 500; ask for a smaller part]" in content
+
+
+async def test_the_next_model_call_finds_the_result_under_the_activitys_id() -> None:
+    conversations = Conversations(NoHistory())
+    run = made(lambda arguments, context: "ok", conversations=conversations)
+    await Beats(activity_id="3.1").run(run, REQUEST)
+    assert conversations._parts.get((RUN, "3.1")) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("note", "expected"),
+    [
+        pytest.param("half done", "half done", id="what the tool says"),
+        pytest.param("a\ud800", "a\ufffd", id="made valid, for what can't be written would cancel the call"),
+    ],
+)
+async def test_progress_travels_in_the_heartbeats(note: str, expected: str) -> None:
+    beats, beaten = Beats(), asyncio.Event()
+    kept = beats.environment.on_heartbeat
+
+    def beat(*details: Any) -> None:
+        kept(*details)
+        beaten.set()
+
+    async def works(context: ToolContext) -> str:
+        context.heartbeat(note)
+        await asyncio.wait_for(beaten.wait(), 10)
+        return "ok"
+
+    beats.environment.on_heartbeat = beat
+    await beats.run(made(lambda arguments, context: works(context)), REQUEST)
+    assert beats.beats == [{"note": expected}]
+
+
+async def test_a_local_activity_has_no_heartbeats() -> None:
+    async def works() -> str:
+        await asyncio.sleep(0.6)
+        return "ok"
+
+    beats = Beats(is_local=True)
+    await beats.run(made(lambda arguments, context: works()), REQUEST)
+    assert beats.beats == []
+
+
+async def cancelled(details: ActivityCancellationDetails) -> BaseException:
+    """Return what comes of a call that is cancelled while it runs."""
+    beats, running = Beats(), asyncio.Event()
+
+    async def works() -> str:
+        running.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    call = asyncio.create_task(beats.run(made(lambda arguments, context: works()), REQUEST))
+    await running.wait()
+    beats.environment.cancel(details)
+    with pytest.raises(BaseException) as caught:  # noqa: PT011
+        await call
+    return caught.value
+
+
+async def test_an_abort_cancels_the_tool() -> None:
+    error = await cancelled(ActivityCancellationDetails(cancel_requested=True))
+    assert isinstance(error, asyncio.CancelledError)
+
+
+async def test_a_worker_that_stops_is_a_failure_of_its_own_kind() -> None:
+    """The workflow must learn that the effect is unknown, and may try elsewhere where that does no harm."""
+    error = await cancelled(ActivityCancellationDetails(worker_shutdown=True))
+    assert isinstance(error, ApplicationError)
+    assert (error.type, error.non_retryable) == (WORKER_SHUTDOWN, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        pytest.param({"content": "ok"}, "ok", id="our own shape"),
+        pytest.param("ok", "ok", id="text"),
+        pytest.param({"files": 3}, '{"files":3}', id="another object"),
+        pytest.param({"content": 3}, '{"content":3}', id="another shape under our key"),
+        pytest.param([1, "é"], '[1,"é"]', id="a list"),
+        pytest.param(None, "null", id="nothing"),
+    ],
+)
+def test_another_makers_worker_may_return_any_json(value: Any, content: str) -> None:
+    assert ToolOutput.model_validate(value).content == content

@@ -1,0 +1,206 @@
+"""The sliding window: what it leaves out, and what it never does."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.support.core import a_call, conversation_of, user
+from tests.support.strategies import LAW
+from workflows.decisions.estimate import size_of, tokens_of
+from workflows.decisions.window import KEEP_SHARE, MAX_CONVERSATION_BYTES, messages_to_drop
+from workflows.types.context import Ranges, without
+from workflows.types.messages import Message
+from workflows.types.state import Conversation
+
+TASK = user("the task", pinned=True)
+NO_LIMIT = 10**9
+
+
+def turn(number: int, results: int = 1, size: int = 100) -> list[Message]:
+    """Return an assistant message with calls and their results."""
+    ids = [f"c{number}_{index}" for index in range(results)]
+    calls = tuple(a_call(call_id=call_id) for call_id in ids)
+    answers = [Message(role="tool", text="r" * size, call_id=call_id, tool="read") for call_id in ids]
+    return [Message(role="assistant", calls=calls), *answers]
+
+
+def tokens(messages: tuple[Message, ...]) -> int:
+    return sum(tokens_of(size_of(message)) for message in messages)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> Conversation:
+    """Draw a run as the loop makes it: the task, then turns, notes and pinned context."""
+    messages = [TASK]
+    for number in range(draw(st.integers(0, 12))):
+        kind = draw(st.sampled_from(["turn", "turn", "text", "note", "pinned"]))
+        size = draw(st.integers(1, 400))
+        if kind == "turn":
+            messages += turn(number, draw(st.integers(1, 3)), size)
+        elif kind == "text":
+            messages.append(Message(role="assistant", text="a" * size))
+        else:
+            messages.append(user("u" * size, pinned=kind == "pinned"))
+    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
+    sent = draw(st.sampled_from([0, *starts[1:], len(messages)]))
+    return conversation_of(*messages, sent=sent)
+
+
+budgets = st.integers(20, 1_500)
+
+
+@LAW
+@given(conversations(), budgets)
+def test_ranges_are_sorted_disjoint_and_within_what_the_model_has_seen(conversation: Conversation, budget: int) -> None:
+    bounds = [bound for start_stop in messages_to_drop(conversation, budget) for bound in start_stop]
+    assert bounds == sorted(set(bounds))
+    assert all(1 <= bound <= conversation.sent for bound in bounds)
+
+
+@LAW
+@given(conversations(), budgets)
+def test_the_task_what_is_pinned_and_all_from_the_models_last_message_on_stay(
+    conversation: Conversation, budget: int
+) -> None:
+    drop = messages_to_drop(conversation, budget)
+    kept = without(conversation.messages, drop)
+    seen = conversation.messages[: conversation.sent]
+    last = max((i for i, m in enumerate(seen) if m.role == "assistant"), default=max(conversation.sent - 1, 0))
+    assert kept[0] == TASK
+    assert [m for m in kept if m.pinned] == [m for m in conversation.messages if m.pinned]
+    assert not any(start <= index < stop for start, stop in drop for index in range(last, len(conversation.messages)))
+
+
+@LAW
+@given(conversations(), budgets)
+def test_a_call_is_never_parted_from_its_results(conversation: Conversation, budget: int) -> None:
+    """A provider refuses a call without its result, and a result without its call."""
+    kept = without(conversation.messages, messages_to_drop(conversation, budget))
+    called = [call.call_id for message in kept for call in message.calls]
+    assert called == [message.call_id for message in kept if message.role == "tool"]
+
+
+@LAW
+@given(conversations(), budgets)
+def test_the_result_starts_with_a_user_message_and_fits_when_it_can(conversation: Conversation, budget: int) -> None:
+    drop = messages_to_drop(conversation, budget)
+    kept = without(conversation.messages, drop)
+    assert kept[0].role == "user"
+    if tokens(kept) <= budget:
+        return
+    everything = _all_that_may_go(conversation)
+    assert set(_indexes(drop)) == everything, "over the budget although more could go"
+
+
+@LAW
+@given(conversations(), budgets)
+def test_nothing_goes_while_all_fits_and_no_more_than_needed(conversation: Conversation, budget: int) -> None:
+    drop = messages_to_drop(conversation, budget)
+    if conversation.tokens <= budget:
+        assert drop == ()
+        return
+    dropped = _groups(conversation, _indexes(drop))
+    assume(dropped)
+    newest = dropped[-1]
+    without_newest = [m for i, m in enumerate(conversation.messages) if i in newest or i not in _indexes(drop)]
+    assert tokens(tuple(without_newest)) > budget * KEEP_SHARE
+
+
+@LAW
+@given(conversations(), budgets)
+def test_the_oldest_go_first(conversation: Conversation, budget: int) -> None:
+    dropped = _indexes(messages_to_drop(conversation, budget))
+    may_go = sorted(_all_that_may_go(conversation))
+    assert sorted(dropped) == may_go[: len(dropped)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "sent", "budget", "expected"),
+    [
+        pytest.param([TASK, *turn(1)], 3, NO_LIMIT, (), id="all fits"),
+        pytest.param([user("t" * 10_000, pinned=True)], 0, 500, (), id="the task alone is over the budget"),
+        pytest.param([user("t" * 10_000, pinned=True)], 1, 500, (), id="and was seen already"),
+        pytest.param([TASK, *turn(1, size=9_000)], 1, 500, (), id="news is never dropped"),
+        pytest.param([TASK, *turn(1, size=9_000)], 3, 500, (), id="nor is the last group"),
+        pytest.param(
+            [TASK, *turn(1, size=9_000), user("[Not run] 3 more calls")],
+            *(4, 500, ()),
+            id="nor are results with a note after them, which the model of a rolled-over run has not seen",
+        ),
+        pytest.param(
+            [TASK, Message(role="assistant", text="a" * 9_000), user("Go on exactly where it stops")],
+            *(3, 500, ()),
+            id="nor is an answer that is to be continued",
+        ),
+        pytest.param([TASK, user("a" * 9_000), user("b")], 3, 500, ((1, 2),), id="guidance before any reply may go"),
+        pytest.param([TASK, *turn(1, size=9_000), *turn(2)], 5, 500, ((1, 3),), id="an old turn goes"),
+        pytest.param(
+            [TASK, *turn(1, 2, 900), *turn(2, 1, 900), *turn(3)], 8, 150, ((1, 6),), id="neighbours become one range"
+        ),
+        pytest.param(
+            [TASK, *turn(1), user("keep", pinned=True), *turn(2), *turn(3)],
+            8,
+            40,
+            ((1, 3), (4, 6)),
+            id="what is pinned parts the ranges",
+        ),
+        pytest.param(
+            [TASK, user("k" * 9_000, pinned=True), *turn(1)], 4, 500, (), id="pinned stays although it is over budget"
+        ),
+    ],
+)
+def test_messages_to_drop(messages: list[Message], sent: int, budget: int, expected: Ranges) -> None:
+    assert messages_to_drop(conversation_of(*messages, sent=sent), budget) == expected
+
+
+@pytest.mark.parametrize(
+    ("pinned_sizes", "expected"),
+    [
+        pytest.param((500_000, 400_000), (), id="pinned context that fits a payload stays"),
+        pytest.param((600_000, 500_000), ((1, 2),), id="the oldest of it goes when it does not"),
+        pytest.param((500_000, 300_000, 600_000), ((1, 3),), id="as many as needed"),
+    ],
+)
+def test_only_the_payload_limit_drops_what_is_pinned(pinned_sizes: tuple[int, ...], expected: Ranges) -> None:
+    pinned = [user("p" * size, pinned=True) for size in pinned_sizes]
+    conversation = conversation_of(TASK, *pinned, *turn(1), sent=len(pinned) + 3)
+    assert messages_to_drop(conversation, 100) == expected
+
+
+def test_a_conversation_over_the_payload_limit_shrinks_although_its_budget_would_allow_more() -> None:
+    turns = [message for number in range(20) for message in turn(number, size=60_000)]
+    conversation = conversation_of(TASK, *turns, sent=41)
+    kept = without(conversation.messages, messages_to_drop(conversation, NO_LIMIT))
+    assert sum(size_of(message) for message in kept) <= MAX_CONVERSATION_BYTES * KEEP_SHARE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("Hello, world!", 3 + 7, id="13 bytes"),
+        pytest.param("", 1 + 7, id="nothing still takes a frame"),
+        pytest.param("é" * 33, 20 + 7, id="bytes count, not characters"),
+    ],
+)
+def test_tokens_of_a_text(text: str, expected: int) -> None:
+    assert tokens_of(size_of(user(text))) == expected
+
+
+def _indexes(drop: Ranges) -> set[int]:
+    return {index for start, stop in drop for index in range(start, stop)}
+
+
+def _all_that_may_go(conversation: Conversation) -> set[int]:
+    seen = conversation.messages[: conversation.sent]
+    latest = max((index for index, message in enumerate(seen) if message.role == "assistant"), default=len(seen))
+    groups = [g for g in _groups(conversation, set(range(len(seen))))[1:-1] if g[0] < latest]
+    return {index for group in groups if not seen[group[0]].pinned for index in group}
+
+
+def _groups(conversation: Conversation, indexes: set[int]) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for index in sorted(indexes):
+        if conversation.messages[index].role != "tool":
+            groups.append([])
+        groups[-1].append(index)
+    return groups
