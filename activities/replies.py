@@ -1,13 +1,15 @@
 """A provider's reply made safe for the history: unique call ids, valid text, bounded size."""
 
 from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from math import isfinite
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic_core import from_json, to_json
 
 from workflows.types.clipped import clip
-from workflows.types.messages import Message, Reply, ToolCall
+from workflows.types.messages import FinishReason, Message, Reply, ToolCall
 from workflows.types.text import clean_json, clean_text
+from workflows.types.usage import Usage
 
 MAX_CALLS = 32
 """Calls of one reply that are taken in; the model is told of the others."""
@@ -24,7 +26,7 @@ MAX_DEPTH = 100
 
 MAX_NAME_CHARS = 200
 
-R = TypeVar("R", Reply, ToolCall)
+R = TypeVar("R", Reply, ToolCall, Usage)
 
 
 def normalised(reply: Reply, earlier: Iterable[Message]) -> Reply:
@@ -41,8 +43,20 @@ def normalised(reply: Reply, earlier: Iterable[Message]) -> Reply:
         calls.append(_bounded(fresh, min(MAX_ARGUMENT_BYTES, room)))
         room -= len(to_json(calls[-1].arguments)) + len((calls[-1].malformed or "").encode())
     left_out = len(reply.calls) - len(calls) or reply.left_out
-    model = None if reply.model is None else _name(reply.model, "unnamed")
-    return _changed(reply, text=text, blocks=blocks, calls=tuple(calls), left_out=left_out, model=model)
+    return _changed(_described(reply), text=text, blocks=blocks, calls=tuple(calls), left_out=left_out)
+
+
+def _described(reply: Reply) -> Reply:
+    """Return the reply with what an adapter says about it made sane: budgets only ever grow."""
+    counts = reply.usage.model_dump()
+    cost = reply.cost_usd
+    return _changed(
+        reply,
+        finish=reply.finish if reply.finish in get_args(FinishReason) else "stop",
+        usage=_changed(reply.usage, **{name: max(count, 0) for name, count in counts.items()}),
+        cost_usd=cost if cost is not None and isfinite(cost) and cost >= 0 else None,
+        model=None if reply.model is None else _name(reply.model, "unnamed"),
+    )
 
 
 def _unique(call_id: str, taken: set[str]) -> str:

@@ -86,6 +86,7 @@ class Loop:
     client: Client
     task_queue: str
     provider: ModelProvider
+    execution_timeout: timedelta = EXECUTION_TIMEOUT
 
     async def start(self, task: str | dict[str, Any] = "do it", **config: Any) -> WorkflowHandle[Any, Any]:
         """Start a run; `config` are keys of its LoopConfig."""
@@ -95,7 +96,7 @@ class Loop:
             {**given, **({"config": config} if config else {})},
             id=f"agent-{uuid.uuid4()}",
             task_queue=self.task_queue,
-            execution_timeout=EXECUTION_TIMEOUT,
+            execution_timeout=self.execution_timeout,
         )
 
     async def run(self, task: str | dict[str, Any] = "do it", **config: Any) -> "Ran":

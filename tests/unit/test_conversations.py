@@ -191,3 +191,13 @@ async def test_a_cache_that_is_too_small_only_costs_reads_of_the_history() -> No
     for _ in range(2):
         assert (await conversations.resolve(RUN, request)).messages == seen.messages
     assert len(history.asked) == 2
+
+
+async def test_what_was_dropped_takes_no_room() -> None:
+    conversations, _ = warm()
+    first, conversation = step(conversation_of(TASK, user("x" * 5_000), user("b")), 1)
+    await conversations.resolve(RUN, first)
+    before = conversations._messages.size
+    second, _ = step(conversation, 2, ((1, 2),))
+    await conversations.resolve(RUN, second)
+    assert conversations._messages.size <= before - 5_000

@@ -17,9 +17,11 @@ from activities.replies import (
     normalised,
 )
 from tests.support.core import a_call
+from tests.support.scripted import USAGE
 from tests.support.strategies import LAW, any_calls, any_replies
 from workflows.types.digest import canonical
 from workflows.types.messages import Message, Reply, ToolCall
+from workflows.types.usage import Usage
 
 PAYLOAD_LIMIT = 2 * 1024 * 1024
 earlier_calls = st.lists(any_calls, max_size=4).map(lambda calls: (Message(role="assistant", calls=tuple(calls)),))
@@ -151,6 +153,31 @@ def test_a_long_text_is_cut_and_says_so() -> None:
     text = normalised(Reply(text="é" * MAX_TEXT_BYTES), ()).text
     assert len(text.encode()) <= MAX_TEXT_BYTES
     assert "[cut: 1000000 bytes in all" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param({"finish": "length"}, {"finish": "length"}, id="a finish reason that we know"),
+        pytest.param({"finish": "pause_turn"}, {"finish": "stop"}, id="one that we do not"),
+        pytest.param({"finish": ["stop"]}, {"finish": "stop"}, id="one that is no text"),
+        pytest.param({"usage": USAGE}, {"usage": USAGE}, id="usage"),
+        pytest.param(
+            {"usage": Usage(input_tokens=-5, output_tokens=3)},
+            {"usage": Usage(input_tokens=0, output_tokens=3)},
+            id="usage below zero",
+        ),
+        pytest.param({"cost_usd": 0.5}, {"cost_usd": 0.5}, id="a price"),
+        pytest.param({"cost_usd": 0.0}, {"cost_usd": 0.0}, id="a price of nothing"),
+        pytest.param({"cost_usd": -0.5}, {"cost_usd": None}, id="a price below zero"),
+        pytest.param({"cost_usd": float("nan")}, {"cost_usd": None}, id="a price that is no number"),
+        pytest.param({"model": "m\x00\n"}, {"model": "m\ufffd"}, id="a model's odd name"),
+    ],
+)
+def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict[str, Any]) -> None:
+    """A negative count would give a run more than its budget."""
+    safe = normalised(Reply(text="hm").model_copy(update=said), ())
+    assert {key: getattr(safe, key) for key in expected} == expected
 
 
 @pytest.mark.parametrize(
