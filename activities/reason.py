@@ -1,6 +1,7 @@
 """The `reason` activity: one model call."""
 
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import timedelta
 from typing import Protocol
 
 from temporalio import activity
@@ -13,13 +14,14 @@ from activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt, R
 from activities.replies import normalised
 from activities.spans import model_span
 from workflows.types.context import DigestMismatch, ReasonRequest
+from workflows.types.input import SLACK_S
 from workflows.types.messages import Reply
 from workflows.types.text import clean_text
 
 TAIL_CHARS = 2_000
 """Characters of partial text in a heartbeat."""
 
-LAST_TRY_S = 1.5
+LAST_TRY_S = 3.0
 """A retry that would come after the run's clock has stopped is brought forward to this long before its end."""
 
 
@@ -45,6 +47,7 @@ class ReasonActivities:
     @activity.defn(name="reason")
     async def reason(self, request: ReasonRequest) -> Reply:
         """Return the model's reply; partial text travels in the heartbeats."""
+        began = time.monotonic()
         log_iteration(request.iteration)
         info = activity.info()
         run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
@@ -54,7 +57,7 @@ class ReasonActivities:
         except DigestMismatch as error:
             raise ApplicationError(str(error), type="DigestMismatch", non_retryable=True) from None
         except ModelError as error:
-            raise _failure(error) from None
+            raise _failure(error, _seconds_left(time.monotonic() - began)) from None
         reply = normalised(reply, context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
         return reply
@@ -100,22 +103,25 @@ def _model_request(model: str, context: Rebuilt, request: ReasonRequest) -> Mode
     )
 
 
-def _failure(error: ModelError) -> ApplicationError:
+def _failure(error: ModelError, left: float | None) -> ApplicationError:
     """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left."""
     message, final = str(error), not error.retryable
     delay: timedelta | None = None
-    left = _seconds_left()
     if error.retry_after_s is not None and not final:
-        final = left is not None and left <= LAST_TRY_S and error.retry_after_s > left
-        wait = error.retry_after_s if left is None else min(error.retry_after_s, max(left - LAST_TRY_S, 0.0))
+        wait = error.retry_after_s
+        if left is not None and wait > left:
+            final, wait = left <= LAST_TRY_S, max(left - LAST_TRY_S, 0.0)
         delay = timedelta(seconds=wait)
     return ApplicationError(message, type=error.kind, non_retryable=final, next_retry_delay=delay)
 
 
-def _seconds_left() -> float | None:
-    """Return the seconds until the server gives up on this call, a few seconds after the run's own clock."""
+def _seconds_left(running_s: float) -> float | None:
+    """Return the seconds left on the run's clock, which stops before the server gives up on this call.
+
+    Reckoned from the server's own times, since this machine's clock may differ.
+    """
     info = activity.info()
     if info.schedule_to_close_timeout is None:
         return None
-    end = info.scheduled_time + info.schedule_to_close_timeout
-    return (end - datetime.now(UTC)).total_seconds()
+    gives_up = info.scheduled_time + info.schedule_to_close_timeout
+    return (gives_up - info.started_time).total_seconds() - running_s - SLACK_S - 1

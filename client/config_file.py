@@ -49,7 +49,7 @@ def load_config(
         raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
     found = settings(env, file)
     try:
-        config = OrgaConfig.model_validate(merged(file, found))
+        config = OrgaConfig.model_validate(merged(file, found), extra="forbid")
     except ValidationError as error:
         raise ConfigError("\n".join(explained(error, OrgaConfig, _places(path, text, found)))) from None
     return LoadedConfig(config, path)

@@ -33,7 +33,7 @@ class FrugalPayloadConverter(PydanticPayloadConverter):
     def _welcome(self, payload: Payload) -> Any:
         try:
             return super().from_payloads([payload], None)[0]
-        except (ValueError, RuntimeError, KeyError):
+        except Exception:  # whatever a converter makes of bytes that are not what they say
             return Unreadable()
 
 

@@ -67,7 +67,7 @@ class _Reader:
         items = list(payloads)
         if self._converter.payload_codec is not None:
             items = await self._converter.payload_codec.decode(items)
-        return [_json(item) for item in items]
+        return self._converter.payload_converter.from_payloads(items)
 
     async def first(self, payloads: Payloads) -> Any:
         found = await self.values(payloads.payloads)
@@ -119,7 +119,7 @@ class _Reader:
         attributes = event.marker_recorded_event_attributes
         if attributes.marker_name != "core_local_activity":
             return None
-        data = _json(attributes.details["data"].payloads[0])
+        data = from_json(attributes.details["data"].payloads[0].data)
         name, key = data["activity_type"], data["activity_id"]
         if attributes.HasField("failure"):
             return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
@@ -165,14 +165,6 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.workflow_timed_out,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _Reader.continued_as_new,
 }
-
-
-def _json(payload: Payload) -> Any:
-    """Return the JSON of a payload; what is no JSON (a starter of another make may send anything) is None."""
-    try:
-        return from_json(payload.data) if payload.data else None
-    except ValueError:
-        return None
 
 
 def _failure_text(failure: Failure) -> str:

@@ -62,7 +62,7 @@ def _failure(orga: Orga, words: list[str], run: str) -> str:
 
 @pytest.mark.parametrize(("name", "block"), blocks("toml"))
 def test_the_settings_of_the_documents_are_settings(name: str, block: str) -> None:
-    OrgaConfig.model_validate(tomllib.loads(block))
+    OrgaConfig.model_validate(tomllib.loads(block), extra="forbid")
 
 
 def test_the_tool_of_the_guide_is_a_tool() -> None:

@@ -32,7 +32,9 @@ class Beats:
         self.beats: list[Any] = []
         self.environment.on_heartbeat = self._beat
         limit = None if left_s is None else timedelta(seconds=left_s)
-        known = {"workflow_id": RUN.workflow_id, "workflow_run_id": RUN.run_id, "scheduled_time": datetime.now(UTC)}
+        now = datetime.now(UTC)
+        known: dict[str, Any] = {"workflow_id": RUN.workflow_id, "workflow_run_id": RUN.run_id}
+        known |= {"scheduled_time": now, "started_time": now}
         self.environment.info = replace(self.environment.info, **{**known, "schedule_to_close_timeout": limit, **info})
 
     async def run(self, activity: Callable[[Any], Awaitable[T]], request: Any) -> T:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from tests.support.core import a_call, a_request, a_setup, conversation_of, requ
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers
 from workflows.decisions.conversation import added, handed_over
 from workflows.types.context import News, ReasonRequest
-from workflows.types.input import LoopConfig
+from workflows.types.input import SLACK_S, LoopConfig
 from workflows.types.messages import Message, Reply
 
 SETUP = a_setup(instructions="be short")
@@ -96,18 +96,28 @@ async def test_a_model_error_keeps_its_kind_and_whether_it_is_final(error: Model
         pytest.param(7.0, None, 7.0, False, id="however long it is, without a limit"),
         pytest.param(90.0, 60.0, 60.0 - LAST_TRY_S, False, id="a wait past the end becomes one last try"),
         pytest.param(5.0, 1.0, 0.0, True, id="no time for that is final"),
-        pytest.param(0.5, 1.0, 0.0, False, id="unless the wish fits"),
+        pytest.param(0.5, 1.0, 0.5, False, id="unless the wish fits"),
         pytest.param(5.0, -1.0, 0.0, True, id="the end has passed"),
     ],
 )
-async def test_a_wish_to_wait_is_capped_by_the_time_that_is_left(
+async def test_a_wish_to_wait_is_capped_by_the_time_that_is_left_on_the_runs_clock(
     wish_s: float, left_s: float | None, delay_s: float, final: bool
 ) -> None:
     error = ModelError("RateLimited", "429", retryable=True, retry_after_s=wish_s)
-    failure = await Reasoning(error).failure(left_s=left_s)
+    failure = await Reasoning(error).failure(left_s=None if left_s is None else left_s + SLACK_S + 1)
     assert failure.next_retry_delay is not None
-    assert abs(failure.next_retry_delay - timedelta(seconds=delay_s)) < timedelta(seconds=1)
+    assert abs(failure.next_retry_delay - timedelta(seconds=delay_s)) < timedelta(seconds=0.4)
     assert failure.non_retryable is final
+
+
+async def test_what_is_left_does_not_depend_on_the_clock_of_this_machine() -> None:
+    """The server may count by another clock; its own times are what its limit is measured by."""
+    there = datetime(2040, 1, 1, tzinfo=UTC)
+    times: dict[str, Any] = {"scheduled_time": there, "started_time": there + timedelta(seconds=100)}
+    error = ModelError("RateLimited", "429", retryable=True, retry_after_s=3_600)
+    failure = await Reasoning(error).failure(left_s=306, **times)
+    assert failure.next_retry_delay is not None
+    assert 190 < failure.next_retry_delay.total_seconds() < 200
 
 
 async def test_a_final_error_has_no_delay() -> None:

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from pydantic_core import to_json
+
 from workflows.decisions.conversation import added
 from workflows.types.clipped import clip
 from workflows.types.messages import Message
@@ -27,8 +29,13 @@ _TEXT = {
 
 def signal_text(arguments: tuple[object, ...]) -> str:
     """Return what a signal says; any JSON is taken, since a handler that refuses would lose it."""
-    text = "\n".join(part if isinstance(part, str) else str(part) for part in arguments if part is not None)
+    parts = [part if isinstance(part, str) else _shown(part) for part in arguments if part is not None]
+    text = "\n".join(parts)
     return _cut(clean_text(text), MAX_SIGNAL_BYTES)
+
+
+def _shown(part: object) -> str:
+    return to_json(part, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
 
 
 def _cut(text: str, max_bytes: int) -> str:

@@ -4,12 +4,10 @@ from datetime import datetime
 from math import ceil
 
 from workflows.types.context import Setup
-from workflows.types.input import LoopConfig
+from workflows.types.input import SLACK_S, LoopConfig
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState
 from workflows.types.status import Budgets
-
-SLACK_S = 5
 
 MAX_DENIALS_IN_A_ROW = 3
 """Iterations in a row with the same denial, after which the run ends as `policy_denial`."""

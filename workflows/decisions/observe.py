@@ -85,17 +85,20 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
     A cut answer has passed the gate before it comes here; guidance that waits gives it another chance.
     """
     reply, conversation = judged.reply, state.conversation
+    update: dict[str, object] = {}
     if judged.kind == "cut_calls":
+        text = f"[Not run] {judged.feedback}"
+        outcomes = tuple(Outcome(call=call, status="not_run", text=text) for call in reply.calls)
         conversation = added(conversation, reply.message(), News(reply=state.iteration))
-        for call in reply.calls:
-            outcome = Outcome(call=call, status="not_run", text=f"[Not run] {judged.feedback}")
+        for outcome in outcomes:
             conversation = added(conversation, outcome.message())
+        update["tool_calls"] = _counted(state, outcomes)
     elif reply.text.strip():
         kept = reply.model_copy(update={"calls": ()}).message()
         news = None if reply.calls else News(reply=state.iteration)
         conversation = added(conversation, kept, news)
     conversation = added(conversation, _told(judged.feedback))
-    update: dict[str, object] = {"conversation": conversation, "repairs": state.repairs + 1}
+    update |= {"conversation": conversation, "repairs": state.repairs + 1}
     is_answer = judged.kind == "cut_answer"
     if is_answer:
         update["output"] = update["partial"] = state.partial + reply.text

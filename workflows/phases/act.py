@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -83,7 +84,7 @@ class _Run:
             started.add(self.index)
             activity_id = f"{self.state.iteration}.{self.index}"
             try:
-                output = await self._execute(activity_id)
+                output = ToolOutput.model_validate(await self._execute(activity_id))
             except ActivityError as error:
                 if isinstance(error.cause, CancelledError):
                     raise asyncio.CancelledError from error
@@ -91,7 +92,8 @@ class _Run:
             text = clip(output.content, self.spec.options.max_result_bytes)
             return Outcome(call=self.call, status="ok", text=text, result=activity_id)
 
-    async def _execute(self, activity_id: str) -> ToolOutput:
+    async def _execute(self, activity_id: str) -> Any:
+        """Return the result as any JSON: the worker of another maker may send what it likes."""
         options, config = self.spec.options, self.setup.config
         request = ToolRequest(
             call_id=self.call.call_id,
@@ -103,7 +105,6 @@ class _Run:
             return await workflow.execute_local_activity(
                 self.spec.name,
                 request,
-                result_type=ToolOutput,
                 activity_id=activity_id,
                 start_to_close_timeout=timeout,
                 retry_policy=self._retry(),
@@ -112,7 +113,6 @@ class _Run:
         return await workflow.execute_activity(
             self.spec.name,
             request,
-            result_type=ToolOutput,
             activity_id=activity_id,
             task_queue=options.task_queue,
             start_to_close_timeout=timeout,
@@ -127,10 +127,11 @@ class _Run:
     def _retry(self) -> RetryPolicy:
         options, recovery = self.spec.options, self.setup.config.recovery
         attempts = 1 if self.spec.effect == "irreversible" else options.max_attempts or recovery.max_attempts
+        first_s = options.initial_interval_s or recovery.base_delay_ms / 1_000
         return RetryPolicy(
-            initial_interval=timedelta(seconds=options.initial_interval_s),
+            initial_interval=timedelta(seconds=first_s),
             backoff_coefficient=options.backoff_coefficient,
-            maximum_interval=timedelta(seconds=max(options.max_interval_s, options.initial_interval_s)),
+            maximum_interval=timedelta(seconds=max(options.max_interval_s, first_s)),
             maximum_attempts=attempts,
             non_retryable_error_types=options.non_retryable or None,
         )

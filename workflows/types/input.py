@@ -3,8 +3,11 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import to_json
 
 from workflows.types.record import Border
+
+MAX_TRUSTED_BYTES = 100_000
 
 MAX_TASK_CHARS = 200_000
 """Longer tasks belong into a file that the agent reads; a payload must stay far below 2 MB."""
@@ -14,6 +17,16 @@ def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     return text
+
+
+SLACK_S = 5
+"""The server gives up on what is in flight this long after `timeout_s`, or up to a second later (whole seconds)."""
+
+
+def _small(context: dict[str, Any]) -> dict[str, Any]:
+    if len(to_json(context)) > MAX_TRUSTED_BYTES:
+        raise ValueError(f"must not be larger than {MAX_TRUSTED_BYTES} bytes of JSON")
+    return context
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -67,7 +80,7 @@ class AgentInput(Border):
     """A part of the agent's tools; a tool that its config does not list is refused."""
     config: LoopConfig = LoopConfig()
     """Keys that are given here win over the agent's config."""
-    trusted_context: dict[str, Any] = {}
+    trusted_context: Annotated[dict[str, Any], AfterValidator(_small)] = {}
     """Facts from whoever starts the run; no model and no tool can write them."""
     output_schema: None = None
     tenant: Name | None = None
@@ -86,7 +99,7 @@ def parse_input(raw: object) -> AgentInput:
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
     try:
-        return AgentInput.model_validate(raw)
+        return AgentInput.model_validate(raw, extra="forbid")
     except ValidationError as error:
         raise InvalidInput("; ".join(problems(error))) from None
 

@@ -10,6 +10,10 @@ class Record(BaseModel):
 
 
 class Border(BaseModel):
-    """What people write (input, `orga.toml`): frozen, and an unknown key is refused by name, as is NaN or infinity."""
+    """What people write (input, `orga.toml`): frozen; NaN and infinity are refused.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Where it is written, `model_validate(..., extra="forbid")` refuses an unknown key by name. Read back from a history,
+    an unknown key is one of another version and is ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)

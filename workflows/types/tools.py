@@ -1,11 +1,12 @@
 """Tools: what a model is offered, how a call is carried out, what comes back."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
 from workflows.types.record import Border, Record
+from workflows.types.text import clean_text
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
 """What repeating a call does: nothing, the same again, or harm. Attempts after an unknown outcome follow it."""
@@ -22,7 +23,8 @@ class ToolOptions(Border):
     """Silence after which an attempt counts as lost; None takes a default that our own tools keep."""
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     """None follows the effect: the run's recovery setting, and 1 for an irreversible tool."""
-    initial_interval_s: float = Field(default=0.5, gt=0, le=3_600)
+    initial_interval_s: float | None = Field(default=None, gt=0, le=3_600)
+    """Before the second attempt; None takes `base_delay_ms` of the run's recovery setting."""
     backoff_coefficient: float = Field(default=2.0, ge=1, le=10)
     max_interval_s: float = Field(default=30.0, gt=0, le=3_600)
     non_retryable: tuple[str, ...] = ()
@@ -76,14 +78,15 @@ class ToolOutput(Record):
     @model_validator(mode="before")
     @classmethod
     def _from_any_json(cls, value: Any) -> Any:
-        if isinstance(value, (ToolOutput, str)) or not _is_output(value):
-            return value if isinstance(value, ToolOutput) else {"content": _as_text(value)}
-        return value
-
-
-def _is_output(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("content"), str)  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(value, ToolOutput):
+            return value
+        content = cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else None
+        return {"content": clean_text(content if isinstance(content, str) else _as_text(value))}
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else to_json(value).decode()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return to_json(value, fallback=str).decode()

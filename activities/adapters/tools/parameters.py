@@ -2,7 +2,7 @@
 
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from activities.ports import ToolError
 from workflows.types.record import Border
@@ -10,6 +10,8 @@ from workflows.types.record import Border
 
 class Parameters(Border):
     """Base of the built-in tools' parameters; a field's `description` is what the model reads."""
+
+    model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from activities.adapters.tools.docstring import summary
 from activities.adapters.tools.function_parameters import FunctionParameters
@@ -70,8 +70,10 @@ class PythonFunction:
             return self._function(**values)
 
     def _output(self, result: Any) -> ToolOutput:
+        if isinstance(result, ToolOutput):
+            return result
         try:
-            return ToolOutput.model_validate(result)
+            return ToolOutput(content=result if isinstance(result, str) else to_json(result).decode())
         except (PydanticSerializationError, ValueError) as error:
             message = (
                 f"{self._spec.name} returned {type(result).__name__}, which is no JSON; have it return text or JSON"
