@@ -1,6 +1,6 @@
 """Reads histories: pages of events from the server, decoded to `Happening`s."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from datetime import UTC
 from typing import Any
 
@@ -25,9 +25,15 @@ async def happenings(
 
     With `follow`, wait for new events until the run ends.
     """
-    reader = _Reader(client)
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    async for event in handle.fetch_history_events(wait_new_event=follow):
+    async for happening in read_events(client, handle.fetch_history_events(wait_new_event=follow)):
+        yield happening
+
+
+async def read_events(client: Client, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
+    """Yield what a fold can use of the events of one run."""
+    reader = _Reader(client)
+    async for event in events:
         happening = await reader.read(event)
         if happening is not None:
             yield happening
