@@ -10,7 +10,8 @@ from workflows.phases.interrupt import Interrupted, settle
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.input import AgentInput
 
-ATTEMPT_S = 30.0
+ATTEMPT_S = 10.0
+"""It reads configuration; a worker that dies over it costs no more than one that dies over a model call."""
 
 
 async def setup_of(run_input: AgentInput, interrupted: Interrupted) -> Setup | None:

@@ -1,0 +1,263 @@
+"""Hours, days and weeks of a run, on the time-skipping server: time is skipped while no activity is under way."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from activities.ports import ModelError, ToolContext, ToolError
+from client.converter import data_converter
+from tests.support.hold import Hold, until
+from tests.support.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.time_skipping import time_skipping_server
+from workflows.types.tools import ToolOptions
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+WEEK = 7 * DAY
+LONG = 5 * WEEK
+"""Longer than any run here, since the server cuts every other limit down to the execution timeout."""
+
+NEARLY_ALL = 295
+"""Of the 300 s that a run has by default; the rest passes for real while a call is in flight."""
+
+
+@pytest.fixture(scope="module")
+async def environment() -> AsyncGenerator[WorkflowEnvironment]:
+    path = await asyncio.to_thread(time_skipping_server)
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(path), data_converter=data_converter
+    ) as environment:
+        yield environment
+
+
+@asynccontextmanager
+async def a_long_loop(
+    environment: WorkflowEnvironment, steps: Sequence[Step], *tools: FakeTool
+) -> AsyncGenerator[Loop]:
+    async with a_loop(environment.client, steps, *tools) as loop:
+        loop.execution_timeout = LONG
+        yield loop
+
+
+def come_back_in(seconds: float) -> ModelError:
+    return ModelError("RateLimited", "429: slow down", retryable=True, retry_after_s=seconds)
+
+
+def seen_by(loop: Loop) -> int:
+    assert isinstance(loop.provider, ScriptedProvider)
+    return len(loop.provider.seen)
+
+
+def ended_as(ran: Ran) -> tuple[str, str]:
+    return ran.result.termination.reason, ran.result.termination.detail
+
+
+async def time_left(handle: Any) -> float:
+    return (await handle.query("status"))["budgets"]["time_s"]
+
+
+async def paused(handle: Any) -> None:
+    async def is_paused() -> bool:
+        return (await handle.query("status"))["phase"] == "paused"
+
+    await until(is_paused)
+
+
+async def waits_for_a_retry(handle: Any) -> None:
+    """A model call that was tried, and whose next attempt is due later."""
+
+    async def is_due_later() -> bool:
+        pending = (await handle.describe()).raw_description.pending_activities
+        return any(call.HasField("last_failure") for call in pending)
+
+    await until(is_due_later)
+
+
+async def test_a_providers_wish_to_wait_is_kept_in_workflow_time(environment: WorkflowEnvironment) -> None:
+    async with a_long_loop(environment, [come_back_in(120), answers("late")]) as loop:
+        ran = await loop.run()
+
+    assert (ran.result.output, seen_by(loop)) == ("late", 2)
+    assert 120 <= ran.result.duration_s < 150
+
+
+async def test_the_clock_interrupts_a_model_call_after_the_wait_for_it(environment: WorkflowEnvironment) -> None:
+    hold = Hold()
+    steps = [calls("look"), come_back_in(NEARLY_ALL), hold.step(answers())]
+    async with a_long_loop(environment, steps, FakeTool("look", lambda a, c: "seen")) as loop:
+        ran = await loop.run()
+        shown = await ran.handle.query("conversation")
+
+    assert hold.cancelled.is_set()
+    assert ended_as(ran) == ("timeout", "limit of 300 s")
+    assert 300 <= ran.result.duration_s < 310
+    assert (ran.result.iterations, ran.result.usage.total_tokens, ran.result.tool_calls.run) == (1, 110, 1)
+    assert [(m["role"], m["text"]) for m in shown[1:]] == [("user", "do it"), ("assistant", ""), ("tool", "seen")]
+
+
+async def test_the_clock_interrupts_a_tool_between_its_attempts_and_in_one(environment: WorkflowEnvironment) -> None:
+    hold = Hold()
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> Any:
+        if context.attempt == 1:
+            raise ToolError("not yet", retryable=True)
+        return hold.then("never")
+
+    options = ToolOptions(initial_interval_s=NEARLY_ALL, max_attempts=2)
+    slow = FakeTool("slow", body, effect="idempotent", options=options)
+    async with a_long_loop(environment, [calls("slow", text="I wait.")], slow) as loop:
+        ran = await loop.run()
+        shown = await ran.handle.query("conversation")
+
+    assert hold.cancelled.is_set()
+    assert ended_as(ran) == ("timeout", "limit of 300 s")
+    assert (ran.result.iterations, ran.result.usage.model_calls) == (1, 1)
+    assert [context.attempt for context in slow.contexts] == [1, 2]
+    assert len({context.idempotency_key for context in slow.contexts}) == 1
+    assert [m["text"] for m in shown[2:]] == [
+        "I wait.",
+        "[Cancelled] stopped before it ended; the outcome is unknown: it may have taken effect",
+    ]
+
+
+async def test_a_wish_to_wait_longer_than_the_clock_ends_with_what_the_provider_said(
+    environment: WorkflowEnvironment,
+) -> None:
+    """Tried once more just before the end: "limit of 300 s" alone would hide that the provider is the cause."""
+    async with a_long_loop(environment, [calls("look"), come_back_in(3_600)], FakeTool("look")) as loop:
+        ran = await loop.run()
+
+    assert ended_as(ran) == ("error", "RateLimited: 429: slow down")
+    assert seen_by(loop) == 3
+    assert 290 < ran.result.duration_s < 300
+    assert (ran.result.iterations, ran.result.usage.total_tokens) == (1, 110)
+
+
+async def test_an_abort_while_a_retry_is_an_hour_away_ends_the_run_at_once(environment: WorkflowEnvironment) -> None:
+    async with a_long_loop(environment, [come_back_in(3_600), answers()]) as loop:
+        handle = await loop.start(timeout_s=2 * HOUR.total_seconds())
+        await waits_for_a_retry(handle)
+        before = time.monotonic()
+        await handle.signal("abort", "not worth the wait")
+        ran = await loop.ended(handle)
+
+    assert ended_as(ran) == ("aborted", "not worth the wait")
+    assert (seen_by(loop), ran.result.iterations) == (1, 0)
+    assert max(time.monotonic() - before, ran.result.duration_s) < 60
+
+
+async def test_a_long_wait_ends_as_soon_on_the_real_server(client: Client) -> None:
+    """Which cancels what waits for its retry, and gives up on it, by rules of its own."""
+    async with a_loop(client, [come_back_in(3_600)]) as loop:
+        handle = await loop.start()
+        await waits_for_a_retry(handle)
+        await handle.signal("abort", "not worth the wait")
+        aborted = await loop.ended(handle)
+        out_of_time = await loop.run(timeout_s=6)
+
+    assert ended_as(aborted) == ("aborted", "not worth the wait")
+    assert aborted.result.duration_s < 30
+    assert ended_as(out_of_time) == ("error", "RateLimited: 429: slow down")
+    assert 2 < out_of_time.result.duration_s < 6
+
+
+async def test_the_clock_stands_still_through_a_pause_of_a_day(environment: WorkflowEnvironment) -> None:
+    hold = Hold()
+    look = FakeTool("look")
+    async with a_long_loop(environment, [hold.step(calls("look")), answers("rested")], look) as loop:
+        handle = await loop.start(timeout_s=300)
+        await hold.reached()
+        await handle.signal("pause")
+        hold.go.set()
+        await paused(handle)
+        before = await time_left(handle)
+        await environment.sleep(DAY)
+        assert (await time_left(handle), look.contexts) == (before, [])
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+
+    assert ran.result.output == "rested"
+    assert ran.result.duration_s < 60
+    assert ran.journal[-1].timestamp - ran.journal[0].timestamp > DAY
+
+
+async def test_a_clock_that_ran_before_a_pause_does_not_fire_in_it(environment: WorkflowEnvironment) -> None:
+    async with a_long_loop(environment, [come_back_in(200), calls("look"), answers()], FakeTool("look")) as loop:
+        handle = await loop.start(timeout_s=300)
+        await waits_for_a_retry(handle)
+        await handle.signal("pause")
+        await environment.sleep(HOUR)
+        await paused(handle)
+        assert 295 < await time_left(handle) <= 300
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.reason == "completed"
+    assert ran.result.duration_s < 60
+
+
+async def test_two_pauses_add_up_and_the_time_between_them_counts(environment: WorkflowEnvironment) -> None:
+    hold = Hold()
+    steps = [hold.step(calls("look")), come_back_in(120), calls("look"), come_back_in(150), answers()]
+    async with a_long_loop(environment, steps, FakeTool("look")) as loop:
+        handle = await loop.start(timeout_s=300)
+        await hold.reached()
+        await handle.signal("pause")
+        hold.go.set()
+        await paused(handle)
+        await environment.sleep(DAY)
+        await handle.signal("resume")
+        await waits_for_a_retry(handle)
+        await environment.sleep(60)
+        await handle.signal("pause")
+        await environment.sleep(WEEK)
+        await paused(handle)
+        assert 200 < await time_left(handle) <= 240
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.reason == "completed"
+    assert 60 + 150 <= ran.result.duration_s < 60 + 150 + 60
+
+
+async def test_an_abort_ends_a_pause_of_a_week(environment: WorkflowEnvironment) -> None:
+    async with a_long_loop(environment, [answers()]) as loop:
+        handle = await loop.start(timeout_s=300)
+        await handle.signal("pause")
+        await paused(handle)
+        await environment.sleep(WEEK)
+        await handle.signal("abort", "nobody came back")
+        ran = await loop.ended(handle)
+
+    assert ended_as(ran) == ("aborted", "nobody came back")
+    assert ran.result.duration_s < 60
+    assert ran.journal[-1].timestamp - ran.journal[0].timestamp > WEEK
+
+
+async def test_a_tool_whose_task_queue_nobody_polls_is_told_as_such_and_the_run_goes_on(
+    environment: WorkflowEnvironment,
+) -> None:
+    far = FakeTool("far", options=ToolOptions(task_queue="nobody polls this"))
+    async with a_long_loop(environment, [calls("far"), answers("without it")], far) as loop:
+        handle = await loop.start()
+        await until(lambda: is_acting(handle))
+        ended = asyncio.create_task(loop.ended(handle))
+        await environment.sleep(55)  # with the wait for the result enough to skip although a call is scheduled
+        ran = await ended
+        shown = await handle.query("conversation")
+
+    assert ran.result.output == "without it"
+    assert ran.result.duration_s >= 60
+    assert shown[3]["text"] == "[Error] no worker took it in time (is one polling its task queue?)"
+    assert far.contexts == []
+
+
+async def is_acting(handle: Any) -> bool:
+    return (await handle.query("status"))["phase"] == "acting"
