@@ -71,7 +71,7 @@ def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) 
         task_queue=task_queue,
         workflows=[AgentWorkflow],
         activities=_activities(parts, conversations),
-        workflow_runner=workflow_runner(),
+        workflow_runner=workflow_runner(client.data_converter),
         build_id=BUILD_ID,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,

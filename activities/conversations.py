@@ -52,7 +52,7 @@ class Conversations:
             self.misses += 1
             rebuilt = await self._history.rebuild(run, request.iteration)
             known = _unused(rebuilt.setup).with_chain(Chain().plus(rebuilt.messages))
-        self._messages.put(run.workflow_id, known, known.size + ENTRY_OVERHEAD)
+        self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
         self._let_go(run, request)
         return Rebuilt(known.setup, known.chain.messages)
 
@@ -69,9 +69,11 @@ class Conversations:
         self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
 
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _Known:
-        known = self._messages.get(run.workflow_id)
+        known = self._messages.get(run)
         if known is None:
             known = self._first(request)
+        elif request.setup and request.setup != reference(record_digest(known.setup)):
+            raise Missing("setup")
         elif reference(known.chain.digest) == request.context.head:
             return known
         setup = known.setup

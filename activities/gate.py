@@ -61,7 +61,7 @@ class GateActivities:
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
             return _denied(f"the policy engine failed: {type(error).__name__}: {error_text(error)}")
-        return Verdict(decision="allow") if judgement.allowed else _denied(judgement.reason or "not allowed")
+        return Verdict(decision="allow") if judgement.allowed is True else _denied(judgement.reason or "not allowed")
 
 
 def _denied(reason: str) -> Verdict:

@@ -1,6 +1,7 @@
 """Agents from Python: start one, steer it, ask it, wait for it."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import uuid_utils
@@ -18,6 +19,14 @@ from workflows.types.result import AgentResult
 from workflows.types.status import AgentStatus, ShownMessage
 
 SUMMARY_CHARS = 150
+QUERY_TIMEOUT = timedelta(seconds=10)
+
+_UNANSWERED = {
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.FAILED_PRECONDITION,
+}
 
 
 class AgentHandle:
@@ -95,14 +104,12 @@ class AgentHandle:
 
     async def _query(self, name: str) -> Any:
         try:
-            return await self._workflow.query(name)
+            return await self._workflow.query(name, rpc_timeout=QUERY_TIMEOUT)
         except QueryFailed as error:
             raise OrgaError(f"{self.id} cannot answer {name!r}: {error}") from error
         except RPCError as error:
-            if error.status in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.INTERNAL}:
-                raise NoAnswer(TASK_QUEUE) from None
-            if error.status == RPCStatusCode.FAILED_PRECONDITION:
-                raise NoAnswer(TASK_QUEUE) from None
+            if error.status in _UNANSWERED:
+                raise NoAnswer((await self.describe()).task_queue) from None
             raise _translated(error, self.id) from error
 
 
@@ -141,6 +148,8 @@ async def start_agent(
             static_summary=one_line(checked.task, SUMMARY_CHARS),
             search_attributes=search_attributes,
         )
+    except RPCError as error:
+        raise _translated(error, workflow_id) from error
     except WorkflowAlreadyStartedError:
         raise OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id") from None
     return AgentHandle(client, handle.id)

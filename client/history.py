@@ -13,6 +13,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from activities.ports import Rebuilt, RunKey
+from client.converter import Unreadable
 from workflows.decisions.context_fold import ContextFold
 from workflows.types.context import DigestMismatch
 from workflows.types.history import Happening, HappeningKind
@@ -73,7 +74,7 @@ class _Reader:
         items = list(payloads)
         if self._converter.payload_codec is not None:
             items = await self._converter.payload_codec.decode(items)
-        return self._converter.payload_converter.from_payloads(items)
+        return [_plain(value) for value in self._converter.payload_converter.from_payloads(items)]
 
     async def first(self, payloads: Payloads) -> Any:
         found = await self.values(payloads.payloads)
@@ -171,6 +172,13 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.workflow_timed_out,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _Reader.continued_as_new,
 }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; bytes as the workflow reads them, too."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value) if isinstance(value, Unreadable) else value
 
 
 def _failure_text(failure: Failure) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
+from temporalio.api.enums.v1 import ContinueAsNewInitiator
 from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -47,7 +48,8 @@ async def _chain(client: Client, workflow_id: str) -> list[str]:
                 break
             raise
         run_ids.insert(0, run_id)
-        run_id = started.continued_execution_run_id
+        is_continued = started.initiator == ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW
+        run_id = started.continued_execution_run_id if is_continued else ""
     return run_ids
 
 

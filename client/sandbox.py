@@ -1,12 +1,14 @@
 """Which modules a workflow shares with its worker, and how rarely its sandbox is entered."""
 
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
-from temporalio.converter import SerializationContext, StorageDriverStoreContext
+from temporalio.converter import DataConverter, StorageDriverStoreContext, WithSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import Info
+
+from client.converter import data_converter
 
 PASSED_THROUGH = (
     "workflows.types",
@@ -16,42 +18,44 @@ PASSED_THROUGH = (
 """Values and third-party packages. Never `workflows.decisions` or the workflow files: those are made anew for each run,
 so that no run can leave anything behind for another."""
 
-REMEMBERED = 64
+
+def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkflowRunner:
+    """Return the sandbox that every worker and replayer uses, for the converter that it uses."""
+    asks = converter.external_storage is not None or isinstance(converter.payload_codec, WithSerializationContext)
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return _Runner(restrictions=restrictions, is_asked_for_contexts=asks)
 
 
-def workflow_runner() -> SandboxedWorkflowRunner:
-    """Return the sandbox that every worker and replayer uses."""
-    return _Runner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))
-
-
+@dataclass(frozen=True)
 class _Runner(SandboxedWorkflowRunner):
-    """The SDK's sandbox, asked once for what the SDK asks many times.
+    """The SDK's sandbox, left alone while payloads are converted.
 
-    It wants the serialization context six times for each payload; each question enters the sandbox, which without this
-    takes a third of a replay's time.
+    The SDK asks it for the context of each payload, six times, although only a codec that depends on contexts or an
+    external storage would use them. That takes a third of a replay's time.
     """
+
+    is_asked_for_contexts: bool = False
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Create the instance in a sandbox of its own."""
-        return _Instance(super().create_instance(det))
+        instance = super().create_instance(det)
+        return instance if self.is_asked_for_contexts else _WithoutContexts(instance)
 
 
-class _Instance(WorkflowInstance):
-    """Remembers the contexts of the latest commands: a command keeps its context as long as anyone asks for it."""
+class _WithoutContexts(WorkflowInstance):
+    """A sandboxed instance whose payloads have no context."""
 
     def __init__(self, sandboxed: WorkflowInstance) -> None:
         self._sandboxed = sandboxed
-        self._serialization = lru_cache(REMEMBERED)(sandboxed.get_serialization_context)
-        self._storage = lru_cache(REMEMBERED)(sandboxed.get_external_store_context)
 
     def activate(self, act: Any) -> Any:
         return self._sandboxed.activate(act)
 
-    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
-        return self._serialization(command_info)
+    def get_serialization_context(self, command_info: Any) -> None:
+        return None
 
     def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        return self._storage(command_info)
+        return StorageDriverStoreContext(target=None)
 
     def get_info(self) -> Info:
         return self._sandboxed.get_info()

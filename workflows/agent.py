@@ -12,7 +12,7 @@ from workflows.decisions.limits import remaining_s, stop_reason
 from workflows.decisions.result import result, shown_conversation, status
 from workflows.decisions.summaries import call_summary, details
 from workflows.phases import act, attributes, gate, reason, spans
-from workflows.phases.failures import failure_message, failure_text, is_invalid_input
+from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
 from workflows.phases.prepare import setup_of
 from workflows.types.context import InterventionKind, Setup
 from workflows.types.input import AgentInput, InvalidInput, LoopConfig
@@ -36,14 +36,15 @@ class AgentWorkflow:
         info = workflow.info()
         self._problem = ""
         self._last = ""
-        carried = given[1] if info.continued_run_id and len(given) > 1 else None
+        before = info.continued_run_id
+        carried = given[1] if before and len(given) > 1 else None
         try:
             raw = given[0] if given else None
-            self._state = first_state(raw, carried, info.original_execution_run_id, workflow.now())
+            self._state = first_state(raw, carried, before, info.original_execution_run_id, workflow.now())
         except InvalidInput as error:
             self._problem = str(error)
             placeholder = AgentInput(task="(invalid input)")
-            self._state = first_state(placeholder, None, info.original_execution_run_id, workflow.now())
+            self._state = first_state(placeholder, None, None, info.original_execution_run_id, workflow.now())
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -80,7 +81,8 @@ class AgentWorkflow:
         except ActivityError as error:
             if is_invalid_input(error):
                 raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
-            self._state = self._state.model_copy(update={"stop": ("error", failure_text(error))})
+            reason_of = "timeout" if is_out_of_time(error) else "error"
+            self._state = self._state.model_copy(update={"stop": (reason_of, failure_text(error))})
             return None
         if setup is not None:
             self._state = self._state.model_copy(update={"setup": setup})
@@ -93,7 +95,8 @@ class AgentWorkflow:
         with spans.phase_span("reason", self._state.iteration + 1):
             proposed = await reason.propose(self._state, setup, self._is_interrupted)
         if isinstance(proposed, reason.NoReply):
-            if proposed.detail:
+            is_asked_again = proposed.is_out_of_time and remaining_s(self._state, setup.config, workflow.now()) > 0
+            if proposed.detail and not is_asked_again:
                 self._state = self._state.model_copy(update={"stop": ("error", proposed.detail)})
             return await self._unpaused(setup)
         reply, kind = proposed.judged.reply, proposed.judged.kind
@@ -106,7 +109,7 @@ class AgentWorkflow:
         else:
             self._state = observe.with_repair(self._state, proposed.judged)
         await self._unpaused(setup)
-        self._show(setup)
+        attributes.show_progress(self._state, setup)
         self._roll_over_if_due(setup)
         return None
 
@@ -119,8 +122,11 @@ class AgentWorkflow:
         if not gated.reply.calls:
             return self._take_answer(proposed, gated)
         await self._unpaused(setup)
-        self._enter("acting")
+        if self._is_interrupted():
+            self._state = observe.with_unjudged(self._state, gated.reply, act.nothing_run(proposed))
+            return None
         self._last = "; ".join(call_summary(call, setup.tool(call.name)) for call in gated.reply.calls[:3])
+        self._enter("acting")
         with spans.phase_span("act", self._state.iteration):
             acted = await act.run_tools(gated, self._state, setup, self._is_interrupted)
         denied = observe.denied_calls(acted.outcomes, acted.verdicts)
@@ -175,10 +181,7 @@ class AgentWorkflow:
 
     def _enter(self, phase: str) -> None:
         self._state = self._state.model_copy(update={"phase": phase})
-
-    def _show(self, setup: Setup) -> None:
-        workflow.set_current_details(details(self._state, setup, self._last))
-        attributes.show_progress(self._state, setup)
+        workflow.set_current_details(details(self._state, self._state.setup, self._last))
 
     def _roll_over_if_due(self, setup: Setup) -> None:
         info = workflow.info()
@@ -187,11 +190,11 @@ class AgentWorkflow:
             self._roll_over()
 
     def _roll_over(self) -> NoReturn:
-        workflow.continue_as_new(args=[None, roll_over.carried(self._state)])
+        workflow.continue_as_new(args=[None, roll_over.carried(self._state, workflow.info().run_id)])
 
     def _ended(self, stop: tuple[StopReason, str], setup: Setup | None) -> AgentResult:
-        self._state = self._state.model_copy(update={"stop": stop, "phase": "done"})
-        workflow.set_current_details(details(self._state, setup, self._last))
+        self._state = self._state.model_copy(update={"stop": stop})
+        self._enter("done")
         if setup is not None:
             attributes.show_end(self._state, setup, stop[0])
         return result(self._state, stop, workflow.now())

@@ -13,7 +13,7 @@ from temporalio.worker import Worker
 
 from activities.ports import ModelError, ToolContext
 from tests.support.loop import FakeTool, Ran, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.scripted import ScriptedProvider, Step, answers, calls
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.tools import ToolOptions
 from workflows.types.usage import Usage
@@ -120,7 +120,7 @@ def check_conversations(provider: ScriptedProvider) -> None:
 async def test_a_hostile_reply_ends_with_a_result(client: Client, name: str) -> None:
     """The second worker's caches are cold after each task, so that the history alone must hold what was said."""
     step: Any = REPLIES[name]
-    says: Any = step if isinstance(step, Exception) else lambda request: step
+    says: Step = step if isinstance(step, (Exception, Reply)) else (lambda _: step)
     provider = ScriptedProvider([says, calls("look"), says, answers("survived")])
     async with a_loop(client, provider, FakeTool("look"), max_cached_workflows=0) as loop:
         ran = await loop.run(timeout_s=30)
@@ -223,9 +223,10 @@ async def test_a_tool_of_another_maker_may_return_anything(client: Client, name:
     queue = f"foreign-{name}"
     options = ToolOptions(task_queue=queue, max_attempts=1)
     provider = ScriptedProvider([calls("foreign"), calls("foreign"), answers("survived")])
-    async with Worker(client, task_queue=queue, activities=[foreign]):
-        async with a_loop(client, provider, FakeTool("foreign", options=options), max_cached_workflows=0) as loop:
-            ran = await loop.run(timeout_s=30)
+    worker = Worker(client, task_queue=queue, activities=[foreign])
+    tool = FakeTool("foreign", options=options)
+    async with worker, a_loop(client, provider, tool, max_cached_workflows=0) as loop:
+        ran = await loop.run(timeout_s=30)
 
     assert ran.result.output == "survived"
     check_conversations(provider)

@@ -14,15 +14,18 @@ from temporalio.testing import WorkflowEnvironment
 from activities.ports import ModelError, ToolContext, ToolError
 from client.converter import data_converter
 from tests.support.hold import Hold, until
-from tests.support.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 from tests.support.scripted import ScriptedProvider, Step, answers, calls
 from tests.support.time_skipping import time_skipping_server
+from workflows.types.context import Setup
 from workflows.types.tools import ToolOptions
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 WEEK = 7 * DAY
 LONG = 5 * WEEK
 """Longer than any run here, since the server cuts every other limit down to the execution timeout."""
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 NEARLY_ALL = 295
 """Of the 300 s that a run has by default; the rest passes for real while a call is in flight."""
@@ -39,9 +42,9 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
 
 @asynccontextmanager
 async def a_long_loop(
-    environment: WorkflowEnvironment, steps: Sequence[Step], *tools: FakeTool
+    environment: WorkflowEnvironment, steps: Sequence[Step], *tools: FakeTool, setup: Setup = WORKER_FACTS
 ) -> AsyncGenerator[Loop]:
-    async with a_loop(environment.client, steps, *tools) as loop:
+    async with a_loop(environment.client, steps, *tools, setup=setup) as loop:
         loop.execution_timeout = LONG
         yield loop
 
@@ -225,6 +228,34 @@ async def test_two_pauses_add_up_and_the_time_between_them_counts(environment: W
 
     assert ran.result.termination.reason == "completed"
     assert 60 + 150 <= ran.result.duration_s < 60 + 150 + 60
+
+
+async def test_a_pause_of_a_day_counts_in_no_run_of_a_chain(environment: WorkflowEnvironment) -> None:
+    """The runs after it take the clock over with the pauses in it; each run of the chain waits for a provider."""
+    hold = Hold()
+    steps = [hold.step(calls("look")), come_back_in(100), calls("look"), come_back_in(100), answers("on time")]
+    async with a_long_loop(environment, steps, FakeTool("look"), setup=EACH_ITERATION) as loop:
+        handle = await loop.start(timeout_s=300)
+        await hold.reached()
+        await handle.signal("pause")
+        hold.go.set()
+        await paused(handle)
+        await environment.sleep(DAY)
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+
+    assert (ran.result.output, len(ran.histories)) == ("on time", 3)
+    assert 200 <= ran.result.duration_s < 260
+
+
+async def test_the_clock_goes_on_from_run_to_run_of_a_chain(environment: WorkflowEnvironment) -> None:
+    steps = [come_back_in(80), calls("look")] * 3 + [come_back_in(80)]
+    async with a_long_loop(environment, steps, FakeTool("look"), setup=EACH_ITERATION) as loop:
+        ran = await loop.run(timeout_s=300)
+
+    assert ended_as(ran) == ("error", "RateLimited: 429: slow down")
+    assert (ran.result.iterations, len(ran.histories)) == (3, 4)
+    assert 290 < ran.result.duration_s < 300
 
 
 async def test_an_abort_ends_a_pause_of_a_week(environment: WorkflowEnvironment) -> None:

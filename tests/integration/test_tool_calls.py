@@ -158,9 +158,7 @@ async def test_ids_that_a_model_repeats_are_made_unique_and_answered(client: Cli
 
 
 async def test_a_summary_of_wide_characters_stays_within_the_servers_limit(client: Client) -> None:
-    async with a_loop(
-        client, [calls("look", arguments={"path": "😀" * 1_000}), answers()], FakeTool("look")
-    ) as loop:
+    async with a_loop(client, [calls("look", arguments={"path": "😀" * 1_000}), answers()], FakeTool("look")) as loop:
         ran = await loop.run()
 
     assert ran.result.tool_calls.run == 1

@@ -29,7 +29,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", ""], "task: must not be empty", id="empty task"),
         pytest.param(["run", "  \n"], "task: must not be empty", id="blank task"),
         pytest.param(["run"], "Missing argument 'TASK'", id="no task"),
-        pytest.param(["run", "x" * 200_001], "at most 200000 characters", id="a book for a task"),
+        pytest.param(["run", "x" * 200_001], "longer than 200000 bytes", id="a book for a task"),
         pytest.param(["run", "x", "--max-iterations", "-1"], "config.max_iterations: ", id="negative limit"),
         pytest.param(["run", "x", "--max-iterations", "many"], "'--max-iterations'", id="a limit that is no number"),
         pytest.param(["run", "x", "--timeout", "0"], "config.timeout_s: ", id="no time at all"),

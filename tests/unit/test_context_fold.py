@@ -60,7 +60,7 @@ class Run:
 
     def roll_over(self) -> None:
         """Continue as new: the fold of the next run reads only its own history."""
-        self.state = carried(self.state)
+        self.state = carried(self.state, "run 1")
         value = [None, self.state.model_dump(mode="json", exclude_unset=True)]
         self.history = [happened("started", "", value)]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workflows.types.input import MAX_TASK_CHARS, AgentInput, InvalidInput, LoopConfig, parse_input
+from workflows.types.input import MAX_TASK_BYTES, AgentInput, InvalidInput, LoopConfig, parse_input
 
 CONTRACT = json.loads("""
 {"task": "...", "agent": "default", "model": null, "instructions": null, "tools": null,
@@ -32,7 +32,7 @@ def test_the_example_of_the_contract_is_the_default_of_every_key() -> None:
         pytest.param({"task": "t", "tools": []}, id="no tools at all"),
         pytest.param({"task": "t", "tools": ["read_file"]}, id="a list of tools"),
         pytest.param({"task": "t", "instructions": ""}, id="instructions that are empty on purpose"),
-        pytest.param({"task": "t" * MAX_TASK_CHARS}, id="the longest task"),
+        pytest.param({"task": "t" * MAX_TASK_BYTES}, id="the longest task"),
         pytest.param({"task": "t", "trusted_context": {"role": {"deep": [1, None]}}}, id="any JSON as trusted context"),
         pytest.param({"task": "t", "config": {"temperature": 0}}, id="temperature 0"),
         pytest.param({"task": "t", "config": {"temperature": None}}, id="the provider's own temperature"),
@@ -64,7 +64,7 @@ BAD: list[tuple[str, object, str]] = [
     ("a task of null", {"task": None}, "task: "),
     ("a task that is a number", {"task": 5}, "task: "),
     ("a task that is an object", {"task": {"text": "t"}}, "task: "),
-    ("a task that is too long", {"task": "t" * (MAX_TASK_CHARS + 1)}, "task: "),
+    ("a task that is too long", {"task": "t" * (MAX_TASK_BYTES + 1)}, "task: "),
     ("half a character", {"task": "\ud800"}, "task: "),
     ("an unknown key", {"task": "t", "modle": "x"}, "modle: unknown key"),
     ("an unknown key of the config", with_config(max_iteration=3), "config.max_iteration: unknown key"),
@@ -74,7 +74,7 @@ BAD: list[tuple[str, object, str]] = [
     ("an agent that is too long", {"task": "t", "agent": "a" * 201}, "agent: "),
     ("an empty model", {"task": "t", "model": ""}, "model: "),
     ("instructions that are a list", {"task": "t", "instructions": ["a"]}, "instructions: "),
-    ("instructions that are too long", {"task": "t", "instructions": "i" * (MAX_TASK_CHARS + 1)}, "instructions: "),
+    ("instructions that are too long", {"task": "t", "instructions": "i" * (MAX_TASK_BYTES + 1)}, "instructions: "),
     ("tools as one text", {"task": "t", "tools": "read_file"}, "tools: "),
     ("tools as an object", {"task": "t", "tools": {"read_file": True}}, "tools: "),
     ("a tool that is a number", {"task": "t", "tools": ["read_file", 1]}, "tools.1: "),

@@ -55,7 +55,8 @@ def test_a_run_does_not_roll_over_when(fields: dict[str, Any]) -> None:
 
 
 def over_the_wire(state: AgentState) -> AgentState:
-    return first_state(None, carried(state).model_dump(mode="json", exclude_unset=True), "another run", at(99))
+    sent = carried(state, "run 1").model_dump(mode="json", exclude_unset=True)
+    return first_state(None, sent, "run 1", "run 2", at(99))
 
 
 @LAW
@@ -66,7 +67,9 @@ def test_the_next_run_starts_with_all_that_this_one_knew(said: list[Message], se
     after = over_the_wire(state)
     assert after.conversation.messages == state.conversation.messages
     assert full_digest(after.conversation) == full_digest(state.conversation)
-    assert after.model_dump(exclude={"conversation"}) == state.model_dump(exclude={"conversation"})
+    assert after.model_dump(exclude={"conversation", "carried_by"}) == state.model_dump(
+        exclude={"conversation", "carried_by"}
+    )
 
 
 def test_no_reference_points_into_the_history_that_ends() -> None:
@@ -81,11 +84,19 @@ def test_the_origin_and_the_clock_are_those_of_the_first_run() -> None:
 
 def test_a_state_that_cannot_be_read_fails_the_run_instead_of_hanging_it() -> None:
     with pytest.raises(InvalidInput, match="carried state: clock: Field required"):
-        first_state(None, {"input": {"task": "t"}, "origin": "o"}, "o", T0)
+        first_state(None, {"input": {"task": "t"}, "origin": "o"}, "run 1", "o", T0)
+
+
+@pytest.mark.parametrize("by", [pytest.param("", id="by nobody"), pytest.param("run 7", id="by another run")])
+def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
+    """A cron run follows another, with whatever arguments its starter chose: a made-up state must not count."""
+    forged = carried(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
+    with pytest.raises(InvalidInput, match="not made by the run before"):
+        first_state(None, forged, "run 1", ORIGIN, T0)
 
 
 def test_a_new_run_starts_with_the_task_pinned() -> None:
-    state = first_state({"task": "count"}, None, ORIGIN, T0)
+    state = first_state({"task": "count"}, None, None, ORIGIN, T0)
     assert state.conversation.messages == (user("count", pinned=True),)
     assert (state.origin, state.clock.started_at, state.iteration) == (ORIGIN, T0, 0)
 

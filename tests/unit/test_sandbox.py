@@ -1,30 +1,64 @@
-"""The sandbox answers as the SDK's own does, and is entered less often."""
+"""The sandbox is left alone while payloads are converted, unless something that converts them wants to know more."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
-from temporalio.converter import StorageDriverStoreContext, WorkflowSerializationContext
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    DataConverter,
+    PayloadCodec,
+    SerializationContext,
+    StorageDriverStoreContext,
+    WithSerializationContext,
+)
 from temporalio.worker import WorkflowInstance
 
-from client.sandbox import REMEMBERED, _Instance
+from client.converter import data_converter
+from client.sandbox import _WithoutContexts, workflow_runner
 
 
-class Asked(WorkflowInstance):
-    """An instance that counts the questions."""
+class Codec(PayloadCodec):
+    """A codec that does nothing."""
 
-    def __init__(self) -> None:
-        self.questions: list[Any] = []
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+
+class CodecByWorkflow(Codec, WithSerializationContext):
+    """A codec with a key for each workflow, say."""
+
+    def with_context(self, context: SerializationContext | None) -> "CodecByWorkflow":
+        return self
+
+
+@pytest.mark.parametrize(
+    ("converter", "asks"),
+    [
+        pytest.param(data_converter, False, id="no codec"),
+        pytest.param(replace(data_converter, payload_codec=Codec()), False, id="a codec that treats all alike"),
+        pytest.param(replace(data_converter, payload_codec=CodecByWorkflow()), True, id="a codec by context"),
+    ],
+)
+def test_only_who_uses_contexts_is_told_them(converter: DataConverter, asks: bool) -> None:
+    assert cast(Any, workflow_runner(converter)).is_asked_for_contexts == asks
+
+
+class Sandboxed(WorkflowInstance):
+    """An instance that must not be asked for contexts."""
 
     def activate(self, act: Any) -> Any:
         return ("activated", act)
 
-    def get_serialization_context(self, command_info: Any) -> WorkflowSerializationContext:
-        self.questions.append(command_info)
-        return WorkflowSerializationContext(namespace="n", workflow_id=str(command_info))
+    def get_serialization_context(self, command_info: Any) -> SerializationContext:
+        raise AssertionError
 
     def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
-        self.questions.append(command_info)
-        return StorageDriverStoreContext(target=None)
+        raise AssertionError
 
     def get_info(self) -> Any:
         return "info"
@@ -33,30 +67,16 @@ class Asked(WorkflowInstance):
         return 7
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        pytest.param("get_serialization_context", id="how to serialise"),
-        pytest.param("get_external_store_context", id="where to store"),
-    ],
-)
-def test_a_command_is_asked_about_once(asked: str) -> None:
-    sandboxed = Asked()
-    ask = getattr(_Instance(sandboxed), asked)
-    answers = [ask(command) for command in (1, 2, 1, None, 2, None)]
-    assert sandboxed.questions == [1, 2, None]
-    assert answers == [getattr(sandboxed, asked)(command) for command in (1, 2, 1, None, 2, None)]
-
-
-def test_no_more_commands_are_remembered_than_are_needed() -> None:
-    sandboxed = Asked()
-    instance = _Instance(sandboxed)
-    for command in (*range(REMEMBERED + 1), 0):
-        instance.get_serialization_context(command)
-    assert sandboxed.questions[-1] == 0
+def test_payloads_have_no_context() -> None:
+    instance = _WithoutContexts(Sandboxed())
+    assert cast(object, instance.get_serialization_context(None)) is None
+    assert instance.get_external_store_context(None).target is None
 
 
 def test_all_else_goes_through() -> None:
-    instance = _Instance(Asked())
-    act: Any = "act"
-    assert (instance.activate(act), instance.get_info(), instance.get_thread_id()) == (("activated", "act"), "info", 7)
+    instance = _WithoutContexts(Sandboxed())
+    assert (instance.activate("act"), instance.get_info(), instance.get_thread_id()) == (
+        ("activated", "act"),
+        "info",
+        7,
+    )

@@ -17,8 +17,11 @@ def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), conversation=conversation)
 
 
-def first_state(raw: object, carried: object, origin: str, now: datetime) -> AgentState:
-    """Return the state to start from: `carried`, for a run that continued as new, else that of a new run.
+def first_state(raw: object, carried: object, before: str | None, origin: str, now: datetime) -> AgentState:
+    """Return the state to start from: `carried`, for a run that continued the run `before` as new, else a new one.
+
+    A run of a cron schedule, or a retried one, follows another too, with whatever arguments its starter chose: only a
+    state that names the run before it was carried over.
 
     Raises:
         InvalidInput: With every problem, each naming its key.
@@ -26,6 +29,9 @@ def first_state(raw: object, carried: object, origin: str, now: datetime) -> Age
     if carried is None:
         return begun(parse_input(raw), origin, now)
     try:
-        return AgentState.model_validate(carried)
+        state = AgentState.model_validate(carried)
     except ValidationError as error:
         raise InvalidInput("carried state: " + "; ".join(problems(error))) from None
+    if state.carried_by != before:
+        raise InvalidInput("carried state: it was not made by the run before; start with the input alone")
+    return state

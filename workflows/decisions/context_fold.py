@@ -1,5 +1,7 @@
 """Rebuilds from a history what each model call was about: the fold behind a cache miss, `verify` and `audit`."""
 
+from typing import Any
+
 from workflows.types.clipped import clip
 from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
 from workflows.types.digest import record_digest, reference
@@ -15,8 +17,10 @@ class ContextFold:
 
     def __init__(self) -> None:
         self.setup: Setup | None = None
-        self.iteration = 0
+        self.iteration: int = 0
         self._chain = Chain()
+        self._base = Chain()
+        """What the iteration builds on; a model call that is asked again, after a pause, builds on the same."""
         self._replies: dict[int, Reply] = {}
         self._results: dict[str, str] = {}
 
@@ -42,7 +46,7 @@ class ContextFold:
                 pass
 
     def _start(self, happening: Happening) -> None:
-        arguments = happening.value
+        arguments: list[Any] = happening.value
         if len(arguments) > 1 and arguments[1] is not None:
             state = AgentState.model_validate(arguments[1])
             self.setup, self.iteration = state.setup, state.iteration
@@ -62,7 +66,9 @@ class ContextFold:
     def _model_call(self, request: ReasonRequest) -> None:
         if self.setup is None or request.setup not in {"", reference(record_digest(self.setup))}:
             raise DigestMismatch(f"the setup of iteration {request.iteration} is not the one that was recorded")
-        self._chain = request.context.applied(self._chain, self._message)
+        if request.iteration != self.iteration:
+            self._base = self._chain
+        self._chain = request.context.applied(self._base, self._message)
         self.iteration = request.iteration
 
     def _message(self, news: News) -> Message:

@@ -21,6 +21,9 @@ MAX_INBOX_BYTES = 400_000
 
 MIN_SIGNAL_BYTES = 200
 
+_CONTROLS = {code: " " for code in range(32) if chr(code) not in "\n\r\t"}
+"""Control characters, which take six times their room in a payload and could command a terminal."""
+
 _TEXT = {
     "steer": "[Guidance from the operator] {}",
     "add_context": "[Context from the operator]\n{}",
@@ -30,8 +33,8 @@ _TEXT = {
 def signal_text(arguments: tuple[object, ...]) -> str:
     """Return what a signal says; any JSON is taken, since a handler that refuses would lose it."""
     parts = [part if isinstance(part, str) else _shown(part) for part in arguments if part is not None]
-    text = "\n".join(parts)
-    return _cut(clean_text(text), MAX_SIGNAL_BYTES)
+    text = clean_text("\n".join(parts)).translate(_CONTROLS)
+    return _cut(text, MAX_SIGNAL_BYTES)
 
 
 def _shown(part: object) -> str:
@@ -44,9 +47,9 @@ def _cut(text: str, max_bytes: int) -> str:
 
 def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
     """Record guidance (steer, add_context) at the end of the inbox."""
-    waiting = sum(len(item.text.encode()) for item in state.inbox)
-    text = _cut(guidance.text, max(MAX_INBOX_BYTES - waiting, MIN_SIGNAL_BYTES))
-    return state.model_copy(update={"inbox": (*state.inbox, guidance.model_copy(update={"text": text}))})
+    text = _cut(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
+    inbox = (*state.inbox, guidance.model_copy(update={"text": text}))
+    return state.model_copy(update={"inbox": inbox, "inbox_bytes": state.inbox_bytes + len(text.encode())})
 
 
 def with_pause(state: AgentState, now: datetime) -> AgentState:
@@ -82,4 +85,8 @@ def taken_in(state: AgentState) -> AgentState:
             break
         conversation = added(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
         taken += 1
-    return state.model_copy(update={"conversation": conversation, "inbox": state.inbox[taken:]}) if taken else state
+    if not taken:
+        return state
+    inbox = state.inbox[taken:]
+    waiting = sum(len(item.text.encode()) for item in inbox)
+    return state.model_copy(update={"conversation": conversation, "inbox": inbox, "inbox_bytes": waiting})

@@ -27,8 +27,6 @@ class JournalFold:
         self._sequence = 0
         self._hash = GENESIS
         self._run = _Iteration()
-        self._task = ""
-        self._seen_start = False
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
@@ -61,8 +59,9 @@ class JournalFold:
             return []
         given = _object(arguments[0] if arguments else None)
         self._agent = str(given.get("agent", "default"))
-        self._task = str(given.get("task", ""))
-        return [("Started", {"task": self._task, "input": {k: v for k, v in given.items() if k != "task"}})]
+        return [
+            ("Started", {"task": str(given.get("task", "")), "input": {k: v for k, v in given.items() if k != "task"}})
+        ]
 
     def _scheduled(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
         if happening.name == "prepare":

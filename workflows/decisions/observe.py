@@ -3,11 +3,15 @@
 from workflows.decisions.conversation import added
 from workflows.decisions.denials import denial_of_answer, denial_of_call, denial_streaks
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
+from workflows.types.clipped import clip_json
 from workflows.types.context import News
 from workflows.types.gate import Verdict
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import Outcome
 from workflows.types.state import AgentState, Conversation
+
+MAX_OUTPUT_BYTES = 600_000
+"""Of JSON, so that a result fits a payload beside the rest."""
 
 
 def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> AgentState:
@@ -59,7 +63,7 @@ def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that the gate let through; it goes on where a cut one stopped."""
     conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    answer = state.partial + reply.text
+    answer = _answer(state, reply)
     return state.model_copy(
         update={
             "conversation": conversation,
@@ -98,13 +102,17 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
         news = None if reply.calls else News(reply=state.iteration)
         conversation = added(conversation, kept, news)
     conversation = added(conversation, _told(judged.feedback))
-    update |= {"conversation": conversation, "repairs": state.repairs + 1}
+    update |= {"conversation": conversation, "repairs": state.repairs + 1, "denials": dict[str, int]()}
     is_answer = judged.kind == "cut_answer"
     if is_answer:
-        update["output"] = update["partial"] = state.partial + reply.text
+        update["output"] = update["partial"] = _answer(state, reply)
     if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and state.inbox):
         update["stop"] = ("completed" if is_answer else "error", judged.detail)
     return state.model_copy(update=update)
+
+
+def _answer(state: AgentState, reply: Reply) -> str:
+    return clip_json(state.partial + reply.text, MAX_OUTPUT_BYTES, "the conversation has all of it")
 
 
 def _told(text: str) -> Message:

@@ -16,9 +16,9 @@ def is_due(state: AgentState, setup: Setup, events: int, history_bytes: int, sug
     if state.stop is not None or state.aborted is not None:
         return False
     is_long = suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
-    return is_long and len(carried(state).model_dump_json(exclude_unset=True).encode()) <= MAX_CARRIED_BYTES
+    return is_long and len(carried(state, "").model_dump_json(exclude_unset=True).encode()) <= MAX_CARRIED_BYTES
 
 
-def carried(state: AgentState) -> AgentState:
+def carried(state: AgentState, run_id: str) -> AgentState:
     """Return the state for the next run of the chain: no reference may point into the history that ends."""
-    return state.model_copy(update={"conversation": settled(state.conversation)})
+    return state.model_copy(update={"conversation": settled(state.conversation), "carried_by": run_id})

@@ -10,7 +10,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, CancelledError
 
 from workflows.decisions.idempotency import idempotency_key
-from workflows.decisions.limits import server_limit_s
 from workflows.decisions.summaries import call_summary
 from workflows.phases.failures import failure_text, is_unknown_outcome
 from workflows.phases.gate import Gated
@@ -44,13 +43,12 @@ async def run_tools(gated: Gated, state: AgentState, setup: Setup, interrupted: 
     """Run what the gate allowed, at most `max_concurrent_tools` at a time; answer every call whatever happens."""
     calls = gated.reply.calls
     slots = asyncio.Semaphore(setup.config.max_concurrent_tools)
-    limit_s = server_limit_s(state, setup.config, workflow.now())
     tasks: dict[int, asyncio.Task[Outcome]] = {}
     started: set[int] = set()
     for index, (call, verdict) in enumerate(zip(calls, gated.verdicts, strict=True)):
         spec = setup.tool(call.name)
         if verdict.decision == "allow" and spec is not None:
-            run = _Run(state, setup, call, spec, index, limit_s)
+            run = _Run(state, setup, call, spec, index)
             tasks[index] = asyncio.create_task(run.in_turn(slots, started))
     if tasks:
         await settle(list(tasks.values()), interrupted)
@@ -77,7 +75,6 @@ class _Run:
     call: ToolCall
     spec: ToolSpec
     index: int
-    limit_s: int
 
     async def in_turn(self, slots: asyncio.Semaphore, started: set[int]) -> Outcome:
         async with slots:
@@ -116,7 +113,6 @@ class _Run:
             activity_id=activity_id,
             task_queue=options.task_queue,
             start_to_close_timeout=timeout,
-            schedule_to_close_timeout=timedelta(seconds=self.limit_s),
             schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
             heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
             retry_policy=self._retry(),

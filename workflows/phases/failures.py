@@ -1,6 +1,6 @@
 """What an activity's failure says, without Temporal's wrapping."""
 
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
 from workflows.types.tools import WORKER_SHUTDOWN
 
@@ -33,7 +33,9 @@ def failure_message(error: BaseException) -> str:
 
 
 def is_out_of_time(error: BaseException) -> bool:
-    """Return whether the attempts used up the time that they were given."""
+    """Return whether the attempts used up the time that they were given, or the next would come too late."""
+    if isinstance(error, ActivityError) and error.retry_state == RetryState.TIMEOUT:
+        return True
     cause = _root(error)
     return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
 

@@ -36,6 +36,8 @@ class NoReply:
     """The model call did not succeed; `detail` is empty when it was interrupted."""
 
     detail: str
+    is_out_of_time: bool = False
+    """The server gave up at its limit, which knows nothing of pauses: with time left on the clock it is asked again."""
 
 
 async def propose(state: AgentState, setup: Setup, interrupted: Interrupted) -> Proposed | NoReply:
@@ -57,7 +59,7 @@ async def propose(state: AgentState, setup: Setup, interrupted: Interrupted) -> 
         return Proposed(judged(call.result()), seen)
     if not isinstance(error, ActivityError):
         raise error
-    return NoReply("" if is_out_of_time(error) or interrupted() else failure_text(error))
+    return NoReply("") if interrupted() else NoReply(failure_text(error), is_out_of_time(error))
 
 
 async def _call(request: ReasonRequest, limit_s: int) -> Reply:

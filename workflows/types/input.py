@@ -9,13 +9,19 @@ from workflows.types.record import Border
 
 MAX_TRUSTED_BYTES = 100_000
 
-MAX_TASK_CHARS = 200_000
+MAX_TASK_BYTES = 200_000
 """Longer tasks belong into a file that the agent reads; a payload must stay far below 2 MB."""
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
+    return text
+
+
+def _not_huge(text: str | None) -> str | None:
+    if text is not None and len(to_json(text, inf_nan_mode="null")) > MAX_TASK_BYTES + 2:
+        raise ValueError(f"must not be longer than {MAX_TASK_BYTES} bytes; put it into a file that the agent reads")
     return text
 
 
@@ -45,18 +51,18 @@ class LoopConfig(Border):
 
     max_iterations: int = Field(default=25, ge=1, le=1_000_000)
     """Reasoning steps, counted over all continue-as-new runs."""
-    max_total_tokens: int = Field(default=100_000, ge=1)
+    max_total_tokens: int = Field(default=100_000, ge=1, le=10**12)
     """Input and output tokens of all model calls, as the provider counts them."""
-    timeout_s: float = Field(default=300.0, gt=0, le=31_536_000)
+    timeout_s: float = Field(default=300.0, ge=0.001, le=31_536_000)
     """Seconds of workflow time since the start; pauses are left out. Interrupts a phase in flight."""
-    tool_timeout_s: float = Field(default=30.0, gt=0, le=86_400)
+    tool_timeout_s: float = Field(default=30.0, ge=0.001, le=86_400)
     """One attempt of a tool call, unless the tool's options say otherwise."""
     max_concurrent_tools: int = Field(default=5, ge=1, le=100)
-    context_token_budget: int = Field(default=32_000, ge=500)
+    context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
     """Estimated tokens of the conversation above which older messages are dropped."""
     temperature: float | None = Field(default=0.3, ge=0, le=2)
     """0 is sent; null leaves it to the provider."""
-    max_output_tokens: int = Field(default=16_384, ge=1)
+    max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     """One reply; also cut to what is left of `max_total_tokens`."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
     max_cost_usd: float | None = Field(default=None, gt=0)
@@ -71,11 +77,11 @@ class LoopConfig(Border):
 class AgentInput(Border):
     """Input of `AgentWorkflow`. Only `task` is required; null takes the agent's own setting."""
 
-    task: Annotated[str, Field(max_length=MAX_TASK_CHARS), AfterValidator(_not_blank)]
+    task: Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
     agent: Name = "default"
     model: Name | None = None
     """`provider:model`."""
-    instructions: str | None = Field(default=None, max_length=MAX_TASK_CHARS)
+    instructions: Annotated[str | None, AfterValidator(_not_huge)] = None
     tools: tuple[Name, ...] | None = None
     """A part of the agent's tools; a tool that its config does not list is refused."""
     config: LoopConfig = LoopConfig()

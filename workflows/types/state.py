@@ -59,6 +59,10 @@ class AgentState(Record):
     conversation: Conversation = Conversation()
     inbox: tuple[Intervention, ...] = ()
     """Guidance that the loop has not taken in yet, in order of arrival."""
+    inbox_bytes: int = 0
+    """UTF-8 bytes that wait in the inbox."""
+    carried_by: str = ""
+    """Id of the run that carried this state over; a starter cannot know it, so it cannot make a state up."""
     aborted: str | None = None
     """Why, once an abort arrived."""
     repairs: int = 0

@@ -17,16 +17,16 @@ class ToolOptions(Border):
 
     effect: Effect | None = None
     """In place of the tool's own: you know better what a function or a program does in your hands."""
-    timeout_s: float | None = Field(default=None, gt=0, le=86_400)
+    timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
     """One attempt; None takes `tool_timeout_s` of the run."""
-    heartbeat_timeout_s: float | None = Field(default=None, gt=0, le=3_600)
+    heartbeat_timeout_s: float | None = Field(default=None, ge=0.1, le=3_600)
     """Silence after which an attempt counts as lost; None takes a default that our own tools keep."""
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     """None follows the effect: the run's recovery setting, and 1 for an irreversible tool."""
-    initial_interval_s: float | None = Field(default=None, gt=0, le=3_600)
+    initial_interval_s: float | None = Field(default=None, ge=0.001, le=3_600)
     """Before the second attempt; None takes `base_delay_ms` of the run's recovery setting."""
     backoff_coefficient: float = Field(default=2.0, ge=1, le=10)
-    max_interval_s: float = Field(default=30.0, gt=0, le=3_600)
+    max_interval_s: float = Field(default=30.0, ge=0.001, le=3_600)
     non_retryable: tuple[str, ...] = ()
     """Error types that are final."""
     task_queue: str | None = Field(default=None, min_length=1)

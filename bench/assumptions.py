@@ -1,0 +1,28 @@
+"""What both sides assume, printed above the figures."""
+
+import os
+import platform
+
+import temporalio.service
+
+from bench.script import RESULT_BYTES
+
+TEXT = f"""\
+One server (the `temporal` command's, in memory, fast transfer queue, eager activities), both workers in this process.
+Both sides: a model and a tool activity per iteration; the model answers at once with the same text, one tool call
+and usage, under a call id of 29 characters; the tool returns {RESULT_BYTES:,} bytes at once. Warm when measured.
+Floor: bench/floor.py. Model input: conversation id (uuid), its length, digest of the tools (sha256, hex), model name,
+  temperature, output limit, iteration. Tool input: call id, arguments, idempotency key (uuid). Start-to-close timeout,
+  heartbeat timeout, retry policy. Plain dicts; no gate, limits, signals, heartbeats, summaries or context. Worker with
+  the SDK's defaults, pydantic_data_converter.
+Ours: the production worker (prepare, reason, gate as local activity, tool; summaries, current details, search
+  attributes) with a scripted provider and the default policy. All settings default but the limits on iterations,
+  tokens and time; every run ends by its limit on iterations.
+Bytes are the server's own count. Times are taken in turn, ours then floor; ratios are medians over the pairs.
+Replay: one Replayer for each replay, each side with the sandbox and data converter of its worker (the floor's are the
+  SDK's); its construction is not timed. Memory: resident set (Linux), told by the worker process itself."""
+
+
+def header() -> str:
+    versions = f"Python {platform.python_version()}, temporalio {temporalio.service.__version__}"
+    return f"{versions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n{TEXT}"

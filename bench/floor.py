@@ -1,0 +1,69 @@
+"""The floor: the smallest workflow that someone careful would write by hand for the same work. No gate, no limits, no
+signals, no context: a model and a tool activity per iteration, with inputs of constant size.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.common import RetryPolicy
+
+TIMEOUT = timedelta(seconds=30)
+HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+
+
+@workflow.defn(name="Floor")
+class Floor:
+    """Plain JSON throughout: nothing is validated."""
+
+    @workflow.run
+    async def run(self, iterations: int, tools_digest: str) -> int:
+        conversation = str(workflow.uuid4())
+        retry = RetryPolicy(maximum_attempts=3)
+        for iteration in range(1, iterations + 1):
+            asked = {
+                "conversation": conversation,
+                "length": 2 * iteration - 1,
+                "tools": tools_digest,
+                "model": "scripted:bench",
+                "temperature": 0.3,
+                "max_output_tokens": 16_384,
+                "iteration": iteration,
+            }
+            reply: dict[str, Any] = await workflow.execute_activity(
+                "model",
+                asked,
+                start_to_close_timeout=TIMEOUT,
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=retry,
+            )
+            for call in reply["calls"]:
+                await workflow.execute_activity(
+                    call["name"],
+                    {
+                        "call_id": call["call_id"],
+                        "arguments": call["arguments"],
+                        "idempotency_key": str(workflow.uuid4()),
+                    },
+                    start_to_close_timeout=TIMEOUT,
+                    heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                    retry_policy=retry,
+                )
+        return iterations
+
+
+class FloorActivities:
+    """A model and a tool that answer at once."""
+
+    def __init__(self, say: Any, result: str) -> None:
+        """Take a function that gives the next reply as JSON, and the tool's result."""
+        self._say = say
+        self._result = result
+
+    @activity.defn(name="model")
+    async def model(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return self._say()
+
+    @activity.defn(name="read_file")
+    async def read_file(self, request: dict[str, Any]) -> str:
+        return self._result

@@ -1,0 +1,116 @@
+"""The rig: one real server, on it a worker of ours and one of the floor, runs of both."""
+
+import shutil
+import uuid
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer, Worker
+
+from bench.floor import Floor, FloorActivities
+from bench.ours import our_input, our_worker
+from bench.script import RESULT, Script
+from client.converter import data_converter
+from client.sandbox import workflow_runner
+from client.server.search_attributes import KEYS
+from workflows.agent import AgentWorkflow
+from workflows.types.names import TASK_QUEUE
+
+SERVER_ARGUMENTS = [
+    "--dynamic-config-value",
+    "history.transferProcessorMaxPollRPS=10000",
+    "--dynamic-config-value",
+    "system.enableActivityEagerExecution=true",
+]
+
+OURS_QUEUE, FLOOR_QUEUE = TASK_QUEUE, "bare"
+"""Of the same length: a queue's name stands in four events of an iteration."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is compared: how a run of so many iterations is started and replayed."""
+
+    name: str
+    client: Client
+    workflow: str
+    task_queue: str
+    arguments: Callable[[int], list[Any]]
+    replayer: Callable[[], Replayer]
+
+    async def run(self, iterations: int) -> WorkflowHandle[Any, Any]:
+        """Run to the end."""
+        handle = await self.client.start_workflow(
+            self.workflow,
+            args=self.arguments(iterations),
+            id=f"{self.name}-{uuid.uuid4()}",
+            task_queue=self.task_queue,
+            result_type=dict if self.name == "ours" else int,
+        )
+        await handle.result()
+        return handle
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Both sides, warm."""
+
+    address: str
+    ours: Side
+    floor: Side
+
+
+@asynccontextmanager
+async def rig() -> AsyncGenerator[Rig]:
+    """Start the server and both workers; run each side once, so that what is measured is warm."""
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=shutil.which("temporal"),
+        data_converter=data_converter,
+        search_attributes=KEYS,
+        dev_server_extra_args=SERVER_ARGUMENTS,
+    ) as environment:
+        client = environment.client
+        address = client.service_client.config.target_host
+        floor_client = await Client.connect(address, data_converter=pydantic_data_converter)
+        ours, floor = _our_side(client), _floor_side(floor_client)
+        async with our_worker(client, OURS_QUEUE, Script()), _floor_worker(floor_client):
+            for side in (ours, floor):
+                await side.run(50)
+            yield Rig(address, ours, floor)
+
+
+def _our_side(client: Client) -> Side:
+    return Side(
+        "ours",
+        client,
+        "AgentWorkflow",
+        OURS_QUEUE,
+        lambda iterations: [our_input(iterations)],
+        lambda: Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=workflow_runner()),
+    )
+
+
+def _floor_side(client: Client) -> Side:
+    digest = sha256(b"tools").hexdigest()
+    return Side(
+        "floor",
+        client,
+        "Floor",
+        FLOOR_QUEUE,
+        lambda iterations: [iterations, digest],
+        lambda: Replayer(workflows=[Floor], data_converter=pydantic_data_converter),
+    )
+
+
+def _floor_worker(client: Client) -> Worker:
+    script = Script()
+    activities = FloorActivities(lambda: script.reply().model_dump(mode="json", exclude_unset=True), RESULT)
+    return Worker(
+        client, task_queue=FLOOR_QUEUE, workflows=[Floor], activities=[activities.model, activities.read_file]
+    )

@@ -1,0 +1,225 @@
+"""A run that continues as new again and again is the same run: nothing is lost, counted twice or done twice."""
+
+import uuid
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from activities.ports import ToolContext, ToolError
+from client.server.search_attributes import register
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.decisions.idempotency import idempotency_key
+from workflows.types.context import Setup
+from workflows.types.messages import ToolCall
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+ROOM: dict[str, Any] = {"max_iterations": 1_000, "max_total_tokens": 10_000_000, "context_token_budget": 1_000_000}
+ITERATIONS = 12
+"""Each next run takes a second: the server holds runs of one id apart."""
+
+
+def chain_of(ran: Ran) -> list[str]:
+    """Return how the runs of the chain ended."""
+    return [
+        EventType.Name(h.events[-1].event_type).removeprefix("EVENT_TYPE_WORKFLOW_EXECUTION_") for h in ran.histories
+    ]
+
+
+def story(ran: Ran) -> list[tuple[int, int, str, Any]]:
+    """Return the journal without what differs from one run to the next: times, and the hashes over them."""
+    return [(e.sequence, e.iteration, e.event, {**e.data, "duration_s": None}) for e in ran.journal]
+
+
+async def a_long_run(client: Client, setup: Setup) -> tuple[Ran, ScriptedProvider]:
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        if arguments["n"] % 5 == 3:
+            raise ToolError("no result")
+        return f"result {arguments['n']}"
+
+    steps = [
+        calls("look", "forbidden", "look", arguments={"n": n}, text=f"step {n}", cost_usd=0.01)
+        if n % 3
+        else calls("look", arguments={"n": n}, cost_usd=0.01)
+        for n in range(ITERATIONS - 1)
+    ]
+    provider = ScriptedProvider([*steps, answers("all done", cost_usd=0.01)])
+    tools = (FakeTool("look", body, effect="irreversible"), FakeTool("forbidden"))
+    async with a_loop(client, provider, *tools, engine=Deny("forbidden"), setup=setup) as loop:
+        return await loop.run(**ROOM), provider
+
+
+async def test_a_chain_of_runs_is_told_from_one_long_run_by_nothing(client: Client) -> None:
+    """Usage, counts, conversation, what the model sees in each call, and the journal entry by entry."""
+    chained, model_of_chained = await a_long_run(client, EACH_ITERATION)
+    whole, model_of_whole = await a_long_run(client, WORKER_FACTS)
+
+    assert chain_of(chained) == ["CONTINUED_AS_NEW"] * (ITERATIONS - 1) + ["COMPLETED"]
+    assert chain_of(whole) == ["COMPLETED"]
+    assert chained.result.model_copy(update={"duration_s": whole.result.duration_s}) == whole.result
+    assert (chained.result.iterations, chained.result.usage.model_calls) == (ITERATIONS, ITERATIONS)
+    assert model_of_chained.seen == model_of_whole.seen
+    assert story(chained) == story(whole)
+
+
+async def test_the_key_of_a_call_is_unique_in_the_chain_and_made_of_its_first_run(client: Client) -> None:
+    """The same call in every iteration is meant to happen in every iteration."""
+    pay = FakeTool("pay", effect="irreversible")
+    steps = [calls("pay", "pay", arguments={"amount": 1})] * 5
+    async with a_loop(client, [*steps, answers()], pay, setup=EACH_ITERATION) as loop:
+        ran = await loop.run(**ROOM)
+
+    first_run = ran.histories[0].run_id
+    expected = [
+        idempotency_key(first_run, iteration, index, ToolCall(call_id="", name="pay", arguments={"amount": 1}))
+        for iteration in range(1, 6)
+        for index in range(2)
+    ]
+    assert sorted(context.idempotency_key for context in pay.contexts) == sorted(expected)
+    assert len(set(expected)) == 10
+    assert len(chain_of(ran)) == 6
+
+
+@pytest.mark.parametrize(
+    ("config", "reason", "iterations"),
+    [
+        pytest.param({"max_iterations": 5}, "max_iterations", 5, id="iterations"),
+        pytest.param({"max_total_tokens": 440}, "max_tokens", 4, id="tokens"),
+        pytest.param({"max_cost_usd": 1.5}, "max_cost", 6, id="cost"),
+    ],
+)
+async def test_limits_are_counted_over_the_chain(
+    client: Client, config: dict[str, Any], reason: str, iterations: int
+) -> None:
+    async with a_loop(client, [calls("look", cost_usd=0.25)], FakeTool("look"), setup=EACH_ITERATION) as loop:
+        ran = await loop.run(**{**ROOM, **config})
+
+    assert (ran.result.termination.reason, ran.result.iterations) == (reason, iterations)
+    assert len(chain_of(ran)) == iterations + 1
+
+
+async def test_a_denial_that_is_repeated_run_after_run_ends_the_chain(client: Client) -> None:
+    engine = Deny("look")
+    async with a_loop(client, [calls("look")], FakeTool("look"), engine=engine, setup=EACH_ITERATION) as loop:
+        ran = await loop.run()
+
+    assert ran.result.termination.model_dump() == {
+        "reason": "policy_denial",
+        "detail": "look: look is forbidden, 3 iterations in a row",
+    }
+    assert ran.result.tool_calls.denied == 3
+    assert len(chain_of(ran)) > 2
+
+
+async def test_replies_that_are_no_use_are_counted_run_after_run(client: Client) -> None:
+    async with a_loop(client, [answers("")], setup=EACH_ITERATION) as loop:
+        ran = await loop.run()
+
+    async with a_loop(client, [answers("")]) as loop:
+        whole = await loop.run()
+
+    assert ran.result.termination == whole.result.termination
+    assert ran.result.termination.reason == "error"
+    assert (ran.result.iterations, len(chain_of(ran))) == (whole.result.iterations, whole.result.iterations)
+
+
+async def test_an_answer_that_was_cut_goes_on_in_the_next_run(client: Client) -> None:
+    steps = [answers("one, ", finish="length"), answers("two, ", finish="length"), answers("three")]
+    async with a_loop(client, steps, setup=EACH_ITERATION) as loop:
+        ran = await loop.run()
+
+    assert ran.result.output == "one, two, three"
+    assert chain_of(ran) == ["CONTINUED_AS_NEW", "CONTINUED_AS_NEW", "COMPLETED"]
+
+
+async def test_guidance_that_is_unread_when_a_run_ends_is_read_by_the_next(client: Client) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([calls("look"), answers()])
+    look = FakeTool("look", lambda a, c: hold.then("seen"))
+    async with a_loop(client, provider, look, setup=EACH_ITERATION) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        for text in ("first", "second"):
+            await handle.signal("steer", text)
+        await handle.signal("add_context", "third")
+        hold.go.set()
+        ran = await loop.ended(handle)
+
+    assert [m.text for m in provider.seen[1].messages[2:]] == [
+        "seen",
+        "[Guidance from the operator] first",
+        "[Guidance from the operator] second",
+        "[Context from the operator]\nthird",
+    ]
+    assert [e.data["kind"] for e in ran.journal if e.event == "InterventionReceived"] == [
+        "steer",
+        "steer",
+        "add_context",
+    ]
+    assert len(chain_of(ran)) == 2
+
+
+async def test_a_pause_at_the_end_of_a_run_holds_the_chain_and_an_abort_reaches_its_latest_run(client: Client) -> None:
+    provider, hold = ScriptedProvider([calls("look")]), Hold()
+    look = FakeTool("look", lambda a, c: hold.then("seen") if len(look.contexts) == 3 else "seen")
+    async with a_loop(client, provider, look, setup=EACH_ITERATION) as loop:
+        handle = await loop.start(**ROOM)
+        await hold.reached()
+        await handle.signal("pause")
+        hold.go.set()
+        await until(lambda: is_paused(handle))
+        assert (await handle.query("status"))["iteration"] == len(provider.seen) == 3
+        await handle.signal("resume")
+        await until(lambda: has_called(provider, 5))
+        await handle.signal("abort", "that will do")
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.model_dump() == {"reason": "aborted", "detail": "that will do"}
+    assert ran.result.iterations >= 4
+    assert ran.result.usage.model_calls == ran.result.iterations
+
+
+async def is_paused(handle: Any) -> bool:
+    return (await handle.query("status"))["phase"] == "paused"
+
+
+async def has_called(provider: ScriptedProvider, times: int) -> bool:
+    return len(provider.seen) >= times
+
+
+async def test_another_worker_finds_the_whole_conversation_in_what_was_carried(client: Client) -> None:
+    hold = Hold()
+    steps = [*[calls("look", text=f"step {n}") for n in range(4)], hold.step(answers("never")), answers("found")]
+    provider = ScriptedProvider(steps)
+    loop = Loop(client, f"test-{uuid.uuid4()}", provider)
+    async with a_worker(loop, FakeTool("look"), setup=EACH_ITERATION):
+        handle = await loop.start(**ROOM)
+        await hold.reached()
+    async with a_worker(loop, FakeTool("look"), setup=EACH_ITERATION):
+        ran = await loop.ended(handle)
+
+    assert ran.result.output == "found"
+    assert len(chain_of(ran)) == 5
+    assert provider.seen[5].messages == provider.seen[4].messages
+    assert [m.text for m in provider.seen[5].messages if m.role == "assistant"] == [f"step {n}" for n in range(4)]
+
+
+async def test_every_run_of_a_chain_is_found_by_its_search_attributes(client: Client) -> None:
+    await register(client)
+    setup = EACH_ITERATION.model_copy(update={"search_attributes": True})
+    tenant = f"tenant-{uuid.uuid4()}"
+    async with a_loop(client, [*[calls("look")] * 3, answers()], FakeTool("look"), setup=setup) as loop:
+        ran = await loop.run({"task": "look around", "tenant": tenant, "config": ROOM})
+        mine = f"OrgaAgent = 'default' AND OrgaTenant = '{tenant}'"
+        await until(lambda: counts(client, mine, 4))
+        await until(lambda: counts(client, f"{mine} AND ExecutionStatus = 'ContinuedAsNew'", 3))
+        await until(lambda: counts(client, f"{mine} AND OrgaTermination = 'completed' AND OrgaIteration = 4", 1))
+
+    assert len(chain_of(ran)) == 4
+
+
+async def counts(client: Client, query: str, number: int) -> bool:
+    return (await client.count_workflows(query)).count == number

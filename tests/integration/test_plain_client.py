@@ -1,0 +1,252 @@
+"""The `temporal` command alone, with plain JSON, starts, steers, watches and ends a run; nothing of orga is needed."""
+
+import asyncio
+import json
+import uuid
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from client.server.search_attributes import register
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.scripted import ScriptedProvider, answers, calls
+
+
+@dataclass(frozen=True)
+class Temporal:
+    """The command, at one server."""
+
+    executable: str
+    address: str
+
+    async def __call__(self, *arguments: str) -> Any:
+        """Run `temporal workflow …` and return the JSON that it prints, None for nothing."""
+        code, out, err = await self.ended(*arguments)
+        assert code == 0, err
+        return json.loads(out) if out.strip() else None
+
+    async def ended(self, *arguments: str) -> tuple[int | None, str, str]:
+        """Run it and return its exit code and both outputs."""
+        process = await asyncio.create_subprocess_exec(
+            self.executable,
+            "workflow",
+            *arguments,
+            *("--address", self.address, "--output", "json", "--disable-config-file", "--disable-config-env"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+    async def start(self, task_queue: str, run_input: dict[str, Any]) -> str:
+        """Start a run and return its id."""
+        started = await self(
+            *("start", "--type", "AgentWorkflow", "--task-queue", task_queue, "--execution-timeout", "60s"),
+            *("--input", json.dumps(run_input), "--workflow-id", f"agent-{uuid.uuid4()}"),
+        )
+        return started["workflowId"]
+
+    async def signal(self, run: str, name: str, value: str | None = None) -> None:
+        """Signal a run."""
+        given = () if value is None else ("--input", json.dumps(value))
+        code, _, err = await self.ended("signal", "--workflow-id", run, "--name", name, *given)
+        assert code == 0, err
+
+    async def query(self, run: str, name: str) -> Any:
+        """Query a run."""
+        return (await self("query", "--workflow-id", run, "--type", name))["queryResult"][0]
+
+    async def result(self, run: str) -> Any:
+        """Wait for the end of a run and return its result."""
+        return (await self("result", "--workflow-id", run))["result"]
+
+
+@pytest.fixture
+def plain(client: Client, temporal: str) -> Temporal:
+    return Temporal(temporal, client.service_client.config.target_host)
+
+
+async def test_a_run_starts_from_plain_json_and_its_result_has_the_keys_of_the_contract(
+    client: Client, plain: Temporal
+) -> None:
+    async with a_loop(client, [calls("look"), answers("all is well")], FakeTool("look")) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around", "config": {"max_iterations": 3}})
+        result = await plain.result(run)
+        await loop.ended(client.get_workflow_handle(run))
+
+    digest, duration_s = result.pop("conversation_digest"), result.pop("duration_s")
+    assert digest.startswith("sha256:")
+    assert 0 < duration_s < 60
+    assert result == {
+        "output": "all is well",
+        "data": None,
+        "iterations": 2,
+        "termination": {"reason": "completed", "detail": ""},
+        "usage": {
+            "input_tokens": 200,
+            "output_tokens": 20,
+            "cached_input_tokens": 0,
+            "total_tokens": 220,
+            "model_calls": 2,
+            "cost_usd": None,
+        },
+        "tool_calls": {"proposed": 1, "run": 1, "denied": 0, "failed": 0},
+    }
+
+
+async def test_a_run_is_steered_and_watched(client: Client, plain: Temporal) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([hold.step(calls("look")), answers("to the left")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around"})
+        await hold.reached()
+        await plain.signal(run, "steer", "look to the left")
+        await plain.signal(run, "add_context", "there is a wall on the right")
+        status = await plain.query(run, "status")
+        hold.go.set()
+        result = await plain.result(run)
+        conversation = await plain.query(run, "conversation")
+        await loop.ended(client.get_workflow_handle(run))
+
+    assert (status["phase"], status["iteration"], status["budgets"]["max_iterations"]) == ("reasoning", 0, 25)
+    assert status["unread_interventions"] == [
+        {"kind": "steer", "text": "look to the left"},
+        {"kind": "add_context", "text": "there is a wall on the right"},
+    ]
+    assert result["output"] == "to the left"
+    assert [m["text"] for m in conversation if m["role"] == "user"] == [
+        "look around",
+        "[Guidance from the operator] look to the left",
+        "[Context from the operator]\nthere is a wall on the right",
+    ]
+
+
+async def test_a_run_is_paused_and_resumed(client: Client, plain: Temporal) -> None:
+    hold = Hold()
+    async with a_loop(client, [hold.step(calls("look")), answers()], FakeTool("look")) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around"})
+        await hold.reached()
+        await plain.signal(run, "pause")
+        hold.go.set()
+        await until(lambda: has_details(plain, run, "**paused**, iteration 1 of 25"))
+        assert (await plain.query(run, "status"))["phase"] == "paused"
+        await plain.signal(run, "resume")
+        result = await plain.result(run)
+        await loop.ended(client.get_workflow_handle(run))
+
+    assert result["termination"] == {"reason": "completed", "detail": ""}
+
+
+async def has_details(plain: Temporal, run: str, start: str) -> bool:
+    metadata = await plain.query(run, "__temporal_workflow_metadata")
+    return metadata.get("currentDetails", "").startswith(start)
+
+
+async def test_a_run_is_aborted_in_flight(client: Client, plain: Temporal) -> None:
+    hold = Hold()
+    async with a_loop(client, [hold.step(answers())]) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around"})
+        await hold.reached()
+        await plain.signal(run, "abort", "changed my mind")
+        result = await plain.result(run)
+        await loop.ended(client.get_workflow_handle(run))
+
+    assert hold.cancelled.is_set()
+    assert result["termination"] == {"reason": "aborted", "detail": "changed my mind"}
+
+
+async def test_the_current_details_say_in_markdown_where_the_run_stands(client: Client, plain: Temporal) -> None:
+    hold = Hold()
+    steps = [calls("look", arguments={"path": "README.md"}), hold.step(answers())]
+    async with a_loop(client, steps, FakeTool("look")) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around"})
+        await hold.reached()
+        metadata = await plain.query(run, "__temporal_workflow_metadata")
+        hold.go.set()
+        await plain.result(run)
+
+    assert metadata["currentDetails"].splitlines() == [
+        "**reasoning**, iteration 1 of 25",
+        "- model: `scripted:model`",
+        "- spent: 110 tokens in 1 model calls",
+        "- tool calls: 1 run, 0 denied, 0 failed",
+        "- last: `look README.md`",
+    ]
+    signals = {signal["name"] for signal in metadata["definition"]["signalDefinitions"]}
+    assert {"steer", "add_context", "pause", "resume", "abort"} <= signals
+
+
+async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -> None:
+    steps = [calls("look", "fetch", arguments={"path": "README.md"}), answers()]
+    async with a_loop(client, steps, FakeTool("look"), FakeTool("fetch")) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around"})
+        await plain.result(run)
+        history = await plain("show", "--workflow-id", run)
+
+    assert [scheduled(event) for event in history["events"] if "activityTaskScheduledEventAttributes" in event] == [
+        ("prepare", "agent default"),
+        ("reason", None),
+        ("look", "look README.md"),
+        ("fetch", "fetch README.md"),
+        ("reason", None),
+    ]
+
+
+def scheduled(event: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the type of an activity and its summary."""
+    name = event["activityTaskScheduledEventAttributes"]["activityType"]["name"]
+    summary = event.get("userMetadata", {}).get("summary")
+    return name, None if summary is None else json.loads(b64decode(summary["data"]))
+
+
+async def test_runs_are_listed_by_their_search_attributes(client: Client, plain: Temporal) -> None:
+    await register(client)
+    knows = WORKER_FACTS.model_copy(update={"search_attributes": True})
+    hold = Hold()
+    provider = ScriptedProvider([hold.step(calls("look", cost_usd=0.25)), answers()])
+    tenant = f"tenant-{uuid.uuid4()}"
+    async with a_loop(client, provider, FakeTool("look"), setup=knows) as loop:
+        run = await plain.start(loop.task_queue, {"task": "look around", "tenant": tenant})
+        mine = f"OrgaAgent = 'default' AND OrgaTenant = '{tenant}'"
+        await hold.reached()
+        await plain.signal(run, "pause")
+        hold.go.set()
+        await until(lambda: lists(plain, f"{mine} AND OrgaPhase = 'paused' AND ExecutionStatus = 'Running'", run))
+        await plain.signal(run, "resume")
+        await plain.result(run)
+        closed = f"{mine} AND OrgaTermination = 'completed' AND OrgaIteration = 2 AND OrgaCostUsd = 0.25"
+        await until(lambda: lists(plain, closed, run))
+        await until(lambda: lists(plain, "OrgaAgent = 'default'", run))
+        await loop.ended(client.get_workflow_handle(run))
+
+
+async def lists(plain: Temporal, query: str, run: str) -> bool:
+    found: list[Any] | None = await plain("list", "--query", query)
+    return run in [entry["execution"]["workflowId"] for entry in found or []]
+
+
+@pytest.mark.parametrize(
+    ("run_input", "problem"),
+    [
+        pytest.param({"tsk": "look"}, "task: Field required; tsk: unknown key", id="a misspelt key"),
+        pytest.param({"task": "look", "config": {"max_iterations": 0}}, "config.max_iterations", id="a bad value"),
+        pytest.param({"task": "look", "agent": "nobody"}, "nobody", id="an unknown agent"),
+    ],
+)
+async def test_input_that_no_run_can_start_with_fails_the_run_naming_the_key(
+    client: Client, plain: Temporal, run_input: dict[str, Any], problem: str
+) -> None:
+    provider = ScriptedProvider([answers()])
+    async with a_loop(client, provider) as loop:
+        run = await plain.start(loop.task_queue, run_input)
+        code, out, _ = await plain.ended("result", "--workflow-id", run)
+
+    failure = json.loads(out)["closeEvent"]["workflowExecutionFailedEventAttributes"]["failure"]
+    assert code == 1
+    assert problem in failure["message"]
+    assert failure["applicationFailureInfo"] == {"type": "InvalidInput", "nonRetryable": True}
+    assert provider.seen == []
