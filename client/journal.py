@@ -10,8 +10,15 @@ from temporalio.service import RPCError, RPCStatusCode
 from client.errors import NotAnAgent, OrgaError, RunNotFound
 from client.history import happenings
 from workflows.decisions.journal import JournalFold
+from workflows.types.history import Happening
 from workflows.types.journal import JournalEntry
 from workflows.types.names import AGENT_WORKFLOW
+
+_OTHER_RUNS = {
+    ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
+    ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_CRON_SCHEDULE,
+}
+"""What begins a run anew under the same id. The time-skipping server names no initiator at all."""
 
 
 async def read_journal(client: Client, workflow_id: str, *, follow: bool = False) -> AsyncGenerator[JournalEntry]:
@@ -29,11 +36,19 @@ async def read_journal(client: Client, workflow_id: str, *, follow: bool = False
     fold = JournalFold()
     run_ids = await _chain(client, workflow_id)
     while run_ids:
-        async for happening in happenings(client, workflow_id, run_ids.pop(0), follow=follow):
+        async for happening in _read(client, workflow_id, run_ids.pop(0), follow):
             for entry in fold.feed(happening):
                 yield entry
             if happening.kind == "continued_as_new" and not run_ids:
                 run_ids.append(happening.key)
+
+
+async def _read(client: Client, workflow_id: str, run_id: str, follow: bool) -> AsyncGenerator[Happening]:
+    try:
+        async for happening in happenings(client, workflow_id, run_id, follow=follow):
+            yield happening
+    except RPCError as error:
+        raise OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`") from error
 
 
 async def _chain(client: Client, workflow_id: str) -> list[str]:
@@ -48,8 +63,7 @@ async def _chain(client: Client, workflow_id: str) -> list[str]:
                 break
             raise
         run_ids.insert(0, run_id)
-        is_continued = started.initiator == ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW
-        run_id = started.continued_execution_run_id if is_continued else ""
+        run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
     return run_ids
 
 
