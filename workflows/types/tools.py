@@ -89,4 +89,5 @@ def _as_text(value: Any) -> str:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return to_json(value, fallback=str).decode()
+    is_json = value is None or isinstance(value, (dict, list, int, float))
+    return to_json(value).decode() if is_json else str(value)  # pyright: ignore[reportUnknownArgumentType]
