@@ -145,13 +145,14 @@ async def a_loop(
     *tools: Tool,
     engine: PolicyEngine | None = None,
     setup: Setup = WORKER_FACTS,
+    check_model: Callable[[str], None] = lambda model: None,
     task_queue: str | None = None,
     **worker_options: Any,
 ) -> AsyncGenerator[Loop]:
     """Run a worker whose model follows `steps` and whose default agent lists `tools`."""
     provider = ScriptedProvider(steps) if isinstance(steps, Sequence) else steps
     loop = Loop(client, task_queue or f"test-{uuid.uuid4()}", provider)
-    async with a_worker(loop, *tools, engine=engine, setup=setup, **worker_options):
+    async with a_worker(loop, *tools, engine=engine, setup=setup, check_model=check_model, **worker_options):
         yield loop
 
 
@@ -160,6 +161,7 @@ def a_worker(
     *tools: Tool,
     engine: PolicyEngine | None = None,
     setup: Setup = WORKER_FACTS,
+    check_model: Callable[[str], None] = lambda model: None,
     **worker_options: Any,
 ) -> Worker:
     """Return a worker for the loop's task queue; a run may be started before it, or have had another."""
@@ -168,7 +170,7 @@ def a_worker(
             {"default": AgentConfig(tools=tuple(tool.spec.name for tool in tools))},
             {tool.spec.name: tool.spec for tool in tools},
             "scripted:model",
-            lambda model: None,
+            check_model,
             setup,
         ),
         models=ScriptedModels(loop.provider),

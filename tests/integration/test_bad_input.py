@@ -1,0 +1,108 @@
+"""Input that no run can start with fails the run at once, final, naming the key; it hangs nothing."""
+
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from client.journal import read_journal
+from tests.support.loop import EXECUTION_TIMEOUT, FakeTool, Loop, a_loop, check_journal, check_tasks, replayed
+from tests.support.scripted import ScriptedProvider, answers
+
+
+def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
+    return RawValue(Payload(metadata={"encoding": encoding}, data=data))
+
+
+BAD: dict[str, tuple[list[Any], str]] = {
+    "no input at all": ([], "input: "),
+    "null": ([None], "input: "),
+    "text": (["count the files"], "input: "),
+    "a list": ([[{"task": "t"}]], "input: "),
+    "broken JSON": ([raw(b"{")], "input: "),
+    "half a character": ([raw(b'{"task": "\\ud800"}')], "input: "),
+    "bytes": ([raw(b"\xff\x00", b"binary/plain")], "input: "),
+    "an unknown encoding": ([raw(b"?", b"some/other")], "input: "),
+    "encrypted by somebody": ([raw(b"?", b"binary/encrypted")], "input: "),
+    "nested 10,000 deep": ([raw(b"[" * 10_000 + b"]" * 10_000)], "input: "),
+    "no task": ([{}], "task: "),
+    "a blank task": ([{"task": " \n"}], "task: must not be empty"),
+    "an unknown key": ([{"task": "t", "modle": "m"}], "modle: unknown key"),
+    "an unknown key of the config": ([{"task": "t", "config": {"max_iteration": 1}}], "config.max_iteration: unknown"),
+    "a negative limit": ([{"task": "t", "config": {"max_iterations": -1}}], "config.max_iterations: "),
+    "time that is no number": ([raw(b'{"task": "t", "config": {"timeout_s": NaN}}')], "config.timeout_s: "),
+    "a number of 5,000 digits": ([raw(b'{"task": "t", "config": {"max_iterations": %s}}' % (b"9" * 5_000))], ""),
+    "an unknown agent": ([{"task": "t", "agent": "defualt"}], "agent: there is no agent 'defualt'; did you mean 'de"),
+    "an unknown tool": ([{"task": "t", "tools": ["lok"]}], "tools: agent 'default' does not list 'lok'; did you mean"),
+    "a task and a bad input beside": ([{"task": "t", "config": None}, {"task": "t"}], "config: "),
+}
+
+
+async def started(loop: Loop, given: list[Any], name: str) -> WorkflowHandle[Any, Any]:
+    return await loop.client.start_workflow(
+        "AgentWorkflow",
+        args=given,
+        id=f"{loop.task_queue}-{name}",
+        task_queue=loop.task_queue,
+        execution_timeout=EXECUTION_TIMEOUT,
+    )
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str) -> None:
+    given, said = BAD[name]
+    provider = ScriptedProvider([answers()])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        handle = await started(loop, given, name)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError), cause
+    assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
+    assert cause.message.startswith(said)
+    assert len(cause.message) < 2_000
+    assert provider.seen == []
+    await check_history(client, handle)
+
+
+async def check_history(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
+    history = await handle.fetch_history()
+    check_tasks(history)
+    await replayed(history)
+    journal = [entry async for entry in read_journal(client, handle.id)]
+    check_journal(journal)
+    assert journal[-1].data["reason"] == "error"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param("text", id="text"),
+        pytest.param({"setup": {"tools": [{"name": "danger"}]}}, id="a made-up state"),
+        pytest.param(raw(b"{"), id="broken JSON"),
+    ],
+)
+async def test_what_is_given_beside_the_input_is_ignored(client: Client, second: Any) -> None:
+    """The second argument is the state that a run hands to the next of its chain; a starter has none to give."""
+    async with a_loop(client, [answers("fine")]) as loop:
+        ran = await loop.ended(await started(loop, [{"task": "t"}, second, 3], "beside"))
+
+    assert ran.result.output == "fine"
+
+
+async def test_a_model_that_cannot_be_called_is_named_before_the_first_call(client: Client) -> None:
+    async with a_loop(client, [answers()], check_model=_no_such_provider) as loop:
+        handle = await started(loop, [{"task": "t", "model": "acme:gpt"}], "model")
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+
+    assert str(failed.value.cause) == "InvalidInput: model: there is no provider 'acme'"
+    await check_history(client, handle)
+
+
+def _no_such_provider(model: str) -> None:
+    raise ValueError(f"there is no provider {model.partition(':')[0]!r}")

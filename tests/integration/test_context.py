@@ -1,0 +1,246 @@
+"""The model gets the whole conversation by reference: a small input, the right messages, whichever worker answers."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHistory
+
+from activities.conversations import Conversations
+from activities.ports import HistorySource, ModelRequest, RunKey
+from tests.support.hold import Hold
+from tests.support.loop import FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.decisions.estimate import size_of, tokens_of
+from workflows.types.messages import Message, Reply
+from workflows.types.status import ShownMessage
+
+WIDE: dict[str, Any] = {"context_token_budget": 1_000_000, "max_total_tokens": 1_000_000, "max_iterations": 1_000}
+
+
+def looks(times: int) -> list[Reply | Exception | Callable[[ModelRequest], Any]]:
+    """Return a script: that many calls, each with other arguments and some text beside it, then an answer."""
+    return [*(calls("look", arguments={"n": n}, text=f"step {n}") for n in range(times)), answers("done")]
+
+
+def pages(size: int) -> FakeTool:
+    return FakeTool("look", lambda arguments, context: f"page {arguments['n']} " + "x" * size)
+
+
+def scheduled(history: WorkflowHistory, name: str) -> list[HistoryEvent]:
+    attributes = "activity_task_scheduled_event_attributes"
+    return [
+        event
+        for event in history.events
+        if event.HasField(attributes) and event.activity_task_scheduled_event_attributes.activity_type.name == name
+    ]
+
+
+async def test_the_input_of_a_model_call_does_not_grow_and_the_history_grows_in_a_line(client: Client) -> None:
+    async with a_loop(client, looks(60), pages(2_000)) as loop:
+        ran = await loop.run(**WIDE)
+
+    asked = scheduled(ran.history, "reason")
+    sizes = [event.activity_task_scheduled_event_attributes.input.ByteSize() for event in asked]
+    assert len(sizes) == 61
+    assert max(sizes[1:]) - min(sizes[1:]) <= 5  # iterations and ids of two digits
+    assert max(sizes[1:]) < 300
+    at_30, at_60 = bytes_until(ran.history, asked[30]), bytes_until(ran.history, asked[60])
+    assert at_60 / at_30 <= 2.05
+
+
+def bytes_until(history: WorkflowHistory, event: HistoryEvent) -> int:
+    return sum(earlier.ByteSize() for earlier in history.events if earlier.event_id < event.event_id)
+
+
+def check_what_the_model_saw(provider: ScriptedProvider, ran: list[ShownMessage]) -> None:
+    """Each call saw the conversation up to there, to the letter."""
+    shown = [message for message in ran if message.role != "system"]
+    for request in provider.seen:
+        seen = [shown_as(message) for message in request.messages]
+        assert seen == shown[: len(seen)]
+    assert len(provider.seen[-1].messages) == len(shown) - 1
+
+
+def shown_as(message: Message) -> ShownMessage:
+    fields = {name: getattr(message, name) for name in ShownMessage.model_fields}
+    return ShownMessage(**fields)
+
+
+async def conversation_of(ran: Ran) -> list[ShownMessage]:
+    return [ShownMessage.model_validate(message) for message in await ran.handle.query("conversation")]
+
+
+async def test_the_conversation_query_shows_what_the_model_saw(client: Client) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([*looks(3)[:-1], calls("nothing", "look"), hold.step(calls("look")), answers("done")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("steer", "left")
+        await handle.signal("add_context", "right")
+        hold.go.set()
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+
+    check_what_the_model_saw(provider, shown)
+    assert shown[0].role == "system"
+    assert [message.text for message in shown[-3:]] == [
+        "[Guidance from the operator] left",
+        "[Context from the operator]\nright",
+        "done",
+    ]
+
+
+class Made:
+    """Makes the conversations of each worker of a test, of a class and size of the test's choice, and keeps them."""
+
+    def __init__(self, kind: type[Conversations] = Conversations, max_bytes: int = 128_000_000) -> None:
+        self._kind = kind
+        self._max_bytes = max_bytes
+        self.all: list[Conversations] = []
+
+    def __call__(self, history: HistorySource) -> Conversations:
+        self.all.append(self._kind(history, self._max_bytes))
+        return self.all[-1]
+
+    @property
+    def misses(self) -> list[int]:
+        return [made.misses for made in self.all]
+
+
+async def test_two_workers_with_tiny_caches_give_the_model_the_same_messages(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call is folded from the history, by whichever worker gets it."""
+    made = Made(max_bytes=100)
+    monkeypatch.setattr("worker.Conversations", made)
+    provider, tool = ScriptedProvider(looks(12)), pages(500)
+    loop = Loop(client, f"test-{uuid.uuid4()}", provider)
+    other = await Client.connect(client.service_client.config.target_host, data_converter=client.data_converter)
+    # Without eager activities and a sticky queue the server hands each task to either worker.
+    options: dict[str, Any] = {"max_cached_workflows": 0, "disable_eager_activity_execution": True}
+    async with a_worker(loop, tool, **options), a_worker(replace(loop, client=other), tool, **options):
+        ran = await loop.run(**WIDE)
+        shown = await conversation_of(ran)
+
+    check_what_the_model_saw(provider, shown)
+    assert (ran.result.termination.reason, len(provider.seen), sum(made.misses)) == ("completed", 13, 13)
+
+
+async def test_a_worker_that_comes_later_reads_the_history_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made()
+    monkeypatch.setattr("worker.Conversations", made)
+    hold, tool = Hold(), pages(500)
+    script = looks(6)
+    provider = ScriptedProvider([*script[:3], hold.step(calls("look", arguments={"n": 3})), *script[3:]])
+    loop = Loop(client, f"test-{uuid.uuid4()}", provider)
+    async with a_worker(loop, tool):
+        handle = await loop.start(**WIDE)
+        await hold.reached()
+    hold.go.set()
+    async with a_worker(loop, tool):
+        ran = await loop.ended(handle)
+        shown = await conversation_of(ran)
+
+    check_what_the_model_saw(provider, shown)
+    assert (ran.result.termination.reason, made.misses) == ("completed", [0, 1])
+
+
+class ForgedResults(Conversations):
+    """Remembers another result than the one that went to the history."""
+
+    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
+        super().keep_result(run, activity_id, "forged")
+
+
+class ForgedReplies(Conversations):
+    """Remembers another reply than the one that went to the history."""
+
+    def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
+        super().keep_reply(run, iteration, reply.model_copy(update={"text": "forged"}))
+
+
+class MixedUpRuns(Conversations):
+    """Remembers everything under the wrong run."""
+
+    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
+        super().keep_result(RunKey("x", "x"), activity_id, content)
+
+    def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
+        super().keep_reply(RunKey("x", "x"), iteration, reply)
+
+
+@pytest.mark.parametrize("kind", [ForgedResults, ForgedReplies, MixedUpRuns])
+async def test_a_cache_that_holds_something_else_cannot_send_a_wrong_context(
+    client: Client, monkeypatch: pytest.MonkeyPatch, kind: type[Conversations]
+) -> None:
+    """What is found is checked against the digest, and found again in the history where it does not fit."""
+    made = Made(kind)
+    monkeypatch.setattr("worker.Conversations", made)
+    provider = ScriptedProvider(looks(4))
+    async with a_loop(client, provider, pages(100)) as loop:
+        ran = await loop.run(**WIDE)
+        shown = await conversation_of(ran)
+
+    check_what_the_model_saw(provider, shown)
+    assert "forged" not in {message.text for request in provider.seen for message in request.messages}
+    assert (ran.result.termination.reason, made.misses) == ("completed", [4])
+
+
+async def test_runs_side_by_side_do_not_mix(client: Client) -> None:
+    """Same agent, same ids of calls, same iterations; only the task tells them apart."""
+
+    def step(request: ModelRequest) -> Reply:
+        task, done = request.messages[0].text, sum(m.role == "tool" for m in request.messages)
+        results = {m.text.split()[0] for m in request.messages if m.role == "tool"}
+        assert results <= {task}, results
+        return answers(task) if done == 5 else calls("look", arguments={"task": task})
+
+    tool = FakeTool("look", lambda arguments, context: f"{arguments['task']} result")
+    async with a_loop(client, [step], tool) as loop:
+        tasks = [f"task-{number}" for number in range(8)]
+        rans = await asyncio.gather(*[loop.run(task) for task in tasks])
+
+    assert [ran.result.output for ran in rans] == tasks
+
+
+@pytest.mark.parametrize("max_bytes", [128_000_000, 100], ids=["from the cache", "from the history"])
+async def test_a_conversation_over_its_budget_loses_its_oldest_but_never_the_task(
+    client: Client, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
+    made = Made(max_bytes=max_bytes)
+    monkeypatch.setattr("worker.Conversations", made)
+    provider = ScriptedProvider(looks(20))
+    loop = Loop(client, f"test-{uuid.uuid4()}", provider)
+    handle = await loop.start("the task", max_total_tokens=1_000_000, context_token_budget=2_500)
+    await handle.signal("add_context", "keep me")
+    async with a_worker(loop, pages(1_000)):
+        ran = await loop.ended(handle)
+
+    compacted = [entry.data for entry in ran.journal if entry.event == "ContextCompacted"]
+    assert compacted
+    assert {entry["strategy"] for entry in compacted} == {"sliding_window"}
+    for request in provider.seen:
+        check_compacted(request.messages)
+    dropped = sum(entry["messages_dropped"] for entry in compacted)
+    assert len(provider.seen[-1].messages) + dropped == 2 + 2 * 20
+    if max_bytes == 100:
+        assert made.misses == [21]
+
+
+def check_compacted(messages: tuple[Message, ...]) -> None:
+    assert [m.text for m in messages[:2]] == ["the task", "[Context from the operator]\nkeep me"]
+    assert sum(tokens_of(size_of(message)) for message in messages) <= 2_500
+    rest = messages[2:]
+    assert [m.role for m in rest] == ["assistant", "tool"] * (len(rest) // 2)
+    assert [m.calls[0].call_id for m in rest[::2]] == [m.call_id for m in rest[1::2]]
+    if rest:
+        newest = max(int(m.text.split()[1]) for m in rest[1::2])
+        assert [m.text for m in rest[::2]][-1] == f"step {newest}"
