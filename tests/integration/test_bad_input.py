@@ -34,7 +34,7 @@ BAD: dict[str, tuple[list[Any], str]] = {
     "an unknown key of the config": ([{"task": "t", "config": {"max_iteration": 1}}], "config.max_iteration: unknown"),
     "a negative limit": ([{"task": "t", "config": {"max_iterations": -1}}], "config.max_iterations: "),
     "time that is no number": ([raw(b'{"task": "t", "config": {"timeout_s": NaN}}')], "config.timeout_s: "),
-    "a number of 5,000 digits": ([raw(b'{"task": "t", "config": {"max_iterations": %s}}' % (b"9" * 5_000))], ""),
+    "a number of 5,000 digits": ([raw(b'{"task": "t", "config": {"max_iterations": %s}}' % (b"9" * 5_000))], "input: "),
     "an unknown agent": ([{"task": "t", "agent": "defualt"}], "agent: there is no agent 'defualt'; did you mean 'de"),
     "an unknown tool": ([{"task": "t", "tools": ["lok"]}], "tools: agent 'default' does not list 'lok'; did you mean"),
     "a task and a bad input beside": ([{"task": "t", "config": None}, {"task": "t"}], "config: "),
