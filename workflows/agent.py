@@ -10,12 +10,15 @@ from workflows.decisions import interventions, observe, roll_over
 from workflows.decisions.begin import first_state
 from workflows.decisions.limits import remaining_s, stop_reason
 from workflows.decisions.result import result, shown_conversation, status
-from workflows.decisions.summaries import call_summary, details
+from workflows.decisions.summaries import last_calls
 from workflows.phases import act, attributes, gate, reason, spans
+from workflows.phases.deadline import watch_clock
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
+from workflows.phases.pace import enter, unpaused
 from workflows.phases.prepare import setup_of
-from workflows.types.context import InterventionKind, Setup
-from workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from workflows.phases.run import Run
+from workflows.types.context import InterventionKind
+from workflows.types.input import AgentInput, InvalidInput
 from workflows.types.result import AgentResult, StopReason
 from workflows.types.state import Intervention
 from workflows.types.status import AgentStatus, ShownMessage
@@ -35,16 +38,16 @@ class AgentWorkflow:
         """
         info = workflow.info()
         self._problem = ""
-        self._last = ""
         before = info.continued_run_id
         carried = given[1] if before and len(given) > 1 else None
         try:
             raw = given[0] if given else None
-            self._state = first_state(raw, carried, before, info.original_execution_run_id, workflow.now())
+            state = first_state(raw, carried, before, info.original_execution_run_id, workflow.now())
         except InvalidInput as error:
             self._problem = str(error)
             placeholder = AgentInput(task="(invalid input)")
-            self._state = first_state(placeholder, None, None, info.original_execution_run_id, workflow.now())
+            state = first_state(placeholder, None, None, info.original_execution_run_id, workflow.now())
+        self._run = Run(state)
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -59,145 +62,120 @@ class AgentWorkflow:
         try:
             return await asyncio.shield(loop)
         except asyncio.CancelledError:
-            self._state = interventions.with_abort(self._state, "cancelled")
+            self._run.change(interventions.with_abort, "cancelled")
             return await loop
 
     async def _loop(self) -> AgentResult:
-        setup = self._state.setup or await self._prepared()
-        if setup is None:
-            return self._ended(self._stop(self._state.input.config) or ("error", "nothing was prepared"), None)
-        spans.name_run(setup.agent)
-        watch = asyncio.create_task(self._watch_clock(setup.config))
-        await self._unpaused(setup)
-        while (stop := self._stop(setup.config)) is None:
-            await self._iterate(setup)
+        run = self._run
+        if run.state.setup is None:
+            await self._prepare()
+        if run.state.setup is None:
+            return self._ended(self._stop() or ("error", "nothing was prepared"))
+        spans.name_run(run.setup.agent)
+        watch = asyncio.create_task(watch_clock(run))
+        await unpaused(run)
+        while (stop := self._stop()) is None:
+            await self._iterate()
         watch.cancel()
-        return self._ended(stop, setup)
+        return self._ended(stop)
 
-    async def _prepared(self) -> Setup | None:
-        """Return the setup, or None when the run ends before it has one."""
+    async def _prepare(self) -> None:
+        """Find the setup, unless the run ends before it has one."""
+        run = self._run
         try:
-            setup = await setup_of(self._state.input, self._is_interrupted)
+            setup = await setup_of(run)
         except ActivityError as error:
             if is_invalid_input(error):
                 raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
-            reason_of = "timeout" if is_out_of_time(error) else "error"
-            self._state = self._state.model_copy(update={"stop": (reason_of, failure_text(error))})
-            return None
+            run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
+            return
         if setup is not None:
-            self._state = self._state.model_copy(update={"setup": setup})
-            attributes.show_start(self._state, setup)
-        return setup
+            run.prepare(setup)
+            attributes.show_start(run)
 
-    async def _iterate(self, setup: Setup) -> None:
-        self._state = interventions.taken_in(self._state)
-        self._enter("reasoning")
-        with spans.phase_span("reason", self._state.iteration + 1):
-            proposed = await reason.propose(self._state, setup, self._is_interrupted)
+    async def _iterate(self) -> None:
+        run = self._run
+        run.change(interventions.taken_in)
+        enter(run, "reasoning")
+        with spans.phase_span("reason", run.state.iteration + 1):
+            proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
-            is_asked_again = proposed.is_out_of_time and remaining_s(self._state, setup.config, workflow.now()) > 0
+            is_asked_again = proposed.is_out_of_time and remaining_s(run.state, run.config, workflow.now()) > 0
             if proposed.detail and not is_asked_again:
-                self._state = self._state.model_copy(update={"stop": ("error", proposed.detail)})
-            return await self._unpaused(setup)
-        reply, kind = proposed.judged.reply, proposed.judged.kind
-        self._state = observe.with_reply(self._state, reply, proposed.seen)
-        await self._unpaused(setup)
-        if self._is_interrupted():
-            self._leave_unjudged(proposed)
-        elif kind in {"calls", "answer", "cut_answer"}:
-            await self._judge_and_act(proposed, setup)
-        else:
-            self._state = observe.with_repair(self._state, proposed.judged)
-        await self._unpaused(setup)
-        attributes.show_progress(self._state, setup)
-        self._roll_over_if_due(setup)
+                run.change(observe.with_stop, "error", proposed.detail)
+            return await unpaused(run)
+        run.change(observe.with_reply, proposed.judged.reply, proposed.seen)
+        await unpaused(run)
+        await self._take(proposed)
+        await unpaused(run)
+        attributes.show_progress(run)
+        self._roll_over_if_due()
         return None
 
-    async def _judge_and_act(self, proposed: reason.Proposed, setup: Setup) -> None:
-        self._enter("gating")
-        with spans.phase_span("gate", self._state.iteration):
-            gated = await gate.judge(proposed, self._state, setup, self._is_interrupted)
+    async def _take(self, proposed: reason.Proposed) -> None:
+        """Do with a reply what it asks for."""
+        run, kind = self._run, proposed.judged.kind
+        if run.is_interrupted():
+            self._leave_unjudged(proposed)
+        elif kind in {"calls", "answer", "cut_answer"}:
+            await self._judge_and_act(proposed)
+        else:
+            run.change(observe.with_repair, proposed.judged)
+
+    async def _judge_and_act(self, proposed: reason.Proposed) -> None:
+        run = self._run
+        enter(run, "gating")
+        with spans.phase_span("gate", run.state.iteration):
+            gated = await gate.judge(run, proposed)
         if gated is None:
             return self._leave_unjudged(proposed)
-        if not gated.reply.calls:
+        if gated.answer is not None:
             return self._take_answer(proposed, gated)
-        await self._unpaused(setup)
-        if self._is_interrupted():
-            self._state = observe.with_unjudged(self._state, gated.reply, act.nothing_run(proposed))
-            return None
-        self._last = "; ".join(call_summary(call, setup.tool(call.name)) for call in gated.reply.calls[:3])
-        self._enter("acting")
-        with spans.phase_span("act", self._state.iteration):
-            acted = await act.run_tools(gated, self._state, setup, self._is_interrupted)
-        denied = observe.denied_calls(acted.outcomes, acted.verdicts)
-        self._state = observe.with_outcomes(self._state, acted.reply, acted.outcomes, denied)
+        await unpaused(run)
+        if run.is_interrupted():
+            return self._leave_unjudged(proposed)
+        run.change(last_calls, gated.reply)
+        enter(run, "acting")
+        with spans.phase_span("act", run.state.iteration):
+            acted = await act.run_tools(run, gated)
+        verdicts = tuple(ruling.verdict for ruling in acted.rulings)
+        run.change(observe.with_outcomes, acted.reply, acted.outcomes, observe.denied_calls(acted.outcomes, verdicts))
         return None
 
     def _leave_unjudged(self, proposed: reason.Proposed) -> None:
-        self._state = observe.with_unjudged(self._state, proposed.judged.reply, act.nothing_run(proposed))
+        self._run.change(observe.with_unjudged, proposed.judged.reply, act.nothing_run(proposed))
 
     def _take_answer(self, proposed: reason.Proposed, gated: gate.Gated) -> None:
-        if gated.answer.decision != "allow":
-            self._state = observe.with_denied_answer(self._state, gated.reply, gated.answer)
+        run, verdict = self._run, gated.answer
+        if verdict is not None and verdict.decision != "allow":
+            run.change(observe.with_denied_answer, gated.reply, verdict)
         elif not proposed.judged.is_usable:
-            self._state = observe.with_repair(self._state, proposed.judged)
+            run.change(observe.with_repair, proposed.judged)
         else:
-            self._state = observe.with_answer(self._state, gated.reply)
-            if not self._state.inbox and self._state.aborted is None:
-                self._state = self._state.model_copy(update={"stop": ("completed", "")})
+            run.change(observe.with_answer, gated.reply)
 
-    def _stop(self, config: LoopConfig) -> tuple[StopReason, str] | None:
-        if self._state.stop is not None and self._state.aborted is None:
-            return self._state.stop
-        return stop_reason(self._state, config, workflow.now())
+    def _stop(self) -> tuple[StopReason, str] | None:
+        state = self._run.state
+        if state.stop is not None and state.aborted is None:
+            return state.stop
+        return stop_reason(state, state.config, workflow.now())
 
-    def _is_interrupted(self) -> bool:
-        return self._state.aborted is not None or self._state.stop is not None
-
-    async def _watch_clock(self, config: LoopConfig) -> None:
-        """End the run when its time is up: one timer for the whole run, started anew after a pause."""
-        while self._state.stop is None:
-            await workflow.wait_condition(lambda: self._state.clock.paused_at is None)
-            left = remaining_s(self._state, config, workflow.now())
-            if left <= 0:
-                timeout: tuple[StopReason, str] = ("timeout", f"limit of {config.timeout_s:g} s")
-                self._state = self._state.model_copy(update={"stop": timeout})
-                return
-            try:
-                await workflow.wait_condition(lambda: self._state.clock.paused_at is not None, timeout=left)
-            except TimeoutError:
-                continue
-
-    async def _unpaused(self, setup: Setup) -> None:
-        """Stand still between phases while paused; an abort goes through."""
-        if self._state.clock.paused_at is None:
-            return
-        phase = self._state.phase
-        self._enter("paused")
-        attributes.show_phase(self._state, setup)
-        await workflow.wait_condition(lambda: self._state.clock.paused_at is None or self._is_interrupted())
-        self._enter(phase)
-        attributes.show_phase(self._state, setup)
-
-    def _enter(self, phase: str) -> None:
-        self._state = self._state.model_copy(update={"phase": phase})
-        workflow.set_current_details(details(self._state, self._state.setup, self._last))
-
-    def _roll_over_if_due(self, setup: Setup) -> None:
-        info = workflow.info()
+    def _roll_over_if_due(self) -> None:
+        info, run = workflow.info(), self._run
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        if roll_over.is_due(self._state, setup, events, size, info.is_continue_as_new_suggested()):
+        if roll_over.is_due(run.state, run.setup, events, size, info.is_continue_as_new_suggested()):
             self._roll_over()
 
     def _roll_over(self) -> NoReturn:
-        workflow.continue_as_new(args=[None, roll_over.carried(self._state, workflow.info().run_id)])
+        workflow.continue_as_new(args=[None, roll_over.carried(self._run.state, workflow.info().run_id)])
 
-    def _ended(self, stop: tuple[StopReason, str], setup: Setup | None) -> AgentResult:
-        self._state = self._state.model_copy(update={"stop": stop})
-        self._enter("done")
-        if setup is not None:
-            attributes.show_end(self._state, setup, stop[0])
-        return result(self._state, stop, workflow.now())
+    def _ended(self, stop: tuple[StopReason, str]) -> AgentResult:
+        run = self._run
+        run.change(observe.with_stop, *stop)
+        enter(run, "done")
+        if run.state.setup is not None:
+            attributes.show_end(run, stop[0])
+        return result(run.state, stop, workflow.now())
 
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
@@ -212,28 +190,28 @@ class AgentWorkflow:
     @workflow.signal
     def pause(self, *_: Any) -> None:
         """Stop before the next phase; clocks and budgets stand still."""
-        self._state = interventions.with_pause(self._state, workflow.now())
+        self._run.change(interventions.with_pause, workflow.now())
 
     @workflow.signal
     def resume(self, *_: Any) -> None:
         """Go on after a pause."""
-        self._state = interventions.with_resume(self._state, workflow.now())
+        self._run.change(interventions.with_resume, workflow.now())
 
     @workflow.signal
     def abort(self, *why: Any) -> None:
         """Cancel what is in flight and end."""
-        self._state = interventions.with_abort(self._state, interventions.signal_text(why))
+        self._run.change(interventions.with_abort, interventions.signal_text(why))
 
     def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         guidance = Intervention(kind=kind, text=interventions.signal_text(arguments))
-        self._state = interventions.with_guidance(self._state, guidance)
+        self._run.change(interventions.with_guidance, guidance)
 
     @workflow.query
     def status(self) -> AgentStatus:
         """Where the run stands."""
-        return status(self._state, workflow.now())
+        return status(self._run.state, workflow.now())
 
     @workflow.query
     def conversation(self) -> list[ShownMessage]:
         """The messages as the model would see them."""
-        return shown_conversation(self._state)
+        return shown_conversation(self._run.state)

@@ -74,7 +74,7 @@ async def test_the_key_of_a_call_is_unique_in_the_chain_and_made_of_its_first_ru
 
     first_run = ran.histories[0].run_id
     expected = [
-        idempotency_key(first_run, iteration, index, ToolCall(call_id="", name="pay", arguments={"amount": 1}))
+        idempotency_key(first_run, f"{iteration}.{index}", ToolCall(call_id="", name="pay", arguments={"amount": 1}))
         for iteration in range(1, 6)
         for index in range(2)
     ]

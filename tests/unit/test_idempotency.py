@@ -9,7 +9,7 @@ from tests.support.strategies import LAW, calls
 from workflows.decisions.idempotency import KEY_CHARS, idempotency_key
 from workflows.types.messages import ToolCall
 
-KEY = idempotency_key("run", 3, 0, a_call(path="a"))
+KEY = idempotency_key("run", "3.0", a_call(path="a"))
 
 
 @pytest.mark.parametrize(
@@ -24,27 +24,27 @@ KEY = idempotency_key("run", 3, 0, a_call(path="a"))
     ],
 )
 def test_another_call_has_another_key(origin: str, iteration: int, index: int, call: ToolCall) -> None:
-    assert idempotency_key(origin, iteration, index, call) != KEY
+    assert idempotency_key(origin, f"{iteration}.{index}", call) != KEY
 
 
 def test_the_models_own_id_is_not_in_the_key() -> None:
     """A rewound run proposes the same call under a new id; it must not have its effect twice."""
-    assert idempotency_key("run", 3, 0, a_call("read", "another id", path="a")) == KEY
+    assert idempotency_key("run", "3.0", a_call("read", "another id", path="a")) == KEY
 
 
 @LAW
 @given(calls, st.integers(1, 10**6), st.integers(0, 31))
 def test_the_key_stays_after_a_trip_through_the_history(call: ToolCall, iteration: int, index: int) -> None:
     read = ToolCall.model_validate_json(call.model_dump_json(exclude_unset=True))
-    key = idempotency_key("run", iteration, index, call)
-    assert idempotency_key("run", iteration, index, read) == key
+    key = idempotency_key("run", f"{iteration}.{index}", call)
+    assert idempotency_key("run", f"{iteration}.{index}", read) == key
     assert len(key) == KEY_CHARS
     assert key.isalnum()
     assert key.isascii()
 
 
 def test_arguments_that_are_no_json_numbers_have_keys_of_their_own() -> None:
-    keys = {idempotency_key("run", 1, 0, a_call(x=float(x))) for x in ("nan", "inf", "-inf", "0")}
+    keys = {idempotency_key("run", "1.0", a_call(x=float(x))) for x in ("nan", "inf", "-inf", "0")}
     assert len(keys) == 4
 
 

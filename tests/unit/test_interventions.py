@@ -108,7 +108,7 @@ def test_a_second_pause_and_a_second_resume_change_nothing() -> None:
     assert with_pause(paused, at(20)) is paused
     resumed = with_resume(paused, at(30))
     assert with_resume(resumed, at(40)) is resumed
-    assert (resumed.clock.paused_at, resumed.clock.paused_s) == (None, 20.0)
+    assert (resumed.clock.stopped_at, resumed.clock.stopped_s) == (None, 20.0)
 
 
 @pytest.mark.parametrize(

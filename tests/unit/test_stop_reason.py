@@ -119,8 +119,8 @@ def test_the_clock_never_runs_backwards_and_counts_exactly_the_time_not_paused(s
 
 
 def test_budgets_show_what_is_left_beside_each_limit() -> None:
-    state = a_state(iteration=3, usage=used(1_000, 0.25))
-    left = budgets(state, a_setup(config=CONFIG), at(12.3456))
+    state = a_state(iteration=3, usage=used(1_000, 0.25), setup=a_setup(config=CONFIG))
+    left = budgets(state, at(12.3456))
     assert left.model_dump() == {
         "iterations": 22,
         "max_iterations": 25,
@@ -130,13 +130,17 @@ def test_budgets_show_what_is_left_beside_each_limit() -> None:
         "max_cost_usd": 1.0,
         "time_s": 287.654,
         "timeout_s": 300.0,
+        "model_calls": None,
+        "max_model_calls": None,
+        "tool_calls": None,
+        "max_tool_calls": None,
     }
 
 
 def test_budgets_never_fall_below_zero() -> None:
-    left = budgets(a_state(iteration=99, usage=used(10**9, 5.0)), a_setup(config=CONFIG), at(10_000))
+    left = budgets(a_state(iteration=99, usage=used(10**9, 5.0), setup=a_setup(config=CONFIG)), at(10_000))
     assert (left.iterations, left.tokens, left.cost_usd, left.time_s) == (0, 0, 0.0, 0.0)
 
 
 def test_before_the_setup_is_known_the_inputs_own_limits_are_shown() -> None:
-    assert budgets(a_state(), None, T0).max_iterations == LoopConfig().max_iterations
+    assert budgets(a_state(), T0).max_iterations == LoopConfig().max_iterations

@@ -59,9 +59,15 @@ def test_a_cut_line_shows_that_it_is_cut() -> None:
 
 
 def test_details_say_where_the_run_stands() -> None:
-    state = a_state(phase="acting", iteration=3, tool_calls=ToolCallCounts(proposed=5, run=3, denied=2, failed=1))
+    state = a_state(
+        setup=a_setup(),
+        last="read a",
+        phase="acting",
+        iteration=3,
+        tool_calls=ToolCallCounts(proposed=5, run=3, denied=2, failed=1),
+    )
     state = with_guidance(state, Intervention(kind="steer", text="x"))
-    assert details(state, a_setup(), "read a").splitlines() == [
+    assert details(state).splitlines() == [
         "**acting**, iteration 3 of 25",
         "- model: `scripted:model`",
         "- spent: 0 tokens in 0 model calls",
@@ -72,8 +78,8 @@ def test_details_say_where_the_run_stands() -> None:
 
 
 def test_details_before_the_setup_show_what_the_input_says() -> None:
-    assert "- model: `default`" in details(a_state(), None, "")
-    assert details(with_pause(a_state(), at(1)), None, "").startswith("**paused**, iteration 0 of 25")
+    assert "- model: `default`" in details(a_state())
+    assert details(with_pause(a_state(), at(1))).startswith("**paused**, iteration 0 of 25")
 
 
 @pytest.mark.parametrize(

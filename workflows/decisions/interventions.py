@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
+from workflows.decisions.clock import ticking
 from workflows.decisions.conversation import added
 from workflows.types.clipped import clip
 from workflows.types.messages import Message
@@ -54,18 +55,12 @@ def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
 
 def with_pause(state: AgentState, now: datetime) -> AgentState:
     """Stop the clock; a second pause changes nothing."""
-    if state.clock.paused_at is not None:
-        return state
-    return state.model_copy(update={"clock": state.clock.model_copy(update={"paused_at": now})})
+    return ticking(state.model_copy(update={"paused": True}), now)
 
 
 def with_resume(state: AgentState, now: datetime) -> AgentState:
     """Let the clock go on; a resume without a pause changes nothing."""
-    paused_at = state.clock.paused_at
-    if paused_at is None:
-        return state
-    paused_s = state.clock.paused_s + (now - paused_at).total_seconds()
-    return state.model_copy(update={"clock": state.clock.model_copy(update={"paused_at": None, "paused_s": paused_s})})
+    return ticking(state.model_copy(update={"paused": False}), now)
 
 
 def with_abort(state: AgentState, why: str) -> AgentState:

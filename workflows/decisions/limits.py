@@ -3,11 +3,13 @@
 from datetime import datetime
 from math import ceil
 
-from workflows.types.context import Setup
 from workflows.types.input import SLACK_S, LoopConfig
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState
 from workflows.types.status import Budgets
+
+MAX_OVER_BUDGET_IN_A_ROW = 2
+"""Iterations in a row that want more tool calls than `max_tool_calls`: after the first the model may still answer."""
 
 MAX_DENIALS_IN_A_ROW = 3
 """Iterations in a row with the same denial, after which the run ends as `policy_denial`."""
@@ -16,7 +18,7 @@ MAX_DENIALS_IN_A_ROW = 3
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> tuple[StopReason, str] | None:
     """Return why the run must end now, or None while the loop may go on; asked before each reasoning step.
 
-    An abort wins over all; then a repeated denial, iterations, tokens, cost, time, in this order, each at `>=`.
+    An abort wins over all; then a repeated denial, iterations, tokens, cost, calls, time, in this order, each at `>=`.
     """
     if state.aborted is not None:
         return "aborted", state.aborted
@@ -36,9 +38,24 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> tuple[S
             "max_cost",
             f"{cost:.4f} of {config.max_cost_usd} USD",
         ),
+        (
+            config.max_model_calls is not None and state.usage.model_calls >= config.max_model_calls,
+            "max_iterations",
+            f"limit of {config.max_model_calls} model calls",
+        ),
+        (
+            state.over_budget >= MAX_OVER_BUDGET_IN_A_ROW,
+            "max_iterations",
+            f"limit of {config.max_tool_calls} tool calls",
+        ),
         (state.clock.elapsed_s(now) >= config.timeout_s, "timeout", f"limit of {config.timeout_s:g} s"),
     ]
     return next(((reason, detail) for is_reached, reason, detail in reached if is_reached), None)
+
+
+def out_of_time(state: AgentState) -> AgentState:
+    """Return the state of a run whose time is up."""
+    return state.model_copy(update={"stop": ("timeout", f"limit of {state.config.timeout_s:g} s")})
 
 
 def remaining_s(state: AgentState, config: LoopConfig, now: datetime) -> float:
@@ -59,9 +76,9 @@ def output_allowance(state: AgentState, config: LoopConfig) -> int:
     return max(min(config.max_total_tokens - state.usage.total_tokens, config.max_output_tokens), 1)
 
 
-def budgets(state: AgentState, setup: Setup | None, now: datetime) -> Budgets:
+def budgets(state: AgentState, now: datetime) -> Budgets:
     """Return what is left of each limit."""
-    config = setup.config if setup else state.input.config
+    config = state.config
     cost_left = None if config.max_cost_usd is None else max(config.max_cost_usd - (state.usage.cost_usd or 0.0), 0.0)
     return Budgets(
         iterations=max(config.max_iterations - state.iteration, 0),
@@ -72,4 +89,17 @@ def budgets(state: AgentState, setup: Setup | None, now: datetime) -> Budgets:
         max_cost_usd=config.max_cost_usd,
         time_s=round(remaining_s(state, config, now), 3),
         timeout_s=config.timeout_s,
+        model_calls=_left(config.max_model_calls, state.usage.model_calls),
+        max_model_calls=config.max_model_calls,
+        tool_calls=_left(config.max_tool_calls, tool_calls_run(state)),
+        max_tool_calls=config.max_tool_calls,
     )
+
+
+def tool_calls_run(state: AgentState) -> int:
+    """Return the tool calls that count against `max_tool_calls`."""
+    return state.tool_calls.run + state.delegated_tool_calls
+
+
+def _left(limit: int | None, spent: int) -> int | None:
+    return None if limit is None else max(limit - spent, 0)

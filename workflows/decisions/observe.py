@@ -8,6 +8,7 @@ from workflows.types.context import News
 from workflows.types.gate import Verdict
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import Outcome
+from workflows.types.result import StopReason
 from workflows.types.state import AgentState, Conversation
 
 MAX_OUTPUT_BYTES = 600_000
@@ -61,18 +62,26 @@ def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
 
 
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
-    """Take in an answer that the gate let through; it goes on where a cut one stopped."""
+    """Take in an answer that the gate let through; it goes on where a cut one stopped.
+
+    It ends the run, unless guidance arrived while it was written: then the model takes that into account.
+    """
     conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    answer = _answer(state, reply)
-    return state.model_copy(
-        update={
-            "conversation": conversation,
-            "output": answer,
-            "partial": "",
-            "denials": dict[str, int](),
-            "repairs": 0,
-        }
-    )
+    update: dict[str, object] = {
+        "conversation": conversation,
+        "output": _answer(state, reply),
+        "partial": "",
+        "denials": dict[str, int](),
+        "repairs": 0,
+    }
+    if not state.inbox and state.aborted is None:
+        update["stop"] = ("completed", "")
+    return state.model_copy(update=update)
+
+
+def with_stop(state: AgentState, reason: StopReason, detail: str) -> AgentState:
+    """Return the state whose ending is decided."""
+    return state.model_copy(update={"stop": (reason, detail)})
 
 
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:

@@ -1,39 +1,71 @@
-"""Search attributes: what `orga list` and the Temporal UI find runs by."""
+"""Search attributes: what `orga list`, `orga inbox` and the Temporal UI find runs by."""
 
 from typing import Any
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
-from workflows.types.context import Setup
+from workflows.phases.run import Run
 from workflows.types.result import StopReason
-from workflows.types.search_attributes import AGENT, COST_USD, ITERATION, PHASE, TENANT, TERMINATION
+from workflows.types.search_attributes import (
+    AGENT,
+    COST_USD,
+    DEAD_LETTERS,
+    ITERATION,
+    OPEN_CIRCUITS,
+    PHASE,
+    TENANT,
+    TERMINATION,
+    WAITING,
+)
 from workflows.types.state import AgentState
 
 EVERY_ITERATIONS = 10
 """Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""
 
 
-def show_start(state: AgentState, setup: Setup) -> None:
+def show_start(run: Run) -> None:
     """Write what stays the same in a run."""
-    tenant = [TENANT.value_set(state.input.tenant)] if state.input.tenant else []
-    _upsert(setup, [AGENT.value_set(setup.agent), *tenant, PHASE.value_set(state.phase)])
+    tenant = run.state.input.tenant
+    _upsert(
+        run,
+        AGENT.value_set(run.setup.agent),
+        *([TENANT.value_set(tenant)] if tenant else []),
+        PHASE.value_set(run.state.phase),
+    )
 
 
-def show_progress(state: AgentState, setup: Setup) -> None:
+def show_progress(run: Run) -> None:
     """Write how far the run is, at every tenth iteration."""
-    if state.iteration % EVERY_ITERATIONS == 0:
-        _upsert(setup, _progress(state))
+    if run.state.iteration % EVERY_ITERATIONS == 0:
+        _upsert(run, *_progress(run.state))
 
 
-def show_phase(state: AgentState, setup: Setup) -> None:
+def show_phase(run: Run) -> None:
     """Write the phase at once: for phases that last (paused)."""
-    _upsert(setup, [PHASE.value_set(state.phase)])
+    _upsert(run, PHASE.value_set(run.state.phase))
 
 
-def show_end(state: AgentState, setup: Setup, reason: StopReason) -> None:
+def show_waiting(run: Run) -> None:
+    """Write what the run waits for a person for: the kind of the oldest question, or nothing."""
+    kinds = [wait.kind for wait in run.state.waits if wait.resolution is None]
+    _upsert(run, WAITING.value_set(kinds[0]) if kinds else WAITING.value_unset())
+
+
+def show_dead_letters(run: Run) -> None:
+    """Write how many calls wait to be sent again."""
+    _upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters)))
+
+
+def show_circuits(run: Run) -> None:
+    """Write the tools that are left alone at the moment."""
+    tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state != "closed")
+    _upsert(run, OPEN_CIRCUITS.value_set(tools) if tools else OPEN_CIRCUITS.value_unset())
+
+
+def show_end(run: Run, reason: StopReason) -> None:
     """Write how the run ended."""
-    _upsert(setup, [*_progress(state), TERMINATION.value_set(reason)])
+    _upsert(run, *_progress(run.state), TERMINATION.value_set(reason))
 
 
 def _progress(state: AgentState) -> list[SearchAttributeUpdate[Any]]:
@@ -41,6 +73,6 @@ def _progress(state: AgentState) -> list[SearchAttributeUpdate[Any]]:
     return [PHASE.value_set(state.phase), ITERATION.value_set(state.iteration), *cost]
 
 
-def _upsert(setup: Setup, updates: list[SearchAttributeUpdate[Any]]) -> None:
-    if setup.search_attributes:
-        workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]
+def _upsert(run: Run, *updates: SearchAttributeUpdate[Any]) -> None:
+    if run.setup.search_attributes:
+        workflow.upsert_search_attributes(list(updates))  # pyright: ignore[reportUnknownMemberType]

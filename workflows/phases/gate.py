@@ -1,4 +1,4 @@
-"""Gate: a verdict for everything that is proposed. Only this phase makes a `Gated`."""
+"""Gate: a verdict for all that is proposed. Only this module makes a `Permitted`, and only that is carried out."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,16 +9,34 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from workflows.phases.failures import failure_text
-from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.interrupt import settle
 from workflows.phases.reason import Proposed
+from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
-from workflows.types.context import Setup
 from workflows.types.gate import GateRequest, Verdict, Verdicts
-from workflows.types.messages import Reply
-from workflows.types.state import AgentState
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Permitted:
+    """A call that the gate allowed, exactly as it stands here."""
+
+    call: ToolCall
+    spec: ToolSpec
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A call and what the gate decided; `permitted` is set when it is allowed."""
+
+    call: ToolCall
+    verdict: Verdict
+    permitted: Permitted | None
 
 
 @dataclass(frozen=True)
@@ -26,50 +44,71 @@ class Gated:
     """A reply whose every call, or whose answer, has its verdict."""
 
     reply: Reply
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def answer(self) -> Verdict:
-        """The verdict on a final answer."""
-        return self.verdicts[0]
+    rulings: tuple[Ruling, ...]
+    answer: Verdict | None = None
+    """The verdict on a final answer."""
 
 
-async def judge(proposed: Proposed, state: AgentState, setup: Setup, interrupted: Interrupted) -> Gated | None:
+async def judge(run: Run, proposed: Proposed) -> Gated | None:
     """Ask the policy engine; None when the run is ended before it has decided. Whatever goes wrong is a denial."""
     reply = proposed.judged.reply
-    names = {call.name for call in reply.calls}
-    request = GateRequest(
-        agent=setup.agent,
-        iteration=state.iteration,
-        calls=reply.calls,
-        answer=None if reply.calls else state.partial + reply.text,
-        specs=tuple(tool for tool in setup.tools if tool.name in names),
-        offered=tuple(tool.name for tool in setup.tools),
-        tenant=state.input.tenant,
-        trusted_context=state.input.trusted_context,
-    )
-    verdicts = await _verdicts(request, interrupted)
+    if reply.calls:
+        rulings = await judge_calls(run, reply.calls, run.state.iteration)
+        return None if rulings is None else Gated(reply, rulings)
+    request = _request(run, (), run.state.iteration).model_copy(update={"answer": run.state.partial + reply.text})
+    verdicts = await _verdicts(run, request)
+    return None if verdicts is None else Gated(reply, (), verdicts[0])
+
+
+async def judge_calls(run: Run, calls: tuple[ToolCall, ...], iteration: int) -> tuple[Ruling, ...] | None:
+    """Return a ruling for each call, in call order; None when the run is ended before."""
+    verdicts = await _verdicts(run, _request(run, calls, iteration))
     if verdicts is None:
         return None
-    expected = len(reply.calls) or 1
-    if len(verdicts) != expected:
-        miscount = Verdict(decision="deny", reason=f"the gate gave {len(verdicts)} verdicts for {expected} proposals")
-        verdicts = (miscount,) * expected
-    show_verdicts(verdicts)
-    return Gated(reply, verdicts)
+    return tuple(_ruling(run, call, verdict) for call, verdict in zip(calls, verdicts, strict=True))
 
 
-async def _verdicts(request: GateRequest, interrupted: Interrupted) -> tuple[Verdict, ...] | None:
+def _ruling(run: Run, call: ToolCall, verdict: Verdict) -> Ruling:
+    spec = run.setup.tool(call.name)
+    if spec is None and verdict.decision == "allow":
+        verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
+    is_allowed = spec is not None and verdict.decision == "allow"
+    return Ruling(call, verdict, Permitted(call, spec, verdict) if spec is not None and is_allowed else None)
+
+
+def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int) -> GateRequest:
+    names = {call.name for call in calls}
+    return GateRequest(
+        agent=run.setup.agent,
+        iteration=iteration,
+        calls=calls,
+        specs=tuple(tool for tool in run.setup.tools if tool.name in names),
+        offered=tuple(tool.name for tool in run.setup.tools),
+        tenant=run.state.input.tenant,
+        trusted_context=run.state.input.trusted_context,
+    )
+
+
+async def _verdicts(run: Run, request: GateRequest) -> tuple[Verdict, ...] | None:
+    """Return as many verdicts as there are proposals."""
     task = asyncio.create_task(_ask(request))
-    await settle([task], interrupted)
+    await settle([task], run.is_interrupted)
     has_decided = task.done() and not task.cancelled() and task.exception() is None
-    if interrupted() and not has_decided:
+    if run.is_interrupted() and not has_decided:
         return None
+    expected = len(request.calls) or 1
     try:
-        return (await task).verdicts
+        verdicts = (await task).verdicts
     except ActivityError as error:
-        refused = Verdict(decision="deny", reason=f"the gate could not decide: {failure_text(error)}")
-        return (refused,) * (len(request.calls) or 1)
+        verdicts = (_denied(f"the gate could not decide: {failure_text(error)}"),) * expected
+    if len(verdicts) != expected:
+        verdicts = (_denied(f"the gate gave {len(verdicts)} verdicts for {expected} proposals"),) * expected
+    show_verdicts(verdicts)
+    return verdicts
+
+
+def _denied(reason: str) -> Verdict:
+    return Verdict(decision="deny", reason=reason)
 
 
 async def _ask(request: GateRequest) -> Verdicts:

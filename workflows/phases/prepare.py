@@ -6,7 +6,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.interrupt import settle
+from workflows.phases.run import Run
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.input import AgentInput
 
@@ -14,15 +15,15 @@ ATTEMPT_S = 10.0
 """It reads configuration; a worker that dies over it costs no more than one that dies over a model call."""
 
 
-async def setup_of(run_input: AgentInput, interrupted: Interrupted) -> Setup | None:
+async def setup_of(run: Run) -> Setup | None:
     """Return the setup, or None when the run was interrupted first.
 
     Raises:
         ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
     """
-    task = asyncio.create_task(_prepare(run_input))
-    await settle([task], interrupted)
-    return task.result() if task.done() and not interrupted() else None
+    task = asyncio.create_task(_prepare(run.state.input))
+    await settle([task], run.is_interrupted)
+    return task.result() if task.done() and not run.is_interrupted() else None
 
 
 async def _prepare(run_input: AgentInput) -> Setup:
@@ -33,6 +34,11 @@ async def _prepare(run_input: AgentInput) -> Setup:
         tools=run_input.tools,
         config=run_input.config.model_dump(mode="json", exclude_unset=True),
     )
+    lineage = run_input.lineage
+    if lineage.chain:
+        request = request.model_copy(update={"ceiling": lineage.ceiling, "depth": lineage.depth})
+    if run_input.output_schema is not None:
+        request = request.model_copy(update={"output_schema": run_input.output_schema})
     return await workflow.execute_activity(
         "prepare",
         request,

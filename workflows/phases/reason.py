@@ -13,11 +13,12 @@ from workflows.decisions.limits import output_allowance, server_limit_s
 from workflows.decisions.replies import Judged, judged
 from workflows.decisions.window import messages_to_drop
 from workflows.phases.failures import failure_text, is_out_of_time
-from workflows.phases.interrupt import Interrupted, settle
-from workflows.types.context import ReasonRequest, Setup
+from workflows.phases.interrupt import settle
+from workflows.phases.run import Run
+from workflows.types.context import ReasonRequest
 from workflows.types.digest import record_digest, reference
 from workflows.types.messages import Reply
-from workflows.types.state import AgentState, Conversation
+from workflows.types.state import Conversation
 
 MAX_ATTEMPTS = 10
 HEARTBEAT_TIMEOUT_S = 10.0
@@ -40,18 +41,18 @@ class NoReply:
     """The server gave up at its limit, which knows nothing of pauses: with time left on the clock it is asked again."""
 
 
-async def propose(state: AgentState, setup: Setup, interrupted: Interrupted) -> Proposed | NoReply:
+async def propose(run: Run) -> Proposed | NoReply:
     """Ask the model for its next step."""
-    config = setup.config
+    state, config = run.state, run.config
     context, seen = handed_over(state.conversation, messages_to_drop(state.conversation, config.context_token_budget))
     request = ReasonRequest(iteration=state.iteration + 1, context=context)
     if not state.conversation.sent:
-        request = request.model_copy(update={"setup": reference(record_digest(setup))})
+        request = request.model_copy(update={"setup": reference(record_digest(run.setup))})
     allowance = output_allowance(state, config)
     if allowance < config.max_output_tokens:
         request = request.model_copy(update={"max_output_tokens": allowance})
     call = asyncio.create_task(_call(request, server_limit_s(state, config, workflow.now())))
-    await settle([call], interrupted)
+    await settle([call], run.is_interrupted)
     if not call.done() or call.cancelled():
         return NoReply("")
     error = call.exception()
@@ -59,7 +60,7 @@ async def propose(state: AgentState, setup: Setup, interrupted: Interrupted) -> 
         return Proposed(judged(call.result()), seen)
     if not isinstance(error, ActivityError):
         raise error
-    return NoReply("") if interrupted() else NoReply(failure_text(error), is_out_of_time(error))
+    return NoReply("") if run.is_interrupted() else NoReply(failure_text(error), is_out_of_time(error))
 
 
 async def _call(request: ReasonRequest, limit_s: int) -> Reply:

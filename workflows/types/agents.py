@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from workflows.types.delegation import Delegate
 from workflows.types.input import LoopConfig, Name
 from workflows.types.record import Border
 
@@ -17,10 +18,14 @@ DEFAULT_INSTRUCTIONS = (
 class AgentConfig(Border):
     """One agent."""
 
+    description: str = Field(default="", max_length=2_000)
+    """What it is good for: told to the agents that may delegate to it."""
     model: Name | None = None
     """`provider:model`; null takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS
     tools: tuple[Name, ...] = READ_ONLY_TOOLS
-    """The tools that the agent may call; the default gate denies all others."""
+    """The tools that the agent may call; the default gate denies all others. `terminate` lets it end its run."""
+    delegates: tuple[Delegate, ...] = ()
+    """Agents that it may delegate to; they make up the tool `delegate`."""
     config: LoopConfig = Field(default=LoopConfig())
     """Settings of its runs, where a run's own input says nothing else."""

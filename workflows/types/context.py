@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import model_serializer, model_validator
 
+from workflows.types.delegation import Ceiling, DelegateSpec
 from workflows.types.digest import EMPTY, digest_of, reference
 from workflows.types.input import LoopConfig
 from workflows.types.messages import Message
@@ -23,6 +24,10 @@ class Setup(Record):
     tools: tuple[ToolSpec, ...] = ()
     config: LoopConfig = LoopConfig()
     """The effective config: the input's keys over the agent's over the defaults."""
+    delegates: tuple[DelegateSpec, ...] = ()
+    """Agents that it may delegate to."""
+    output_schema: dict[str, Any] | None = None
+    """What the final answer has to fit."""
     policy: str = "default"
     search_attributes: bool = True
     """Whether the server knows the Orga* attributes; without them an upsert would fail every workflow task."""
@@ -136,6 +141,10 @@ class PrepareRequest(Record):
     tools: tuple[str, ...] | None = None
     config: dict[str, Any] = {}
     """Only the keys that were given."""
+    output_schema: dict[str, Any] | None = None
+    ceiling: Ceiling = Ceiling()
+    """What the run that delegates leaves to this one."""
+    depth: int = 0
 
 
 InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort"]

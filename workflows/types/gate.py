@@ -2,12 +2,13 @@
 
 from typing import Any, Literal
 
+from workflows.types.delegation import DelegateSpec
 from workflows.types.messages import ToolCall
 from workflows.types.record import Record
 from workflows.types.tools import ToolSpec
 
 Decision = Literal["allow", "deny", "invalid"]
-"""`invalid`: refused before any policy was asked (unknown tool, arguments that do not fit)."""
+"""`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit)."""
 
 
 class GateRequest(Record):
@@ -22,6 +23,10 @@ class GateRequest(Record):
     offered: tuple[str, ...] = ()
     tenant: str | None = None
     trusted_context: dict[str, Any] = {}
+    delegates: tuple[DelegateSpec, ...] = ()
+    """Agents that a `delegate` call may name."""
+    output_schema: dict[str, Any] | None = None
+    """What `answer` has to fit."""
 
 
 class Verdict(Record):
@@ -29,6 +34,8 @@ class Verdict(Record):
 
     decision: Decision
     reason: str = ""
+    tools: tuple[str, ...] | None = None
+    """Of an allowed delegation: the most that the other agent may use; None leaves it all of its own."""
 
 
 class Verdicts(Record):

@@ -5,9 +5,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import to_json
 
+from workflows.types.delegation import Lineage
+from workflows.types.hydration import PreHydration
+from workflows.types.profile import ToolProfile
 from workflows.types.record import Border
+from workflows.types.recovery import Recovery
+from workflows.types.steps import StepIteration
 
 MAX_TRUSTED_BYTES = 100_000
+
+MAX_SCHEMA_BYTES = 50_000
+"""A provider gets it with each call."""
 
 MAX_TASK_BYTES = 200_000
 """Longer tasks belong into a file that the agent reads; a payload must stay far below 2 MB."""
@@ -35,15 +43,16 @@ def _small(context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
+def _small_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is not None and len(to_json(schema)) > MAX_SCHEMA_BYTES:
+        raise ValueError(f"must not be larger than {MAX_SCHEMA_BYTES} bytes of JSON")
+    return schema
+
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Recovery(Border):
-    """What happens when a tool call fails: repeat it, unless its effect forbids that."""
-
-    strategy: Literal["retry"] = "retry"
-    max_attempts: int = Field(default=2, ge=1, le=100)
-    base_delay_ms: int = Field(default=500, ge=1, le=3_600_000)
+ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 
 
 class LoopConfig(Border):
@@ -66,11 +75,21 @@ class LoopConfig(Border):
     """One reply; also cut to what is left of `max_total_tokens`."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
     max_cost_usd: float | None = Field(default=None, gt=0)
-    context_strategy: Literal["sliding_window"] = "sliding_window"
+    max_model_calls: int | None = Field(default=None, ge=1, le=10**9)
+    """Model calls that were answered, those of delegates too."""
+    max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
+    """Tool calls that were run, those of delegates too; calls beyond it are answered without being run."""
+    on_exhausted: Literal["stop", "ask"] = "stop"
+    """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
+    context_strategy: ContextStrategy = "sliding_window"
     recovery: Recovery = Recovery()
-    tool_profile: None = None
-    step_iteration: None = None
-    pre_hydration: None = None
+    """Of tools that have none of their own."""
+    tool_profile: ToolProfile | None = None
+    """Null offers all tools of the agent."""
+    step_iteration: StepIteration | None = None
+    """Null takes the defaults of `StepIteration`."""
+    pre_hydration: PreHydration | None = None
+    """Null takes the defaults of `PreHydration`."""
     knowledge: None = None
 
 
@@ -88,8 +107,11 @@ class AgentInput(Border):
     """Keys that are given here win over the agent's config."""
     trusted_context: Annotated[dict[str, Any], AfterValidator(_small)] = {}
     """Facts from whoever starts the run; no model and no tool can write them."""
-    output_schema: None = None
+    output_schema: Annotated[dict[str, Any] | None, AfterValidator(_small_schema)] = None
+    """JSON Schema (2020-12) that the final answer has to fit; it is in the result as `data`."""
     tenant: Name | None = None
+    lineage: Lineage = Lineage()
+    """Set by the run that delegates; it can only narrow what this run may do."""
 
 
 class InvalidInput(ValueError):

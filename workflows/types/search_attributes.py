@@ -11,5 +11,19 @@ TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
 COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
+DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")
+"""Calls that were given up and not sent again."""
+OPEN_CIRCUITS = SearchAttributeKey.for_keyword_list("OrgaOpenCircuits")
+"""Tools whose circuit is open in the run."""
 
-KEYS: tuple[SearchAttributeKey[Any], ...] = (AGENT, PHASE, WAITING, TERMINATION, TENANT, ITERATION, COST_USD)
+KEYS: tuple[SearchAttributeKey[Any], ...] = (
+    AGENT,
+    PHASE,
+    WAITING,
+    TERMINATION,
+    TENANT,
+    ITERATION,
+    COST_USD,
+    DEAD_LETTERS,
+    OPEN_CIRCUITS,
+)

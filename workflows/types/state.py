@@ -1,13 +1,20 @@
 """The whole state of a run: one value, carried through continue-as-new."""
 
 from datetime import datetime
+from typing import Any
 
+from workflows.types.breaker import Breaker
 from workflows.types.context import InterventionKind, News, Setup
-from workflows.types.input import AgentInput
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.input import AgentInput, LoopConfig
 from workflows.types.messages import Message
+from workflows.types.notes import Note
 from workflows.types.record import Record
 from workflows.types.result import StopReason
+from workflows.types.rewind import Rewound
+from workflows.types.steps import Step
 from workflows.types.usage import ToolCallCounts, UsageTotals
+from workflows.types.waits import Wait
 
 
 class Intervention(Record):
@@ -32,16 +39,39 @@ class Conversation(Record):
 
 
 class Clock(Record):
-    """The run's time: seconds since the start, pauses left out."""
+    """The run's time: seconds since the start; pauses and waits for a person are left out."""
 
     started_at: datetime
-    paused_at: datetime | None = None
-    paused_s: float = 0.0
+    stopped_at: datetime | None = None
+    stopped_s: float = 0.0
 
     def elapsed_s(self, now: datetime) -> float:
         """Return the seconds that count."""
-        end = self.paused_at or now
-        return (end - self.started_at).total_seconds() - self.paused_s
+        end = self.stopped_at or now
+        return (end - self.started_at).total_seconds() - self.stopped_s
+
+
+class GoodResult(Record):
+    """The last good result of a call, kept for `cached_result`."""
+
+    at: datetime
+    text: str
+
+
+class Child(Record):
+    """A delegated run in flight."""
+
+    workflow_id: str
+    agent: str
+    task: str
+
+
+class ForkedFrom(Record):
+    """The run whose past this one shares."""
+
+    workflow_id: str
+    run_id: str
+    iteration: int
 
 
 class AgentState(Record):
@@ -53,6 +83,8 @@ class AgentState(Record):
     clock: Clock
     setup: Setup | None = None
     phase: str = "preparing"
+    last: str = ""
+    """What the latest reply called, for people."""
     iteration: int = 0
     usage: UsageTotals = UsageTotals()
     tool_calls: ToolCallCounts = ToolCallCounts()
@@ -67,6 +99,36 @@ class AgentState(Record):
     """Why, once an abort arrived."""
     repairs: int = 0
     """Unusable replies in a row."""
+    paused: bool = False
+    waits: tuple[Wait, ...] = ()
+    """What waits for a person, in order of asking."""
+    extended: dict[str, float] = {}
+    """Limits that were raised while the run was live; they win over its config."""
+    hydrated: bool = False
+    """Whether the references of the task have been looked up."""
+    calibration: float = 1.0
+    """Tokens of the provider for one token of our estimate."""
+    breakers: dict[str, Breaker] = {}
+    """By tool; only circuits that have failures."""
+    steps: dict[str, Step] = {}
+    """By fingerprint; only steps that have failed."""
+    failures: dict[str, int] = {}
+    """Failed calls in a row, by tool, where `llm_recovery` counts them."""
+    results: dict[str, GoodResult] = {}
+    """By fingerprint, where `cached_result` may need them."""
+    dead_letters: tuple[DeadLetter, ...] = ()
+    over_budget: int = 0
+    """Iterations in a row in which calls went beyond `max_tool_calls`."""
+    delegated_tool_calls: int = 0
+    """Tool calls that delegates ran."""
+    children: tuple[Child, ...] = ()
+    """Delegated runs in flight."""
+    data: Any = None
+    """The final answer as JSON, where the input has an `output_schema`."""
+    forked_from: ForkedFrom | None = None
+    rewound: Rewound | None = None
+    notes: tuple[Note, ...] = ()
+    """Decisions that are not in the history yet."""
     denials: dict[str, int] = {}
     """Denials that were repeated without a break, with the number of iterations in a row."""
     output: str = ""
@@ -75,3 +137,14 @@ class AgentState(Record):
     """The answer that is being continued, after the output limit cut it."""
     stop: tuple[StopReason, str] | None = None
     """The ending, once it is decided."""
+
+    @property
+    def config(self) -> LoopConfig:
+        """The settings that hold now."""
+        config = self.setup.config if self.setup else self.input.config
+        return config.model_copy(update=self._raised(config)) if self.extended else config
+
+    def _raised(self, config: LoopConfig) -> dict[str, float]:
+        """Return the limits that are higher than the config's; what is raised before the setup is known may not be."""
+        limits = {name: getattr(config, name) for name in self.extended}
+        return {name: value for name, value in self.extended.items() if limits[name] and limits[name] < value}

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+from workflows.types.breaker import Breaker
+from workflows.types.dead_letters import DeadLetter
 from workflows.types.messages import ToolCall
 from workflows.types.record import Record
 from workflows.types.result import Termination
+from workflows.types.state import Child
 from workflows.types.usage import ToolCallCounts, UsageTotals
+from workflows.types.waits import Wait
 
 
 class Budgets(Record):
@@ -19,6 +23,10 @@ class Budgets(Record):
     max_cost_usd: float | None
     time_s: float
     timeout_s: float
+    model_calls: int | None = None
+    max_model_calls: int | None = None
+    tool_calls: int | None = None
+    max_tool_calls: int | None = None
 
 
 class AgentStatus(Record):
@@ -35,7 +43,13 @@ class AgentStatus(Record):
     pending_approvals: list[Any]
     plan: Any
     question: str | None
-    breakers: dict[str, Any]
+    waiting: list[Wait] = []
+    """What waits for a person."""
+    breakers: dict[str, Breaker]
+    """By tool; only circuits that have failures."""
+    dead_letters: list[DeadLetter] = []
+    children: list[Child] = []
+    """Delegated runs in flight."""
     unread_interventions: list[dict[str, str]]
     termination: Termination | None
 

@@ -5,7 +5,9 @@ from typing import Any, Literal, cast
 from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
+from workflows.types.breaker import BreakerOptions
 from workflows.types.record import Border, Record
+from workflows.types.recovery import Recovery
 from workflows.types.text import clean_text
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
@@ -33,6 +35,13 @@ class ToolOptions(Border):
     """Another worker's queue; None is the queue of the run."""
     execution: Literal["activity", "local"] = "activity"
     """`local` runs the call inside the workflow task: fast read-only tools only."""
+    isolation: Literal["thread", "process"] | None = None
+    """Where a Python function that is not async runs. A `process` can be killed when it ignores its time limit."""
+    verified: bool = False
+    """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
+    recovery: Recovery | None = None
+    """In place of the run's `recovery`."""
+    breaker: BreakerOptions = BreakerOptions()
     max_result_bytes: int = Field(default=20_000, ge=200, le=500_000)
     """UTF-8 bytes of a result that reach the model; the rest is cut with a marker that says so."""
 

@@ -32,9 +32,24 @@ class UsageTotals(Record):
             cost_usd=self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + cost_usd,
         )
 
+    def plus_totals(self, other: "UsageTotals") -> "UsageTotals":
+        """Return the totals together with those of a delegated run."""
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return UsageTotals(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            model_calls=self.model_calls + other.model_calls,
+            cost_usd=sum(costs) if costs else None,
+        )
+
 
 class ToolCallCounts(Record):
-    """Tool calls of a run so far. `proposed` = `run` + `denied`; `failed` is the part of `run` that failed."""
+    """Tool calls of a run so far. `proposed` = `run` + `denied`; `failed` is the part of `run` that failed.
+
+    `denied` counts all that was not run: denied by policy, invalid, stopped before it started.
+    """
 
     proposed: int = 0
     run: int = 0

@@ -1,0 +1,59 @@
+"""Budgets of a live run: what happens at a limit, and how one is raised."""
+
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from workflows.types.extension import BudgetExtension
+from workflows.types.input import problems
+from workflows.types.result import StopReason
+from workflows.types.state import AgentState
+from workflows.types.waits import Wait
+
+LIMITS: frozenset[StopReason] = frozenset({"max_iterations", "max_tokens", "max_cost", "timeout"})
+"""Endings that more budget would put off."""
+
+
+def is_asked_for(state: AgentState, stop: tuple[StopReason, str]) -> bool:
+    """Return whether a person is asked for more budget instead of ending."""
+    return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
+
+
+def question(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Wait:
+    """Return the question to ask at a limit; a limit that is reached again is a new question."""
+    asked = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run"
+    number = sum(1 for _ in state.waits) + len(state.extended)
+    return Wait(wait_id=f"budget-{state.iteration}-{number}", kind="budget", since=now, question=asked)
+
+
+def extension(state: AgentState, raw: object) -> dict[str, float]:
+    """Check an extension and return the limits that it raises.
+
+    Raises:
+        ValueError: An unknown key, a bad value, nothing to raise, or a limit that would get lower.
+    """
+    try:
+        given = BudgetExtension.model_validate(raw, extra="forbid").model_dump(exclude_none=True)
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+    if not given:
+        raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")
+    config = state.config
+    for name, value in given.items():
+        now = getattr(config, name)
+        if now is None:
+            raise ValueError(f"{name}: this run has no such limit")
+        if value <= now:
+            raise ValueError(f"{name}: {value:g} does not raise the limit of {now:g}")
+    return given
+
+
+def extended(state: AgentState, limits: dict[str, float]) -> AgentState:
+    """Return the state with raised limits; a limit that had been reached no longer ends the run."""
+    stop = None if state.stop and state.stop[0] in LIMITS else state.stop
+    return state.model_copy(update={"extended": {**state.extended, **limits}, "stop": stop, "over_budget": 0})
+
+
+def without_stop(state: AgentState) -> AgentState:
+    """Return the state whose ending is open again."""
+    return state.model_copy(update={"stop": None})

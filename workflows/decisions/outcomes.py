@@ -1,0 +1,33 @@
+"""What the model is told of a call that brought no result."""
+
+from workflows.types.gate import Verdict
+from workflows.types.messages import ToolCall
+from workflows.types.outcome import Outcome
+from workflows.types.tools import ToolSpec
+
+UNKNOWN = ". The outcome is unknown: it may have taken effect. Find out before you call it again."
+
+
+def refused(call: ToolCall, verdict: Verdict) -> Outcome:
+    """Return the outcome of a call that the gate turned down."""
+    if verdict.decision == "deny":
+        return Outcome(call=call, status="denied", text=f"[Policy denied] {verdict.reason}")
+    return Outcome(call=call, status="invalid", text=f"[Invalid call] {verdict.reason}")
+
+
+def failed(call: ToolCall, error: str, *, is_unknown: bool = False) -> Outcome:
+    """Return the outcome of a call whose attempts are used up."""
+    return Outcome(call=call, status="failed", text=f"[Error] {error}{UNKNOWN if is_unknown else ''}")
+
+
+def not_run(call: ToolCall, why: str = "the run was ended before this call started") -> Outcome:
+    """Return the outcome of a call that was never started."""
+    return Outcome(call=call, status="not_run", text=f"[Not run] {why}")
+
+
+def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
+    """Return the outcome of a call that an abort or the deadline cut off."""
+    text = "[Cancelled] stopped before it ended"
+    if spec is not None and spec.effect != "read_only":
+        text += "; the outcome is unknown: it may have taken effect"
+    return Outcome(call=call, status="cancelled", text=text)

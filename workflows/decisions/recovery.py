@@ -1,0 +1,112 @@
+"""Recovery: what is done once the attempts of a tool call are used up."""
+
+from datetime import datetime
+
+from workflows.decisions.fingerprint import fingerprint
+from workflows.decisions.notes import noted
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.input import LoopConfig
+from workflows.types.messages import ToolCall
+from workflows.types.recovery import Recovery
+from workflows.types.state import AgentState, GoodResult
+from workflows.types.tools import ToolSpec
+
+MAX_KEPT_RESULTS = 20
+MAX_KEPT_BYTES = 100_000
+"""Of one result that is kept; the state has to fit a payload."""
+
+MAX_DEAD_LETTERS = 100
+
+
+def recovery_of(spec: ToolSpec, config: LoopConfig) -> Recovery:
+    """Return the tool's own recovery, or the run's."""
+    return spec.options.recovery or config.recovery
+
+
+def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
+    """Return the attempts of one call: an irreversible tool has one."""
+    if spec.effect == "irreversible":
+        return 1
+    return spec.options.max_attempts or recovery_of(spec, config).max_attempts
+
+
+def with_success(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
+    """Take in a call that succeeded, where the tool's recovery will want to know."""
+    strategy = recovery_of(spec, state.config).strategy
+    if strategy == "cached_result" and len(text.encode()) <= MAX_KEPT_BYTES:
+        results = {key: kept for key, kept in state.results.items() if key != fingerprint(call)}
+        results[fingerprint(call)] = GoodResult(at=now, text=text)
+        newest = dict(list(results.items())[-MAX_KEPT_RESULTS:])
+        return state.model_copy(update={"results": newest})
+    if spec.name in state.failures:
+        failures = {tool: count for tool, count in state.failures.items() if tool != spec.name}
+        return state.model_copy(update={"failures": failures})
+    return state
+
+
+def good_result(state: AgentState, call: ToolCall, recovery: Recovery, now: datetime) -> tuple[str, float] | None:
+    """Return the last good result of the same call and its age in seconds, when it is young enough."""
+    kept = state.results.get(fingerprint(call))
+    if kept is None:
+        return None
+    age_s = (now - kept.at).total_seconds()
+    return (kept.text, age_s) if age_s <= recovery.max_staleness_s else None
+
+
+def with_failure(state: AgentState, tool: str) -> AgentState:
+    """Count a failure that the model may answer with another try."""
+    return state.model_copy(update={"failures": {**state.failures, tool: state.failures.get(tool, 0) + 1}})
+
+
+def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
+    """Return how often the model may still try the tool; None where nothing is counted."""
+    recovery = recovery_of(spec, state.config)
+    if recovery.strategy != "llm_recovery" or spec.name not in state.failures:
+        return None
+    return max(recovery.max_recovery_attempts + 1 - state.failures[spec.name], 0)
+
+
+def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
+    """Keep a call that was given up; the oldest of too many goes."""
+    letters = (*(kept for kept in state.dead_letters if kept.letter_id != letter.letter_id), letter)
+    return state.model_copy(update={"dead_letters": letters[-MAX_DEAD_LETTERS:]})
+
+
+def waiting_letters(state: AgentState) -> tuple[DeadLetter, ...]:
+    """Return the letters that an operator wants to be sent again."""
+    return tuple(letter for letter in state.dead_letters if letter.requeued)
+
+
+def requeued(state: AgentState, letter_id: str) -> AgentState:
+    """Mark a letter to be sent again before the next reasoning step.
+
+    Raises:
+        ValueError: There is no such letter.
+    """
+    if letter_id not in {letter.letter_id for letter in state.dead_letters}:
+        known = ", ".join(letter.letter_id for letter in state.dead_letters) or "none"
+        raise ValueError(f"no dead letter {letter_id!r} in this run; there are: {known}")
+    letters = tuple(
+        letter.model_copy(update={"requeued": True}) if letter.letter_id == letter_id else letter
+        for letter in state.dead_letters
+    )
+    return state.model_copy(update={"dead_letters": letters})
+
+
+def without_letter(state: AgentState, letter_id: str) -> AgentState:
+    """Forget a letter that is being sent again."""
+    letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
+    return state.model_copy(update={"dead_letters": letters})
+
+
+def triggered(state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str) -> AgentState:
+    """Note which strategy answered a failure, and how that went."""
+    return noted(
+        state,
+        "RecoveryTriggered",
+        tool=call.name,
+        call_id=call.call_id,
+        strategy=strategy,
+        error=error,
+        outcome=outcome,
+    )

@@ -1,0 +1,71 @@
+"""Waits for a person: asked, decided once, closed. While one is open the run's clock stands still."""
+
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from workflows.decisions.clock import ticking
+from workflows.decisions.notes import noted
+from workflows.types.input import problems
+from workflows.types.state import AgentState
+from workflows.types.text import clean_text
+from workflows.types.waits import Resolution, Wait
+
+MAX_RESULT_BYTES = 100_000
+
+
+def opened(state: AgentState, wait: Wait, now: datetime) -> AgentState:
+    """Return the state that waits for an answer to one more question."""
+    asked = state.model_copy(update={"waits": (*state.waits, wait)})
+    asked = noted(asked, "ApprovalRequested", kind=wait.kind, id=wait.wait_id, question=wait.question, queue=wait.queue)
+    return ticking(asked, now)
+
+
+def with_resolution(state: AgentState, resolution: Resolution, now: datetime) -> AgentState:
+    """Record a person's decision; the first one stays."""
+    waits = tuple(
+        wait.model_copy(update={"resolution": resolution})
+        if wait.wait_id == resolution.escalation_id and wait.resolution is None
+        else wait
+        for wait in state.waits
+    )
+    return ticking(state.model_copy(update={"waits": waits}), now)
+
+
+def closed(state: AgentState, wait_id: str, now: datetime) -> AgentState:
+    """Return the state without the wait, its decision noted."""
+    wait = wait_named(state, wait_id)
+    if wait is None:
+        return state
+    rest = state.model_copy(update={"waits": tuple(other for other in state.waits if other.wait_id != wait_id)})
+    decision = wait.resolution
+    told = {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
+    return ticking(noted(rest, "ApprovalResolved", kind=wait.kind, id=wait_id, **told), now)
+
+
+def wait_named(state: AgentState, wait_id: str) -> Wait | None:
+    """Return the wait with this id, decided or not."""
+    return next((wait for wait in state.waits if wait.wait_id == wait_id), None)
+
+
+def parsed_resolution(state: AgentState, raw: object) -> Resolution:
+    """Check a person's decision against what waits for one.
+
+    Raises:
+        ValueError: It names nothing that waits, comes too late, or is not one of the choices.
+    """
+    try:
+        resolution = Resolution.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+    wait = wait_named(state, resolution.escalation_id)
+    if wait is None:
+        waiting = ", ".join(wait.wait_id for wait in state.waits) or "nothing"
+        raise ValueError(f"no escalation {resolution.escalation_id!r} waits here; waiting: {waiting}")
+    if wait.resolution is not None:
+        raise ValueError(f"{resolution.escalation_id} is decided already: {wait.resolution.choice}")
+    if wait.kind == "budget" and resolution.choice not in {"skip", "abort"}:
+        raise ValueError("a budget is raised by extend_budget; or choose skip (end at the limit) or abort")
+    if len(resolution.result.encode()) > MAX_RESULT_BYTES:
+        raise ValueError(f"result: must not be longer than {MAX_RESULT_BYTES} bytes")
+    return resolution.model_copy(update={"result": clean_text(resolution.result)})

@@ -1,0 +1,109 @@
+"""One allowed call as an activity: its options, its slot, and what became of it."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, CancelledError
+
+from workflows.decisions.outcomes import cancelled, not_run
+from workflows.decisions.recovery import max_attempts, recovery_of
+from workflows.decisions.summaries import call_summary
+from workflows.phases.failures import failure_text, is_unknown_outcome
+from workflows.phases.gate import Permitted
+from workflows.phases.run import Run
+from workflows.types.clipped import clip
+from workflows.types.outcome import Outcome
+from workflows.types.tools import ToolOutput, ToolRequest
+
+HEARTBEAT_TIMEOUT_S = 10.0
+SCHEDULE_TO_START_S = 60.0
+"""For tools on a task queue of their own: how long a worker may take to appear."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call stands in its run: the id of its activity, and the idempotency key of all its attempts."""
+
+    activity_id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A call whose attempts are used up."""
+
+    error: str
+    """One line: the kind of failure and its message."""
+    is_unknown: bool = False
+    """It may have had its effect."""
+    was_run: bool = True
+
+
+async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
+    """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
+    try:
+        await run.slots.acquire()
+    except asyncio.CancelledError:
+        return not_run(permitted.call)
+    try:
+        return await _in_slot(run, permitted, place)
+    finally:
+        run.slots.release()
+
+
+async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
+    call, spec = permitted.call, permitted.spec
+    try:
+        output = ToolOutput.model_validate(await _executed(run, permitted, place))
+    except asyncio.CancelledError:
+        return cancelled(call, spec)
+    except ActivityError as error:
+        if isinstance(error.cause, CancelledError):
+            return cancelled(call, spec)
+        return Failed(failure_text(error), is_unknown=spec.effect == "irreversible" and is_unknown_outcome(error))
+    text = clip(output.content, spec.options.max_result_bytes)
+    return Outcome(call=call, status="ok", text=text, result=place.activity_id)
+
+
+async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
+    """Return the result as any JSON: the worker of another maker may send what it likes."""
+    call, spec, options = permitted.call, permitted.spec, permitted.spec.options
+    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key)
+    timeout = timedelta(seconds=options.timeout_s or run.config.tool_timeout_s)
+    if options.execution == "local":
+        return await workflow.execute_local_activity(
+            spec.name,
+            request,
+            activity_id=place.activity_id,
+            start_to_close_timeout=timeout,
+            retry_policy=_retry(run, permitted),
+            summary=call_summary(call, spec),
+        )
+    return await workflow.execute_activity(
+        spec.name,
+        request,
+        activity_id=place.activity_id,
+        task_queue=options.task_queue,
+        start_to_close_timeout=timeout,
+        schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
+        heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
+        retry_policy=_retry(run, permitted),
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=call_summary(call, spec),
+    )
+
+
+def _retry(run: Run, permitted: Permitted) -> RetryPolicy:
+    options, recovery = permitted.spec.options, recovery_of(permitted.spec, run.config)
+    first_s = options.initial_interval_s or recovery.base_delay_ms / 1_000
+    return RetryPolicy(
+        initial_interval=timedelta(seconds=first_s),
+        backoff_coefficient=options.backoff_coefficient,
+        maximum_interval=timedelta(seconds=max(options.max_interval_s, first_s)),
+        maximum_attempts=max_attempts(permitted.spec, run.config),
+        non_retryable_error_types=options.non_retryable or None,
+    )

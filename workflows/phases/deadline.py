@@ -1,0 +1,27 @@
+"""The deadline: one timer for the whole run, started anew when the clock stood still or the limit was raised."""
+
+from temporalio import workflow
+
+from workflows.decisions.limits import out_of_time, remaining_s
+from workflows.phases.run import Run
+
+
+async def watch_clock(run: Run) -> None:
+    """End the run whenever its time is up, until the task is cancelled."""
+    while True:
+        await workflow.wait_condition(lambda: run.state.clock.stopped_at is None and not run.is_interrupted())
+        if remaining_s(run.state, run.config, workflow.now()) <= 0:
+            run.change(out_of_time)
+            continue
+        await _until_checked(run, run.config.timeout_s)
+
+
+async def _until_checked(run: Run, limit_s: float) -> None:
+    """Wait until the time is up as it looks now, or something about it changes."""
+    left = remaining_s(run.state, run.config, workflow.now())
+    try:
+        await workflow.wait_condition(
+            lambda: run.state.clock.stopped_at is not None or run.config.timeout_s != limit_s, timeout=left
+        )
+    except TimeoutError:
+        return

@@ -1,0 +1,56 @@
+"""A final answer read as JSON: exactly one value, alone or in one code fence."""
+
+import json
+import re
+from typing import Any, cast
+
+from pydantic_core import from_json, to_json
+
+MAX_DEPTH = 100
+"""Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
+
+_FENCE = re.compile(r"```[^\n`]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+
+
+def answer_json(text: str) -> Any:
+    """Return the value of an answer that has to be JSON; one that is returned can be written and read again.
+
+    Raises:
+        ValueError: With short feedback for the model, and the position where there is one, in characters from 0.
+    """
+    body = _unfenced(text.strip())
+    try:
+        value = from_json(body, allow_inf_nan=False)
+        from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON alone: {_cause(body, error)}") from None
+    if _is_deeper(value, MAX_DEPTH):
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+    return value
+
+
+def _unfenced(text: str) -> str:
+    fenced = _FENCE.fullmatch(text)
+    return fenced[1].strip() if fenced else text
+
+
+def _cause(body: str, error: ValueError) -> str:
+    """Return what is wrong. The fast parser decides and counts bytes; the other one only says where, in characters."""
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as located:
+        near = body[located.pos : located.pos + 20]
+        return f"{located.msg} at character {located.pos}" + (f", where it says {near!r}" if near else ", at its end")
+    except (ValueError, RecursionError):
+        return "a number is out of range, or it is nested too deep"
+    return re.sub(r" at line \d+ column \d+$", "", str(error))
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        inner = list(cast("dict[object, object]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
+        return False
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)

@@ -1,0 +1,56 @@
+"""Pre-hydration: what a task refers to is fetched before the first reasoning step."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from workflows.types.linear_pattern import LinearPattern
+from workflows.types.record import Border, Record
+
+CONTEXT_BLOCK = "[PRE_HYDRATED_CONTEXT]"
+"""First line of the message that holds what was fetched."""
+
+
+def _compiles(pattern: str) -> str:
+    LinearPattern(pattern)
+    return pattern
+
+
+class CustomPattern(Border):
+    """Another kind of reference, such as tickets: a type and a regular expression."""
+
+    ref_type: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    pattern: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_compiles)]
+
+
+class PreHydration(Border):
+    """`pre_hydration` of the config; null takes these defaults."""
+
+    enabled: bool = True
+    custom_patterns: tuple[CustomPattern, ...] = Field(default=(), max_length=20)
+    resolution_tools: dict[str, str] = {}
+    """Reference type to tool, over the defaults: `url` `fetch_url`, `file` `read_file`, `issue` `read_issue`,
+    `pr` `read_pull_request`, each where the run is offered that tool."""
+    timeout_s: float = Field(default=15.0, ge=0.001, le=3_600)
+    """For all references together; what is there by then is used."""
+    max_references: int = Field(default=10, ge=1, le=100)
+    max_context_tokens: int = Field(default=4_000, ge=1, le=100_000)
+    """Of all resolved content, at 4 bytes a token."""
+
+
+class Reference(Record):
+    """Something that a task refers to."""
+
+    ref_type: str
+    value: str
+    """As the task wrote it: `#42`, `PR #55`, `./src/main.rs`."""
+
+
+class Resolved(Record):
+    """What became of a reference. `unresolvable`: no tool that the run is offered takes it."""
+
+    reference: Reference
+    status: Literal["resolved", "failed", "unresolvable"]
+    tool: str = ""
+    content: str = ""
+    """The text, or why there is none."""
