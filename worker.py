@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,25 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.agent_problems import agent_problems
+from activities.adapters.agents import ConfiguredAgents, with_default
 from activities.adapters.arguments import argument_errors
 from activities.adapters.models.registry import ModelRegistry, default_model
 from activities.adapters.policy.allow_all import AllowAll
 from activities.adapters.policy.listed import ListedTools
 from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from activities.adapters.tools.github_api import GitHubSettings
 from activities.adapters.tools.python_function import load_function
+from activities.breakers import WorkerBreakers
 from activities.conversations import Conversations
 from activities.gate import ArgumentErrors, GateActivities
+from activities.model_calls import Models
+from activities.model_circuits import GuardedModels
 from activities.ports import Agents, PolicyEngine, Tool
 from activities.prepare import PrepareActivities
-from activities.reason import Models, ReasonActivities
+from activities.reason import ReasonActivities
+from activities.summarise import SummariseActivities
+from activities.tool_circuits import ToolCircuits
 from activities.tools import tool_activities
 from client.config import OrgaConfig
 from client.config_file import load_config
@@ -40,7 +47,9 @@ from client.server.endpoint import ServerUnavailable
 from client.server.search_attributes import missing
 from client.telemetry.start import telemetry
 from workflows.agent import AgentWorkflow
+from workflows.types.breaker import CircuitOptions
 from workflows.types.context import Setup
+from workflows.types.tools import ToolSpec
 
 BUILD_ID = "0.1.0"
 """Stands in three events of every workflow and activity task, so it is short."""
@@ -61,6 +70,9 @@ class Parts:
     policy: PolicyEngine
     argument_errors: ArgumentErrors
     tools: Sequence[Tool]
+    model_breaker: CircuitOptions = field(default_factory=CircuitOptions)
+    breakers: WorkerBreakers = field(default_factory=WorkerBreakers)
+    """The circuits that all runs of the worker share."""
 
 
 def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) -> Worker:
@@ -72,6 +84,7 @@ def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) 
         workflows=[AgentWorkflow],
         activities=_activities(parts, conversations),
         workflow_runner=workflow_runner(client.data_converter),
+        interceptors=[ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools])],
         build_id=BUILD_ID,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
@@ -80,22 +93,25 @@ def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) 
 
 
 def _activities(parts: Parts, conversations: Conversations) -> list[Callable[..., Any]]:
+    models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
     return [
         PrepareActivities(parts.agents, conversations).prepare,
-        ReasonActivities(parts.models, conversations).reason,
+        ReasonActivities(models, conversations).reason,
+        SummariseActivities(models, conversations).summarise,
         GateActivities(parts.policy, parts.argument_errors).gate,
         *tool_activities(parts.tools, conversations),
     ]
 
 
-def configured_tools(config: OrgaConfig, root: Path) -> ToolCatalog:
+def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> ToolCatalog:
     """Return the built-in tools and the functions that the config names, with their options.
 
     Raises:
         ValueError: A function that cannot be loaded, two tools of one name, options for no tool.
     """
     wanted = config.tools
-    builtin = builtin_tools(root, allow_hosts=wanted.web.allow_hosts, commands=wanted.commands.allow)
+    github = GitHubSettings(wanted.github.base_url, wanted.github.repo, env.get("GITHUB_TOKEN"))
+    builtin = builtin_tools(root, allow_hosts=wanted.web.allow_hosts, commands=wanted.commands.allow, github=github)
     return ToolCatalog(with_options([*builtin, *(load_function(path) for path in wanted.python)], wanted.options))
 
 
@@ -105,7 +121,7 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
     """
-    tools = configured_tools(config, root)
+    tools = configured_tools(config, root, env)
     models = ModelRegistry(env, config.models.base_urls)
     facts = Setup(
         agent="",
@@ -122,7 +138,7 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
         facts,
     )
     policy = AllowAll() if config.policy.engine == "allow" else ListedTools()
-    return Parts(agents, models, policy, argument_errors, list(tools.values()))
+    return Parts(agents, models, policy, argument_errors, list(tools.values()), config.models.breaker)
 
 
 def _check_model(models: ModelRegistry, model: str) -> None:
@@ -149,27 +165,23 @@ async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None
 def checked(config: OrgaConfig, root: Path) -> dict[str, Any]:
     """Return what this worker could run, and what stands in the way; for `orga doctor`."""
     problems: list[dict[str, str]] = []
-    tools: list[str] = []
+    tools: dict[str, ToolSpec] = {}
     try:
-        catalog = configured_tools(config, root)
-        tools = list(catalog)
+        tools = {name: tool.spec for name, tool in configured_tools(config, root, os.environ).items()}
     except ValueError as error:
         problems.append({"place": "tools", "problem": str(error), "remedy": "correct [tools] in orga.toml"})
     models = ModelRegistry(os.environ, config.models.base_urls)
     standard = config.models.default or default_model(os.environ)
-    agents = ConfiguredAgents(config.agents, {}, standard, lambda model: None, Setup(agent="", model="")).known
+    agents = with_default(config.agents)
     for name, agent in agents.items():
         model = agent.model or standard
         try:
             models.resolve(model)
         except ValueError as error:
             problems.append({"place": f"agents.{name}.model", "problem": str(error), "remedy": "name another model"})
-        absent = [tool for tool in agent.tools if tools and tool not in tools]
-        if absent:
-            text = f"no such tool: {', '.join(absent)}"
-            problems.append({"place": f"agents.{name}.tools", "problem": text, "remedy": f"use {', '.join(tools)}"})
+    problems += [asdict(found) for found in agent_problems(agents, tools or None)]
     shown = {name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()}
-    return {"agents": shown, "tools": tools, "models": {"default": standard}, "problems": problems}
+    return {"agents": shown, "tools": list(tools), "models": {"default": standard}, "problems": problems}
 
 
 async def _run(config: OrgaConfig, root: Path) -> None:

@@ -9,6 +9,7 @@ from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, 
 from workflows.types.digest import canonical, record_digest, reference
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
+from workflows.types.summary import summary_message
 
 CACHE_BYTES = 128 * 1024 * 1024
 ENTRY_OVERHEAD = 500
@@ -65,7 +66,7 @@ class Conversations:
         self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
-        """Remember a tool's result, which the next call refers to."""
+        """Remember a tool's result or a summary, which the next call refers to."""
         self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
 
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _Known:
@@ -87,18 +88,21 @@ class Conversations:
 
     def _let_go(self, run: RunKey, request: ReasonRequest) -> None:
         """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
-        for news in request.context.news:
-            self._parts.drop((run, news.reply if news.result is None else news.result))
+        summary = request.context.summary
+        for news in (*request.context.news, *([summary] if summary else [])):
+            self._parts.drop((run, news.summary or news.result or news.reply))
 
     def _message(self, run: RunKey, news: News, setup: Setup) -> Message:
         if news.message is not None:
             return news.message
         if news.reply is not None:
             return self._reply(run, news.reply).message()
-        iteration, _, index = (news.result or "").partition(".")
-        content = self._parts.get((run, news.result))
+        content = self._parts.get((run, news.summary or news.result))
         if not isinstance(content, str):
             raise Missing("result")
+        if news.summary is not None:
+            return summary_message(content)
+        iteration, _, index = (news.result or "").partition(".")
         call = self._reply(run, int(iteration)).calls[int(index)]
         spec = setup.tool(call.name)
         return tool_message(call, clip(content, spec.options.max_result_bytes) if spec else content, is_error=False)

@@ -1,4 +1,4 @@
-"""The `gate` activity: arguments first, then policy; one verdict for each proposal."""
+"""The `gate` activity: what does not fit its schema first, then policy; one verdict for each proposal."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,10 @@ from temporalio import activity
 from activities.error_text import error_text
 from activities.instruments import count_denials
 from activities.log_context import log_iteration
-from activities.ports import PolicyEngine, Proposal
+from activities.narrowing import narrowed, target_of
+from activities.ports import Judgement, PolicyEngine, Proposal
+from workflows.types.answer_json import answer_json
+from workflows.types.delegation import DELEGATE
 from workflows.types.gate import GateRequest, Verdict, Verdicts
 from workflows.types.messages import ToolCall
 from workflows.types.text import clean_text
@@ -16,8 +19,8 @@ from workflows.types.tools import ToolSpec
 
 MAX_REASON_CHARS = 1_000
 
-ArgumentErrors = Callable[[dict[str, Any], dict[str, Any]], list[str]]
-"""Takes a JSON Schema and arguments; returns what does not fit; raises ValueError for a schema that is no schema."""
+ArgumentErrors = Callable[[dict[str, Any], Any], list[str]]
+"""Takes a JSON Schema and a value; returns what does not fit; raises ValueError for a schema that is no schema."""
 
 
 class GateActivities:
@@ -35,9 +38,23 @@ class GateActivities:
             specs = {spec.name: spec for spec in request.specs}
             verdicts = tuple([await self._on_call(request, call, specs) for call in request.calls])
         else:
-            verdicts = (await self._judge(_proposal(request)),)
+            verdicts = (await self._on_answer(request),)
         count_denials(request.calls, verdicts)
         return Verdicts(verdicts=verdicts)
+
+    async def _on_answer(self, request: GateRequest) -> Verdict:
+        if problem := self._misfit_answer(request):
+            return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
+        return await self._judge(_proposal(request))
+
+    def _misfit_answer(self, request: GateRequest) -> str:
+        if request.output_schema is None:
+            return ""
+        try:
+            errors = self._argument_errors(request.output_schema, answer_json(request.answer or ""))
+        except ValueError as error:
+            errors = [str(error)]
+        return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
 
     async def _on_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
         spec = specs.get(call.name)
@@ -61,7 +78,19 @@ class GateActivities:
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
             return _denied(f"the policy engine failed: {type(error).__name__}: {error_text(error)}")
-        return Verdict(decision="allow") if judgement.allowed is True else _denied(judgement.reason or "not allowed")
+        return (
+            _allowed(proposal, judgement) if judgement.allowed is True else _denied(judgement.reason or "not allowed")
+        )
+
+
+def _allowed(proposal: Proposal, judgement: Judgement) -> Verdict:
+    if proposal.call is None or proposal.call.name != DELEGATE:
+        return Verdict(decision="allow")
+    target = target_of(proposal.call, proposal.delegates)
+    if target is None:  # what its config leaves it is not known
+        return _denied(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to")
+    tools = narrowed(target, judgement)
+    return Verdict(decision="allow") if tools is None else Verdict(decision="allow", tools=tools)
 
 
 def _denied(reason: str) -> Verdict:
@@ -78,6 +107,7 @@ def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec
         tenant=request.tenant,
         trusted_context=request.trusted_context,
         listed=request.offered,
+        delegates=request.delegates,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from opentelemetry.metrics import get_meter
 
 from workflows.types import telemetry_names as names
+from workflows.types.breaker import PROVIDER_PREFIX, BreakerScope
 from workflows.types.gate import Verdict
 from workflows.types.messages import ToolCall
 
@@ -30,6 +31,14 @@ tool_duration = _meter.create_histogram(
 )
 iterations = _meter.create_counter(names.ITERATION_COUNT, unit="{iteration}", description="Replies of models")
 denials = _meter.create_counter(names.DENIAL_COUNT, unit="{proposal}", description="Proposals that the gate denied")
+circuits_opened = _meter.create_counter(names.CIRCUITS_OPENED, unit="{circuit}", description="Circuits that opened")
+
+
+def count_opened_circuit(name: str, scope: BreakerScope) -> None:
+    """Count a circuit that opened, by its tool or its provider."""
+    is_provider = name.startswith(PROVIDER_PREFIX)
+    what = {names.PROVIDER: name.removeprefix(PROVIDER_PREFIX)} if is_provider else {names.TOOL: name}
+    circuits_opened.add(1, {**what, names.CIRCUIT_SCOPE: scope})
 
 
 def count_denials(calls: Iterable[ToolCall], verdicts: tuple[Verdict, ...]) -> None:

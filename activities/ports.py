@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from workflows.types.context import PrepareRequest, Setup
+from workflows.types.delegation import DelegateSpec
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.tools import ToolOutput, ToolSpec
 
@@ -27,6 +28,8 @@ class ModelRequest:
     """Sent whenever it is not None, 0.0 too."""
     max_output_tokens: int = 4096
     stop: tuple[str, ...] = ()
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of a final answer: a reply without calls is one JSON value. Who can, enforces it; the gate checks."""
 
 
 class ModelProvider(Protocol):
@@ -115,6 +118,8 @@ class Proposal:
     trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
     listed: Sequence[str] = ()
     """Tools that the agent's config lists."""
+    delegates: Sequence[DelegateSpec] = ()
+    """Agents that a `delegate` call may name, with the tools that the config leaves them."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ class Judgement:
 
     allowed: bool
     reason: str = ""
+    tools: tuple[str, ...] | None = None
+    """Of a delegation: the most that the other agent may use. It narrows what the config leaves it, never widens it."""
 
 
 class PolicyEngine(Protocol):

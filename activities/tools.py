@@ -13,11 +13,12 @@ from activities.error_text import error_text
 from activities.log_context import log_iteration_of
 from activities.ports import RunKey, Tool, ToolContext, ToolError
 from activities.spans import tool_span
+from activities.time_limit import within_limit
 from workflows.types.clipped import clip
 from workflows.types.text import clean_text
 from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest
 
-RESERVED_NAMES = frozenset({"prepare", "reason", "gate"})
+RESERVED_NAMES = frozenset({"prepare", "reason", "gate", "summarise"})
 """Our own activity types; a tool cannot have such a name."""
 
 MAX_ERROR_BYTES = 4_000
@@ -61,7 +62,7 @@ def _tool_activity(tool: Tool, conversations: Conversations) -> Callable[..., An
 
 async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolOutput:
     try:
-        return await tool.call(request.arguments, context)
+        return await within_limit(tool.call(request.arguments, context), tool.spec)
     except ToolError as error:
         raise _failure(str(error), error.kind, error.retryable) from None
     except asyncio.CancelledError:

@@ -21,13 +21,15 @@ class ToolMarks:
     name: str | None = None
     """None takes the function's own name."""
     timeout_s: float | None = None
+    blocking: bool = False
+    """It may block for long: it runs in a process of its own, which can be killed."""
 
 
 def tool(
-    *, effect: Effect = "irreversible", name: str | None = None, timeout_s: float | None = None
+    *, effect: Effect = "irreversible", name: str | None = None, timeout_s: float | None = None, blocking: bool = False
 ) -> Callable[[_F], _F]:
     """Mark a function as a tool: `@tool(effect="read_only")`. It can still be called as before."""
-    marks = ToolMarks(effect, name, timeout_s)
+    marks = ToolMarks(effect, name, timeout_s, blocking)
 
     def mark(function: _F) -> _F:
         setattr(function, _ATTRIBUTE, marks)

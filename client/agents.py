@@ -5,10 +5,16 @@ from datetime import timedelta
 from typing import Any
 
 import uuid_utils
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError, WorkflowHandle
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+)
 from temporalio.client import WorkflowQueryFailedError as QueryFailed
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.errors import NoAnswer, OrgaError, RunEnded, RunFailed, RunNotFound
@@ -75,17 +81,19 @@ class AgentHandle:
         return [ShownMessage.model_validate(message) for message in await self._query("conversation")]
 
     async def result(self) -> AgentResult:
-        """Wait for the ending.
+        """Wait for the ending; a run that is rewound meanwhile has another.
 
         Raises:
             RunFailed: Invalid input, a defect, or the run was terminated by an operator.
         """
-        try:
-            return AgentResult.model_validate(await self._workflow.result())
-        except WorkflowFailureError as error:
-            raise RunFailed(_cause(error)) from None
-        except RPCError as error:
-            raise _translated(error, self.id) from error
+        while True:
+            try:
+                return AgentResult.model_validate(await self._workflow.result())
+            except WorkflowFailureError as error:
+                if not await self._goes_on(error):
+                    raise RunFailed(_cause(error)) from None
+            except RPCError as error:
+                raise _translated(error, self.id) from error
 
     async def describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run, its activities in flight included."""
@@ -93,6 +101,11 @@ class AgentHandle:
             return await self._workflow.describe()
         except RPCError as error:
             raise _translated(error, self.id) from error
+
+    async def _goes_on(self, error: WorkflowFailureError) -> bool:
+        """Return whether the run was reset: that terminates it, and begins another under its id at once."""
+        is_terminated = isinstance(error.cause, TerminatedError)
+        return is_terminated and (await self.describe()).status != WorkflowExecutionStatus.TERMINATED
 
     async def _signal(self, name: str, *arguments: str) -> None:
         try:

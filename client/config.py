@@ -2,10 +2,12 @@
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from workflows.types.agents import AgentConfig
+from workflows.types.breaker import CircuitOptions
 from workflows.types.names import TASK_QUEUE
 from workflows.types.record import Border
 from workflows.types.tools import ToolOptions
@@ -31,6 +33,8 @@ class ModelsConfig(Border):
     """`provider:model`; null takes the first provider whose key is set, else `offline:extractive`."""
     base_urls: dict[str, str] = {}
     """By provider: `openai-compatible = "http://localhost:8000/v1"`."""
+    breaker: CircuitOptions = CircuitOptions()
+    """Of each provider, shared by all runs of a worker."""
 
 
 class FilesConfig(Border):
@@ -47,6 +51,23 @@ class WebConfig(Border):
     """Hosts that may be fetched although their address is private."""
 
 
+def _https(url: str) -> str:
+    parts = urlsplit(url)
+    is_local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    if not parts.hostname or not (parts.scheme == "https" or is_local):
+        raise ValueError("has to begin with https://, since the token goes there")
+    return url
+
+
+class GitHubConfig(Border):
+    """`[tools.github]`: for `read_issue` and `read_pull_request`. The token is `GITHUB_TOKEN` of the environment."""
+
+    base_url: Annotated[str, AfterValidator(_https)] = "https://api.github.com"
+    """Of GitHub Enterprise: `https://HOST/api/v3`."""
+    repo: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9_.-]{1,100}$")
+    """`owner/name`, which `#42` alone refers to."""
+
+
 class CommandsConfig(Border):
     """`[tools.commands]`."""
 
@@ -61,6 +82,7 @@ class ToolsConfig(Border):
     """Functions by import path, `package.module:function`."""
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
+    github: GitHubConfig = GitHubConfig()
     commands: CommandsConfig = CommandsConfig()
     options: dict[ToolName, ToolOptions] = {}
     """Activity options by tool."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import from_json
-from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
@@ -15,8 +15,10 @@ from temporalio.client import Client
 from activities.ports import Rebuilt, RunKey
 from client.converter import Unreadable
 from workflows.decisions.context_fold import ContextFold
+from workflows.decisions.forks import is_fork
 from workflows.types.context import DigestMismatch
 from workflows.types.history import Happening, HappeningKind
+from workflows.types.notes import NOTES_MEMO
 
 
 async def happenings(
@@ -84,11 +86,14 @@ class _Reader:
         at = event.event_time.ToDatetime(tzinfo=UTC)
         return Happening(kind=kind, at=at, event_id=event.event_id, **fields)
 
+    def child(self, kind: HappeningKind, event: HistoryEvent, run: WorkflowExecution, **fields: Any) -> Happening:
+        return self.happening(kind, event, key=run.workflow_id, run_id=run.run_id, **fields)
+
     async def started(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_started_event_attributes
         arguments = await self.values(attributes.input.payloads)
-        if not attributes.continued_execution_run_id:
-            arguments = arguments[:1]  # the second is the carried state, which only a run that continues another takes
+        if not attributes.continued_execution_run_id and not is_fork(arguments[1] if arguments[1:] else None):
+            arguments = arguments[:1]  # the second is a state, which only a run that continues or forks another takes
         return self.happening("started", event, value=arguments)
 
     async def signaled(self, event: HistoryEvent) -> Happening:
@@ -133,6 +138,50 @@ class _Reader:
         value = await self.first(attributes.details["result"]) if "result" in attributes.details else None
         return self.happening("finished", event, name=name, key=key, value=value)
 
+    async def noted(self, event: HistoryEvent) -> Happening | None:
+        fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+        if NOTES_MEMO not in fields:
+            return None
+        found = await self.values([fields[NOTES_MEMO]])
+        return self.happening("noted", event, value=found[0])
+
+    async def updated(self, event: HistoryEvent) -> Happening:
+        given = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        return self.happening("updated", event, name=given.name, value=await self.values(given.args.payloads))
+
+    async def child_started(self, event: HistoryEvent) -> Happening:
+        attributes = event.start_child_workflow_execution_initiated_event_attributes
+        value = await self.first(attributes.input)
+        return self.happening(
+            "child_started", event, name=attributes.workflow_type.name, key=attributes.workflow_id, value=value
+        )
+
+    async def child_finished(self, event: HistoryEvent) -> Happening:
+        attributes = event.child_workflow_execution_completed_event_attributes
+        return self.child(
+            "child_finished", event, attributes.workflow_execution, value=await self.first(attributes.result)
+        )
+
+    async def child_failed(self, event: HistoryEvent) -> Happening:
+        attributes = event.child_workflow_execution_failed_event_attributes
+        return self.child("child_failed", event, attributes.workflow_execution, text=_failure_text(attributes.failure))
+
+    async def child_cancelled(self, event: HistoryEvent) -> Happening:
+        execution = event.child_workflow_execution_canceled_event_attributes.workflow_execution
+        return self.child("child_failed", event, execution, text="it was cancelled")
+
+    async def child_terminated(self, event: HistoryEvent) -> Happening:
+        execution = event.child_workflow_execution_terminated_event_attributes.workflow_execution
+        return self.child("child_failed", event, execution, text="it was terminated")
+
+    async def child_timed_out(self, event: HistoryEvent) -> Happening:
+        execution = event.child_workflow_execution_timed_out_event_attributes.workflow_execution
+        return self.child("child_failed", event, execution, text="it timed out")
+
+    async def child_not_started(self, event: HistoryEvent) -> Happening:
+        key = event.start_child_workflow_execution_failed_event_attributes.workflow_id
+        return self.happening("child_failed", event, key=key, text="it could not be started")
+
     async def workflow_completed(self, event: HistoryEvent) -> Happening:
         value = await self.first(event.workflow_execution_completed_event_attributes.result)
         return self.happening("workflow_completed", event, value=value)
@@ -165,6 +214,15 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _Reader.timed_out,
     EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _Reader.cancelled,
     EventType.EVENT_TYPE_MARKER_RECORDED: _Reader.marker,
+    EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _Reader.noted,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _Reader.updated,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: _Reader.child_started,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _Reader.child_not_started,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _Reader.child_finished,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _Reader.child_failed,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _Reader.child_cancelled,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _Reader.child_terminated,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.child_timed_out,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _Reader.workflow_completed,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _Reader.workflow_failed,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _Reader.workflow_cancelled,

@@ -1,28 +1,30 @@
 """The journal of a run, read from its history: through continue-as-new, live or closed, with no worker running."""
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
-from temporalio.api.enums.v1 import ContinueAsNewInitiator
-from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.errors import NotAnAgent, OrgaError, RunNotFound
+from client.chain import RunChain, run_chain, unreadable
 from client.history import happenings
+from client.resets import reset_to
+from client.told import Told
 from workflows.decisions.journal import JournalFold
 from workflows.types.history import Happening
 from workflows.types.journal import JournalEntry
-from workflows.types.names import AGENT_WORKFLOW
+from workflows.types.notes import Note
 
-_OTHER_RUNS = {
-    ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
-    ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_CRON_SCHEDULE,
-}
-"""What begins a run anew under the same id. The time-skipping server names no initiator at all."""
+PAST_MISSING = "PastMissing"
+"""The first entry of a journal whose oldest runs are past the server's retention; it is numbered from there."""
 
 
 async def read_journal(client: Client, workflow_id: str, *, follow: bool = False) -> AsyncGenerator[JournalEntry]:
     """Yield the entries of a run, in order.
+
+    A run that is rewound while it is followed goes on with the first entry that is another, whose sequence is lower
+    than the last one's. Where the server has forgotten the oldest runs, the first entry says so. The journal of a
+    delegated run stands before the `DelegationEnded` of its parent; `run` in an entry's data says whose it is.
 
     Args:
         client: From `connect`.
@@ -33,14 +35,70 @@ async def read_journal(client: Client, workflow_id: str, *, follow: bool = False
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
     """
-    fold = JournalFold()
-    run_ids = await _chain(client, workflow_id)
+    told = Told()
+    while True:
+        chain = await run_chain(client, workflow_id)
+        try:
+            async for entry in _entries(client, chain, follow):
+                if told.is_news(entry):
+                    yield entry
+        except _Rewound:
+            continue
+        return
+
+
+class _Rewound(Exception):
+    """The run was reset while it was read: another goes on in its place."""
+
+
+async def _entries(
+    client: Client, chain: RunChain, follow: bool, *, is_nested: bool = False
+) -> AsyncGenerator[JournalEntry]:
+    """Yield the entries; of a nested run, which its parent saw end, what became of it later does not count."""
+    fold, run_ids = JournalFold(), list(chain.run_ids)
+    is_cut = chain.is_cut
     while run_ids:
-        async for happening in _read(client, workflow_id, run_ids.pop(0), follow):
-            for entry in fold.feed(happening):
+        run_id = run_ids.pop(0)
+        async for happening in _read(client, chain.workflow_id, run_id, follow):
+            is_cut_off = happening.kind == "workflow_terminated" and not is_nested
+            if is_cut_off and await reset_to(client, chain.workflow_id, run_id):
+                raise _Rewound
+            async for entry in _delegated(client, happening):
+                yield fold.nested(entry, happening.key)
+            found = fold.feed(happening)
+            if is_cut:
+                found, is_cut = [*found, *fold.feed(past_missing(happening))], False
+            for entry in found:
                 yield entry
             if happening.kind == "continued_as_new" and not run_ids:
                 run_ids.append(happening.key)
+
+
+async def _delegated(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
+    """Yield the journal of the delegated run whose end this is, if it is one."""
+    if not happening.run_id:
+        return
+    try:
+        chain = await run_chain(client, happening.key, happening.run_id)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise unreadable(happening.key, error) from error
+        for entry in JournalFold().feed(_missing(happening, "the server has this run no longer")):
+            yield entry
+        return
+    async for entry in _entries(client, chain, follow=False, is_nested=True):
+        yield entry
+
+
+def past_missing(started: Happening) -> Happening:
+    """Return what stands for the runs that the server has forgotten."""
+    carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
+    return _missing(started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}")
+
+
+def _missing(found: Happening, detail: str) -> Happening:
+    note = Note(event=PAST_MISSING, data={"detail": detail})
+    return Happening("noted", found.at, found.event_id, value=[note.model_dump()])
 
 
 async def _read(client: Client, workflow_id: str, run_id: str, follow: bool) -> AsyncGenerator[Happening]:
@@ -48,39 +106,4 @@ async def _read(client: Client, workflow_id: str, run_id: str, follow: bool) -> 
         async for happening in happenings(client, workflow_id, run_id, follow=follow):
             yield happening
     except RPCError as error:
-        raise OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`") from error
-
-
-async def _chain(client: Client, workflow_id: str) -> list[str]:
-    """Return the ids of the runs of a chain, oldest first; those past the server's retention are gone."""
-    run_ids: list[str] = []
-    run_id = await _latest(client, workflow_id)
-    while run_id:
-        try:
-            started = await _started(client, workflow_id, run_id)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND and run_ids:
-                break
-            raise
-        run_ids.insert(0, run_id)
-        run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
-    return run_ids
-
-
-async def _latest(client: Client, workflow_id: str) -> str:
-    try:
-        description = await client.get_workflow_handle(workflow_id).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            raise RunNotFound(workflow_id) from None
-        raise OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`") from error
-    if description.workflow_type != AGENT_WORKFLOW:
-        raise NotAnAgent(workflow_id, description.workflow_type)
-    return description.run_id
-
-
-async def _started(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
-    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    async for event in handle.fetch_history_events(page_size=1):
-        return event.workflow_execution_started_event_attributes
-    raise OrgaError(f"the history of {workflow_id!r} is empty")
+        raise unreadable(workflow_id, error) from error

@@ -12,8 +12,10 @@ from client.converter import data_converter
 
 PASSED_THROUGH = (
     "workflows.types",
+    "activities",
     "pydantic_core",
     "opentelemetry",
+    "rapidfuzz",
 )
 """Values and third-party packages. Never `workflows.decisions` or the workflow files: those are made anew for each run,
 so that no run can leave anything behind for another."""

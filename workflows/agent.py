@@ -6,40 +6,37 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from workflows.decisions import interventions, observe, roll_over
+from workflows.decisions import budget, interventions, observe, progress, roll_over
 from workflows.decisions.begin import first_state
 from workflows.decisions.limits import remaining_s, stop_reason
-from workflows.decisions.result import result, shown_conversation, status
+from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
-from workflows.phases import act, attributes, gate, reason, spans
+from workflows.handlers import Handlers
+from workflows.phases import act, attributes, gate, more_budget, reason, requeue, spans, stuck
 from workflows.phases.deadline import watch_clock
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
+from workflows.phases.hydrate import hydrate
 from workflows.phases.pace import enter, unpaused
 from workflows.phases.prepare import setup_of
 from workflows.phases.run import Run
-from workflows.types.context import InterventionKind
 from workflows.types.input import AgentInput, InvalidInput
 from workflows.types.result import AgentResult, StopReason
-from workflows.types.state import Intervention
-from workflows.types.status import AgentStatus, ShownMessage
 
 
 @workflow.defn(name="AgentWorkflow")
-class AgentWorkflow:
-    """Runs one agent. Signals only record; the loop acts. A handler takes any arguments: one that could not be called
-    would fail the workflow task again and again.
-    """
+class AgentWorkflow(Handlers):
+    """Runs one agent."""
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
         """Take the input as any JSON, and any number of it: bad input fails the run with a clear error, hangs nothing.
 
-        `given` is the input; in a run that continues another as new, null and the state that the other carried.
+        `given` is the input; with a state behind it in a run that continues another as new, or that shares its past.
         """
         info = workflow.info()
         self._problem = ""
         before = info.continued_run_id
-        carried = given[1] if before and len(given) > 1 else None
+        carried = given[1] if len(given) > 1 else None
         try:
             raw = given[0] if given else None
             state = first_state(raw, carried, before, info.original_execution_run_id, workflow.now())
@@ -74,7 +71,8 @@ class AgentWorkflow:
         spans.name_run(run.setup.agent)
         watch = asyncio.create_task(watch_clock(run))
         await unpaused(run)
-        while (stop := self._stop()) is None:
+        await hydrate(run)
+        while (stop := await self._ending()) is None:
             await self._iterate()
         watch.cancel()
         return self._ended(stop)
@@ -93,8 +91,17 @@ class AgentWorkflow:
             run.prepare(setup)
             attributes.show_start(run)
 
+    async def _ending(self) -> tuple[StopReason, str] | None:
+        """Return how the run ends now; at a limit a person may be asked first."""
+        while (stop := self._stop()) is not None and budget.is_asked_for(self._run.state, stop):
+            declined = await more_budget.asked_for(self._run, stop, lambda limit=stop: self._stop() != limit)
+            if declined is not None:
+                return declined
+        return stop
+
     async def _iterate(self) -> None:
         run = self._run
+        await requeue.send_again(run)
         run.change(interventions.taken_in)
         enter(run, "reasoning")
         with spans.phase_span("reason", run.state.iteration + 1):
@@ -134,20 +141,30 @@ class AgentWorkflow:
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
+        await more_budget.for_calls(run, gated.allowed)
+        if run.is_interrupted():
+            return self._leave_unjudged(proposed)
+        return await self._act(gated)
+
+    async def _act(self, gated: gate.Gated) -> None:
+        run = self._run
         run.change(last_calls, gated.reply)
         enter(run, "acting")
         with spans.phase_span("act", run.state.iteration):
             acted = await act.run_tools(run, gated)
         verdicts = tuple(ruling.verdict for ruling in acted.rulings)
         run.change(observe.with_outcomes, acted.reply, acted.outcomes, observe.denied_calls(acted.outcomes, verdicts))
-        return None
+        run.change(progress.with_attempts, acted.outcomes, workflow.now())
+        await stuck.resolved(run)
 
     def _leave_unjudged(self, proposed: reason.Proposed) -> None:
         self._run.change(observe.with_unjudged, proposed.judged.reply, act.nothing_run(proposed))
 
     def _take_answer(self, proposed: reason.Proposed, gated: gate.Gated) -> None:
         run, verdict = self._run, gated.answer
-        if verdict is not None and verdict.decision != "allow":
+        if verdict is not None and verdict.decision == "invalid":
+            run.change(observe.with_misfit, proposed.judged, verdict)
+        elif verdict is not None and verdict.decision != "allow":
             run.change(observe.with_denied_answer, gated.reply, verdict)
         elif not proposed.judged.is_usable:
             run.change(observe.with_repair, proposed.judged)
@@ -176,42 +193,3 @@ class AgentWorkflow:
         if run.state.setup is not None:
             attributes.show_end(run, stop[0])
         return result(run.state, stop, workflow.now())
-
-    @workflow.signal
-    def steer(self, *guidance: Any) -> None:
-        """Guide the next reasoning step."""
-        self._record("steer", guidance)
-
-    @workflow.signal
-    def add_context(self, *context: Any) -> None:
-        """Append to what the agent knows."""
-        self._record("add_context", context)
-
-    @workflow.signal
-    def pause(self, *_: Any) -> None:
-        """Stop before the next phase; clocks and budgets stand still."""
-        self._run.change(interventions.with_pause, workflow.now())
-
-    @workflow.signal
-    def resume(self, *_: Any) -> None:
-        """Go on after a pause."""
-        self._run.change(interventions.with_resume, workflow.now())
-
-    @workflow.signal
-    def abort(self, *why: Any) -> None:
-        """Cancel what is in flight and end."""
-        self._run.change(interventions.with_abort, interventions.signal_text(why))
-
-    def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
-        guidance = Intervention(kind=kind, text=interventions.signal_text(arguments))
-        self._run.change(interventions.with_guidance, guidance)
-
-    @workflow.query
-    def status(self) -> AgentStatus:
-        """Where the run stands."""
-        return status(self._run.state, workflow.now())
-
-    @workflow.query
-    def conversation(self) -> list[ShownMessage]:
-        """The messages as the model would see them."""
-        return shown_conversation(self._run.state)

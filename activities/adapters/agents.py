@@ -2,12 +2,21 @@
 
 from collections.abc import Callable, Mapping
 
-from rapidfuzz import fuzz, process
-
+from activities.adapters.agent_problems import delegate_problems
+from activities.adapters.answer_schema import schema_refusal
+from activities.adapters.known_names import there_are
+from activities.adapters.named_tools import unknown_tools
+from activities.adapters.offered_tools import offered_tools
+from activities.adapters.run_config import run_config
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest, Setup
-from workflows.types.input import InvalidInput, LoopConfig
+from workflows.types.input import InvalidInput
 from workflows.types.tools import ToolSpec
+
+
+def with_default(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
+    """Return the agents with the one that always exists."""
+    return {"default": AgentConfig(), **agents}
 
 
 class ConfiguredAgents:
@@ -29,53 +38,46 @@ class ConfiguredAgents:
             default_model: For agents that name none.
             check_model: Raises ValueError, with cause and remedy, for a model that cannot be called.
             worker_facts: A setup whose policy, search attributes and roll-over limits are taken over.
+
+        Raises:
+            ValueError: Delegates that are no agents.
         """
-        self.known = {"default": AgentConfig(), **agents}
+        self.known = with_default(agents)
         self._tools = tools
         self._default_model = default_model
         self._check_model = check_model
         self._facts = worker_facts
+        found = [found for name, agent in agents.items() for found in delegate_problems(name, agent, self.known)]
+        if found:
+            raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
     async def setup(self, request: PrepareRequest) -> Setup:
         """Return the setup of a run; the run's own settings win over the agent's."""
         agent = self.known.get(request.agent)
         if agent is None:
-            raise InvalidInput(f"agent: there is no agent {request.agent!r}; {_known(request.agent, self.known)}")
+            raise InvalidInput(f"agent: there is no agent {request.agent!r}; {there_are(request.agent, self.known)}")
+        model = self._model(request, agent)
+        if problem := schema_refusal(request.output_schema, model):
+            raise InvalidInput(f"output_schema: {problem}")
+        config = run_config(agent.config, request.config, request.ceiling)
+        offered = offered_tools(request, self.known, self._tools, config.tool_profile)
+        if unknown := list(unknown_tools(config, offered.tools, self._tools)):
+            raise InvalidInput("; ".join(unknown))
+        fields = {
+            "agent": request.agent,
+            "model": model,
+            "instructions": agent.instructions if request.instructions is None else request.instructions,
+            "tools": offered.tools,
+            "config": config,
+        }
+        optional = {"delegates": offered.delegates or None, "output_schema": request.output_schema}
+        set_fields = {key: value for key, value in optional.items() if value is not None}
+        return self._facts.model_copy(update=fields | set_fields)
+
+    def _model(self, request: PrepareRequest, agent: AgentConfig) -> str:
         model = request.model or agent.model or self._default_model
         try:
             self._check_model(model)
         except ValueError as error:
             raise InvalidInput(f"model: {error}") from None
-        return self._facts.model_copy(
-            update={
-                "agent": request.agent,
-                "model": model,
-                "instructions": agent.instructions if request.instructions is None else request.instructions,
-                "tools": self._chosen(request, agent),
-                "config": _merged(agent.config, request),
-            }
-        )
-
-    def _chosen(self, request: PrepareRequest, agent: AgentConfig) -> tuple[ToolSpec, ...]:
-        names = agent.tools if request.tools is None else request.tools
-        for name in names:
-            if name not in agent.tools:
-                raise InvalidInput(
-                    f"tools: agent {request.agent!r} does not list {name!r}; {_known(name, agent.tools)}"
-                )
-            if name not in self._tools:
-                raise InvalidInput(f"tools: this worker has no tool {name!r}; {_known(name, self._tools)}")
-        return tuple(self._tools[name] for name in dict.fromkeys(names))
-
-
-def _merged(config: LoopConfig, request: PrepareRequest) -> LoopConfig:
-    base, given = config.model_dump(), request.config
-    recovery = {**base["recovery"], **given.get("recovery", {})}
-    return LoopConfig.model_validate({**base, **given, "recovery": recovery})
-
-
-def _known(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    names = sorted(known)
-    near = process.extractOne(name, names, scorer=fuzz.ratio, score_cutoff=60)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}there are: {', '.join(names) or 'none'}"
+        return model

@@ -1,4 +1,4 @@
-"""Arguments of a call against a tool's JSON Schema, offline and in linear time."""
+"""Values against a JSON Schema, offline and in linear time: arguments of a call, final answers."""
 
 import json
 from functools import lru_cache
@@ -10,7 +10,7 @@ _MAX_ERRORS = 10
 _MAX_CHARACTERS = 200
 
 
-def argument_errors(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
+def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
     """Return what is wrong with `arguments`, each with its JSON path (`$.limit: ...`); at most 10 of 200 characters.
 
     Raises:
@@ -30,6 +30,15 @@ def argument_errors(schema: dict[str, Any], arguments: dict[str, Any]) -> list[s
     return errors
 
 
+def schema_problem(schema: dict[str, Any]) -> str:
+    """Return why a schema cannot be used, or "" when it can."""
+    try:
+        _validator(json.dumps(schema, sort_keys=True))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Draft202012Validator:
     try:
@@ -37,7 +46,7 @@ def _validator(schema: str) -> Draft202012Validator:
         return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), offline=True)
     except (ValidationError, ReferencingError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
-        raise ValueError(_cut(f"the tool's schema is invalid: {why}")) from error
+        raise ValueError(_cut(f"its schema is invalid: {why}")) from error
 
 
 def _path(parts: list[str | int]) -> str:

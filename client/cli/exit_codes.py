@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from client.boundaries import NoSuchIteration
 from client.config_file import ConfigError
 from client.errors import NotAnAgent, RunFailed, RunNotFound
 from client.server.endpoint import ServerUnavailable
@@ -47,7 +48,7 @@ def of_ending(reason: StopReason) -> ExitCode:
 
 def of_error(error: BaseException) -> ExitCode:
     """Return the code for an error that ends a command."""
-    if isinstance(error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent)):
+    if isinstance(error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent, NoSuchIteration)):
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
         return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED

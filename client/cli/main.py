@@ -17,13 +17,16 @@ from client.cli import (
     demo,
     dev,
     doctor,
+    fork,
     intervene,
     journal,
     list_runs,
+    rewind,
     run,
     server,
     setup,
     status,
+    verify,
     worker,
 )
 from client.cli.exit_codes import ExitCode, UsageError, of_error
@@ -50,6 +53,7 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
         "status": status.status,
         "conversation": conversation.conversation,
         "journal": journal.journal,
+        "verify": verify.verify,
     },
     "Steering a run": {
         "steer": intervene.steer,
@@ -57,6 +61,8 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
         "pause": intervene.pause,
         "resume": intervene.resume,
         "abort": intervene.abort,
+        "rewind": rewind.rewind,
+        "fork": fork.fork,
     },
     "Server and workers": {
         "dev": dev.dev,

@@ -76,11 +76,21 @@ def _tools(options: Sequence[str]) -> list[str] | None:
     return [name.strip() for option in options for name in option.split(",") if name.strip()]
 
 
-def _config(given: Given) -> dict[str, Any]:
+def settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of the loop's config that `--set key=value` names.
+
+    Raises:
+        UsageError: There is no such key.
+    """
     config: dict[str, Any] = {}
-    for text in given.settings:
+    for text in texts:
         key, value = pair_of(text, "--set")
         _put(config, tuple(key.split(".")), value)
+    return config
+
+
+def _config(given: Given) -> dict[str, Any]:
+    config = settings(given.settings)
     if given.max_iterations is not None:
         config["max_iterations"] = given.max_iterations
     if given.timeout_s is not None:

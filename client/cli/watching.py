@@ -18,6 +18,7 @@ from client.cli.screen import PlainScreen, Screen
 from client.errors import NotAnAgent, OrgaError, RunNotFound
 from client.journal import read_journal
 from client.pollers import pollers
+from client.told import Told
 from workflows.types.journal import JournalEntry
 from workflows.types.result import AgentResult
 
@@ -93,21 +94,21 @@ def screen() -> Screen:
 
 
 async def followed(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:
-    """Yield the journal to its end, through a server that is away for a while."""
-    seen = -1
+    """Yield the journal to its end, through rewinds and a server that is away for a while."""
+    told, has_begun = Told(), False
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LOST_SERVER_S
     while True:
         try:
             async for entry in read_journal(client, workflow_id, follow=True):
-                if entry.sequence > seen:
-                    seen = entry.sequence
+                if told.is_news(entry):
+                    has_begun = True
                     deadline = loop.time() + LOST_SERVER_S
                     yield entry
         except (RunNotFound, NotAnAgent):
             raise
         except (RPCError, OrgaError):
-            if seen < 0 or loop.time() > deadline:
+            if not has_begun or loop.time() > deadline:
                 raise
             await asyncio.sleep(1.0)
         else:

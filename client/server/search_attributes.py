@@ -17,7 +17,7 @@ class SearchAttributesRefused(OrgaError):
 
 def type_name(key: SearchAttributeKey[Any]) -> str:
     """Return the type as Temporal's commands spell it: `Keyword`, `Int`, `Double`."""
-    return key.indexed_value_type.name.title()
+    return key.indexed_value_type.name.title().replace("_", "")
 
 
 async def missing(client: Client) -> list[str]:

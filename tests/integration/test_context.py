@@ -15,7 +15,6 @@ from activities.ports import HistorySource, ModelRequest, RunKey
 from tests.support.hold import Hold
 from tests.support.loop import FakeTool, Loop, Ran, a_loop, a_worker
 from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.decisions.estimate import size_of, tokens_of
 from workflows.types.messages import Message, Reply
 from workflows.types.status import ShownMessage
 
@@ -209,38 +208,3 @@ async def test_runs_side_by_side_do_not_mix(client: Client) -> None:
         rans = await asyncio.gather(*[loop.run(task) for task in tasks])
 
     assert [ran.result.output for ran in rans] == tasks
-
-
-@pytest.mark.parametrize("max_bytes", [128_000_000, 100], ids=["from the cache", "from the history"])
-async def test_a_conversation_over_its_budget_loses_its_oldest_but_never_the_task(
-    client: Client, monkeypatch: pytest.MonkeyPatch, max_bytes: int
-) -> None:
-    made = Made(max_bytes=max_bytes)
-    monkeypatch.setattr("worker.Conversations", made)
-    provider = ScriptedProvider(looks(20))
-    loop = Loop(client, f"test-{uuid.uuid4()}", provider)
-    handle = await loop.start("the task", max_total_tokens=1_000_000, context_token_budget=2_500)
-    await handle.signal("add_context", "keep me")
-    async with a_worker(loop, pages(1_000)):
-        ran = await loop.ended(handle)
-
-    compacted = [entry.data for entry in ran.journal if entry.event == "ContextCompacted"]
-    assert compacted
-    assert {entry["strategy"] for entry in compacted} == {"sliding_window"}
-    for request in provider.seen:
-        check_compacted(request.messages)
-    dropped = sum(entry["messages_dropped"] for entry in compacted)
-    assert len(provider.seen[-1].messages) + dropped == 2 + 2 * 20
-    if max_bytes == 100:
-        assert made.misses == [21]
-
-
-def check_compacted(messages: tuple[Message, ...]) -> None:
-    assert [m.text for m in messages[:2]] == ["the task", "[Context from the operator]\nkeep me"]
-    assert sum(tokens_of(size_of(message)) for message in messages) <= 2_500
-    rest = messages[2:]
-    assert [m.role for m in rest] == ["assistant", "tool"] * (len(rest) // 2)
-    assert [m.calls[0].call_id for m in rest[::2]] == [m.call_id for m in rest[1::2]]
-    if rest:
-        newest = max(int(m.text.split()[1]) for m in rest[1::2])
-        assert [m.text for m in rest[::2]][-1] == f"step {newest}"

@@ -82,7 +82,7 @@ async def test_calls_that_wait_for_their_turn_are_not_run_after_an_abort(client:
         ran = await loop.ended(handle)
         shown = await conversation_of(ran)
 
-    not_run = "[Not run] the run was ended before this call started"
+    not_run = "[Not run] the run was interrupted before this call started"
     assert [m.text for m in shown[4:]] == [not_run, not_run]
     assert len(tool.contexts) == 1
     assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 1, "denied": 2, "failed": 1}

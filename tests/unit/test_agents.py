@@ -117,6 +117,45 @@ async def test_what_is_unknown_is_refused_naming_what_there_is(given: dict[str, 
     assert str(caught.value).startswith(message)
 
 
+OUT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+ONE_STRING: dict[str, Any] = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        pytest.param({}, None, id="none"),
+        pytest.param({"output_schema": OUT, "model": "openai:x"}, OUT, id="any schema"),
+        pytest.param({"output_schema": {}, "model": "openai:x"}, {}, id="the empty schema"),
+        pytest.param({"output_schema": ONE_STRING}, ONE_STRING, id="one string, which the offline reader can fill"),
+    ],
+)
+async def test_the_schema_of_the_answer_is_recorded(given: dict[str, Any], schema: dict[str, Any] | None) -> None:
+    setup = await AGENTS.setup(PrepareRequest(**given))
+    assert setup.output_schema == schema
+    assert ("output_schema" in setup.model_fields_set) is (schema is not None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        pytest.param({"type": "objct"}, "cannot be used, its schema is invalid: ", id="no schema"),
+        pytest.param(
+            {"$ref": "https://example.com/s"}, "cannot be used, its schema is invalid: ", id="another document"
+        ),
+        pytest.param(
+            {"properties": {"a": {"$ref": "other.json#/x"}}}, "cannot be used, its schema is invalid: ", id="a file"
+        ),
+        pytest.param({"pattern": "(a)\\1"}, "cannot be used, its schema is invalid: ", id="a pattern that could hang"),
+        pytest.param(OUT, "offline:extractive can fill a string or an object of one string only", id="offline"),
+    ],
+)
+async def test_a_schema_that_cannot_be_had_is_refused(schema: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await AGENTS.setup(PrepareRequest(output_schema=schema))
+    assert str(caught.value).startswith(f"output_schema: {message}")
+
+
 async def test_bad_input_ends_the_activity_for_good() -> None:
     prepare = PrepareActivities(AGENTS, Conversations(NoHistory())).prepare
     with pytest.raises(ApplicationError, match="there is no agent 'x'") as caught:

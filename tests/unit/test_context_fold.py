@@ -13,12 +13,15 @@ from workflows.decisions.conversation import added, handed_over
 from workflows.decisions.observe import with_outcomes, with_reply
 from workflows.decisions.roll_over import carried
 from workflows.types.clipped import clip
-from workflows.types.context import ContextRef, DigestMismatch, News, Ranges, ReasonRequest, Setup
+from workflows.types.context import ContextRef, DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.digest import reference
 from workflows.types.history import Happening, HappeningKind
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import Outcome
+from workflows.types.ranges import Ranges
 from workflows.types.record import Record
 from workflows.types.state import AgentState
+from workflows.types.summary import SummariseRequest, Summary, summary_message
 from workflows.types.tools import ToolOutput
 
 SETUP = a_setup(a_spec("read", max_result_bytes=200), instructions="be short")
@@ -40,9 +43,16 @@ class Run:
         ]
         self.contexts: list[tuple[Message, ...]] = []
 
-    def model_call(self, reply: Reply, results: list[str] | None = None, drop: Ranges = ()) -> None:
+    def model_call(
+        self,
+        reply: Reply,
+        results: list[str] | None = None,
+        drop: Ranges = (),
+        mask: Ranges = (),
+        summary: Summary | None = None,
+    ) -> None:
         """Make one iteration; a result of `!` is a failure."""
-        context, seen = handed_over(self.state.conversation, drop)
+        context, seen = handed_over(self.state.conversation, drop, mask, summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
         self.history += [happened("scheduled", "reason", request), happened("finished", "reason", reply)]
@@ -57,6 +67,27 @@ class Run:
                 self.history.append(happened("finished", call.name, ToolOutput(content=content), key))
                 outcomes.append(Outcome(call=call, status="ok", text=clip(content, 200), result=key))
         self.state = with_outcomes(self.state, reply, tuple(outcomes), [])
+
+    def summary(self, drop: Ranges, text: str) -> Summary:
+        """Have a model sum messages up."""
+        iteration = self.state.iteration + 1
+        context = ContextRef(head=reference(self.state.conversation.digest))
+        request = SummariseRequest(iteration=iteration, context=context, ranges=drop)
+        reply = Reply(text=text)
+        key = f"{iteration}.summary"
+        self.history += [
+            happened("scheduled", "summarise", request, key),
+            happened("finished", "summarise", reply, key),
+        ]
+        return Summary(drop=drop, text=text, call=key)
+
+    def refused(self, drop: Ranges = (), summary: Summary | None = None) -> None:
+        """Make a model call that fails: the next is about the same iteration."""
+        context, seen = handed_over(self.state.conversation, drop, (), summary)
+        self.contexts.append(seen.messages)
+        request = request_for(context, SETUP, self.state.iteration + 1)
+        failed = Happening(kind="failed", at=at(0), event_id=1, name="reason", key=str(request.iteration), text="no")
+        self.history += [happened("scheduled", "reason", request), failed]
 
     def roll_over(self) -> None:
         """Continue as new: the fold of the next run reads only its own history."""
@@ -101,6 +132,67 @@ def test_messages_that_were_dropped_stay_dropped() -> None:
     found = contexts_of(run.history)
     assert found == run.contexts
     assert [len(context) for context in found] == [1, 3, 3, 5]
+
+
+def after_three_calls() -> Run:
+    run = Run()
+    for number in range(3):
+        run.model_call(Reply(calls=(a_call("read", f"c{number}"),)), ["x" * 100])
+    return run
+
+
+def test_results_that_were_masked_stay_masked() -> None:
+    run = after_three_calls()
+    run.model_call(Reply(text="done"), [], mask=((2, 3), (4, 5)))
+    run.model_call(Reply(text="done"), [])
+    found = contexts_of(run.history)
+    assert found == run.contexts
+    assert [len(message.text) for message in found[-1] if message.role == "tool"] == [36, 36, 100]
+
+
+def test_a_models_summary_is_found_in_its_own_result() -> None:
+    run = after_three_calls()
+    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages of x"))
+    run.model_call(Reply(text="done"), [])
+    found = contexts_of(run.history)
+    assert found == run.contexts
+    assert found[-1][1] == summary_message("two pages of x")
+
+
+def test_a_summary_replaces_the_one_before_it() -> None:
+    run = after_three_calls()
+    run.model_call(Reply(calls=(a_call("read", "c3"),)), ["y"], ((1, 5),), summary=run.summary(((1, 5),), "first"))
+    run.model_call(Reply(text="done"), [], ((1, 4),), summary=run.summary(((1, 4),), "second"))
+    found = contexts_of(run.history)
+    assert found == run.contexts
+    assert [message.text for message in found[-1] if message.summary] == [summary_message("second").text]
+
+
+def test_a_call_that_is_asked_again_with_less_builds_on_the_same() -> None:
+    """After a context overflow: the first was compacted already, the second more, each with a summary of its own."""
+    run = after_three_calls()
+    run.refused(((1, 3),), run.summary(((1, 3),), "one page"))
+    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
+    run.model_call(Reply(text="done"), [])
+    assert contexts_of(run.history) == run.contexts
+
+
+def test_a_summary_after_a_roll_over_is_of_what_was_carried() -> None:
+    run = after_three_calls()
+    run.roll_over()
+    run.contexts = []
+    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
+    assert contexts_of(run.history) == run.contexts
+
+
+@pytest.mark.parametrize("tampered", ["forged", None], ids=["was changed", "is missing"])
+def test_a_summary_that_is_not_what_was_meant_is_a_mismatch(tampered: str | None) -> None:
+    run = after_three_calls()
+    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
+    at_summary = next(i for i, h in enumerate(run.history) if (h.kind, h.name) == ("finished", "summarise"))
+    other = [happened("finished", "summarise", Reply(text=tampered), "4.summary")] if tampered else []
+    with pytest.raises(DigestMismatch):
+        contexts_of([*run.history[:at_summary], *other, *run.history[at_summary + 1 :]])
 
 
 def test_guidance_is_found_in_the_request_itself() -> None:
@@ -167,6 +259,7 @@ def test_a_history_that_does_not_hold_what_was_meant_is_a_mismatch(history: list
         pytest.param(News(result="7.0"), id="a result of an iteration that never was"),
         pytest.param(News(result="1.9"), id="a result of a call that never was"),
         pytest.param(News(result="x"), id="a result with no number"),
+        pytest.param(News(summary="1.summary"), id="a summary that was never written"),
     ],
 )
 def test_news_that_the_history_does_not_hold_are_a_mismatch(news: News) -> None:

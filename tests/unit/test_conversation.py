@@ -1,5 +1,7 @@
 """The conversation by reference: what the reader resolves is exactly what the writer meant."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,13 +10,15 @@ from tests.support.core import conversation_of, user
 from tests.support.strategies import LAW, messages
 from workflows.decisions.conversation import added, full_digest, handed_over, settled
 from workflows.decisions.estimate import size_of, tokens_of
-from workflows.types.context import Chain, ContextRef, DigestMismatch, News, Ranges, without
+from workflows.types.context import Chain, ContextRef, DigestMismatch, News
 from workflows.types.digest import digest_of
 from workflows.types.messages import Message
+from workflows.types.ranges import Ranges, with_masks, without
 from workflows.types.state import Conversation
+from workflows.types.summary import Summary, summary_message
 
 Op = tuple[str, Message, int, int]
-STEPS = ["add", "reply", "hand", "drop", "settle"]
+STEPS = ["add", "reply", "hand", "drop", "mask", "sum up", "count", "settle"]
 ops = st.lists(st.tuples(st.sampled_from(STEPS), messages, st.integers(), st.integers()))
 
 
@@ -24,8 +28,11 @@ class Reader:
     def __init__(self) -> None:
         self.base = Chain()
         self.recorded: list[Message] = []
+        self.summaries: dict[str, str] = {}
 
     def resolve(self, news: News) -> Message:
+        if news.summary is not None:
+            return summary_message(self.summaries[news.summary])
         return news.message if news.message is not None else self.recorded[news.reply or 0]
 
     def read(self, context: ContextRef) -> tuple[Message, ...]:
@@ -48,14 +55,27 @@ def test_the_reader_finds_exactly_the_writers_messages(steps: list[Op]) -> None:
             conversation = settled(conversation)
             reader.base = Chain().plus(conversation.messages)
         else:
-            drop = _range(conversation.sent, a, b) if kind == "drop" else ()
-            expected = without(conversation.messages[: conversation.sent], drop)
+            part = _range(conversation.sent, a, b)
+            drop = part if kind in {"drop", "sum up", "count"} else ()
+            mask = part if kind == "mask" else ()
+            call = f"{len(reader.summaries)}.summary" if kind == "sum up" else ""
+            summary = Summary(drop=drop, text=message.text, call=call) if kind in {"sum up", "count"} else None
+            if call:
+                reader.summaries[call] = message.text
+            expected = _compacted(conversation.messages[: conversation.sent], drop, mask, summary)
             expected += conversation.messages[conversation.sent :]
-            context, conversation = handed_over(conversation, drop)
+            context, conversation = handed_over(conversation, drop, mask, summary)
             assert reader.read(context) == conversation.messages == expected
         assert full_digest(conversation) == digest_of(conversation.messages)
         assert conversation.tokens == sum(tokens_of(size_of(m)) for m in conversation.messages)
         assert conversation.size == sum(size_of(m) for m in conversation.messages)
+
+
+def _compacted(messages: tuple[Message, ...], drop: Ranges, mask: Ranges, summary: Summary | None) -> Any:
+    kept = without(with_masks(messages, mask), drop)
+    if summary is None or not drop:
+        return kept
+    return (*kept[: drop[0][0]], summary_message(summary.text), *kept[drop[0][0] :])
 
 
 def _range(sent: int, a: int, b: int) -> Ranges:
@@ -110,15 +130,36 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drop", "keys"),
+    ("compaction", "keys"),
     [
-        pytest.param((), {"news", "head"}, id="nothing is left out"),
-        pytest.param(((1, 2),), {"drop", "news", "head"}, id="a message is left out"),
+        pytest.param({}, {"news", "head"}, id="nothing is left out"),
+        pytest.param({"drop": ((1, 2),)}, {"drop", "news", "head"}, id="a message is left out"),
+        pytest.param({"mask": ((1, 2),)}, {"mask", "news", "head"}, id="a result is masked"),
+        pytest.param(
+            {"drop": ((1, 2),), "summary": Summary(drop=((1, 2),), text="b", call="2.summary")},
+            {"drop", "summary", "news", "head"},
+            id="a message is summed up",
+        ),
     ],
 )
-def test_only_what_is_needed_is_written(drop: Ranges, keys: set[str]) -> None:
-    context, _ = handed_over(conversation_of(*THREE, sent=3), drop)
+def test_only_what_is_needed_is_written(compaction: dict[str, Any], keys: set[str]) -> None:
+    context, _ = handed_over(conversation_of(*THREE, sent=3), **compaction)
     assert context.model_dump(exclude_unset=True).keys() == keys
+
+
+def test_a_models_summary_is_written_once_and_referred_to() -> None:
+    summary = Summary(drop=((1, 3),), text="b and c, " * 100, call="2.summary")
+    context, seen = handed_over(conversation_of(*THREE, sent=3), summary.drop, summary=summary)
+    assert context.model_dump(mode="json", exclude_unset=True)["summary"] == {"summary": "2.summary"}
+    assert seen.messages == (THREE[0], summary_message(summary.text))
+
+
+def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
+    """Its id would name nothing in the next run."""
+    summary = Summary(drop=((1, 2),), text="b", call="2.summary")
+    conversation = conversation_of(*THREE, sent=3).model_copy(update={"ready": summary})
+    _, seen = handed_over(conversation, summary.drop, summary=summary)
+    assert (seen.ready, settled(conversation).ready) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +170,7 @@ def test_only_what_is_needed_is_written(drop: Ranges, keys: set[str]) -> None:
         pytest.param(
             News(message=Message(role="user", text="a")), '{"role":"user","text":"a"}', id="a message in full"
         ),
+        pytest.param(News(summary="8.summary"), '{"summary":"8.summary"}', id="a summary by its activity"),
     ],
 )
 def test_news_are_written_as_what_they_are(news: News, written: str) -> None:

@@ -9,10 +9,12 @@ from activities.ports import Rebuilt, RunKey
 from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 from workflows.decisions.conversation import added, handed_over
 from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, News, Ranges, ReasonRequest
+from workflows.types.context import DigestMismatch, News, ReasonRequest
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
+from workflows.types.ranges import Ranges
 from workflows.types.state import Conversation
+from workflows.types.summary import Summary, summary_message
 
 SETUP = a_setup(a_spec("read", max_result_bytes=200))
 RUN, OTHER_RUN = RunKey("w", "r1"), RunKey("w", "r2")
@@ -89,6 +91,52 @@ async def test_what_was_dropped_stays_dropped() -> None:
     second, seen = step(conversation, 2, ((1, 2),))
     assert (await conversations.resolve(RUN, second)).messages == (TASK, user("b")) == seen.messages
     assert history.asked == []
+
+
+async def test_what_was_masked_stays_masked() -> None:
+    conversations, history = warm()
+    first, conversation = step(conversation_of(TASK), 1)
+    await conversations.resolve(RUN, first)
+    keep_turn(conversations, RUN, 1, "x" * 150)
+    second, conversation = step(with_turn(conversation, 1, "x" * 150), 2)
+    await conversations.resolve(RUN, second)
+    context, seen = handed_over(conversation, (), ((2, 3),))
+    third = request_for(context, SETUP, 3)
+    assert (await conversations.resolve(RUN, third)).messages == seen.messages
+    assert seen.messages[2].text == "[Result of read left out: 150 bytes]"
+    assert history.asked == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        pytest.param("a and b", 0, id="by this process"),
+        pytest.param("something else", 1, id="but not as it went to the history"),
+        pytest.param(None, 1, id="by another process"),
+    ],
+)
+async def test_a_summary_is_found_where_it_was_written(kept: str | None, asked: int) -> None:
+    _, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
+    summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
+    context, seen = handed_over(conversation, summary.drop, (), summary)
+    conversations, history = warm(History(Rebuilt(SETUP, seen.messages)))
+    await conversations.resolve(RUN, step(conversation_of(TASK, user("a"), user("b")), 1)[0])
+    if kept is not None:
+        conversations.keep_result(RUN, "2.summary", kept)
+    found = await conversations.resolve(RUN, request_for(context, SETUP, 2))
+    assert found.messages == seen.messages == (TASK, summary_message("a and b"))
+    assert len(history.asked) == asked
+
+
+async def test_a_summary_that_is_a_message_now_takes_no_room_of_its_own() -> None:
+    conversations, _ = warm()
+    first, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
+    await conversations.resolve(RUN, first)
+    conversations.keep_result(RUN, "2.summary", "a and b")
+    summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
+    context, _ = handed_over(conversation, summary.drop, (), summary)
+    await conversations.resolve(RUN, request_for(context, SETUP, 2))
+    assert conversations._parts.size == 0
 
 
 async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_itself() -> None:

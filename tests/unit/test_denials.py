@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from tests.support.core import a_call
 from tests.support.strategies import LAW
-from workflows.decisions.denials import denial_of_answer, denial_of_call, denial_streaks
+from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
 from workflows.types.gate import Verdict
+from workflows.types.input import LoopConfig
+from workflows.types.steps import StepIteration
 
 NO = Verdict(decision="deny", reason="no")
 
@@ -25,6 +27,46 @@ NO = Verdict(decision="deny", reason="no")
 )
 def test_denial_streaks(before: dict[str, int], denied: list[str], after: dict[str, int]) -> None:
     assert denial_streaks(before, denied) == after
+
+
+FIRST = "rm: the path /data/1041 is outside of the workspace"
+VARIED = "rm: the path /data/1042 is outside of the workspace"
+OTHER = "rm: needs an approval"
+
+
+@pytest.mark.parametrize(
+    ("before", "denied", "after"),
+    [
+        pytest.param({FIRST: 1}, [VARIED], {VARIED: 2}, id="a detail that varies, its newest wording kept"),
+        pytest.param({FIRST: 1}, [OTHER], {OTHER: 1}, id="another reason"),
+        pytest.param({FIRST: 1}, [VARIED.replace("rm", "mv")], {VARIED.replace("rm", "mv"): 1}, id="another tool"),
+        pytest.param({FIRST: 2}, [FIRST, VARIED], {FIRST: 3}, id="twice in one iteration counts once"),
+        pytest.param({FIRST: 2}, [OTHER, VARIED], {OTHER: 1, VARIED: 3}, id="another beside it"),
+        pytest.param({"rm: ": 1}, ["rm: "], {"rm: ": 2}, id="without a reason"),
+        pytest.param({"rm: kitten": 1}, ["rm: sitting"], {"rm: sitting": 1}, id="less alike than the threshold"),
+    ],
+)
+def test_reasons_that_are_alike_are_one_denial(
+    before: dict[str, int], denied: list[str], after: dict[str, int]
+) -> None:
+    assert denial_streaks(before, denied, 0.85) == after
+
+
+def test_the_threshold_is_reached_at_its_value() -> None:
+    assert denial_streaks({"rm: kitten": 1}, ["rm: sitting"], 4 / 7) == {"rm: sitting": 2}
+    assert denial_streaks({"rm: kitten": 1}, ["rm: sitting"], 4 / 7 + 0.001) == {"rm: sitting": 1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param(None, 0.85, id="the default"),
+        pytest.param(StepIteration(similarity_threshold=0.5), 0.5, id="as configured"),
+        pytest.param(StepIteration(enabled=False), 1.0, id="equality when it is off"),
+    ],
+)
+def test_the_threshold_is_that_of_the_progress_tracker(steps: StepIteration | None, expected: float) -> None:
+    assert alike_at(LoopConfig(step_iteration=steps)) == expected
 
 
 @LAW

@@ -84,7 +84,7 @@ async def test_a_call_is_denied(answer: Judgement | Exception, reason: str) -> N
         pytest.param(
             a_call("read", path=1), "the arguments of read do not fit: $.path: ", id="an argument of a wrong type"
         ),
-        pytest.param(a_call("broken"), "broken cannot be called: the tool's schema is invalid", id="a broken schema"),
+        pytest.param(a_call("broken"), "broken cannot be called: its schema is invalid", id="a broken schema"),
     ],
 )
 async def test_a_call_that_cannot_be_made_is_invalid_and_no_policy_is_asked(call: ToolCall, reason: str) -> None:

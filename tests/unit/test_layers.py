@@ -25,10 +25,10 @@ BELOW: dict[str, set[str]] = {
 """What each layer may import beside itself: `types <- decisions <- phases <- workflows <- client <- worker`, and
 `types <- activities (ports <- activities, adapters) <- phases`. The worker alone may be imported by nobody."""
 
-IN_A_DECISION = {"pydantic", "pydantic_core", "workflows"}
+IN_A_DECISION = {"pydantic", "pydantic_core", "rapidfuzz", "workflows"}
 """A decision can be understood, run and tested without knowing that Temporal exists."""
 
-IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "opentelemetry", "workflows"}
+IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2", "opentelemetry", "workflows"}
 """Third parties that workflow code may know."""
 
 

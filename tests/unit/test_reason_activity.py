@@ -9,8 +9,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
+from activities.model_calls import LAST_TRY_S, TAIL_CHARS
 from activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
-from activities.reason import LAST_TRY_S, TAIL_CHARS, ReasonActivities
+from activities.reason import ReasonActivities
 from tests.support.activities import RUN, Beats, NoHistory
 from tests.support.core import a_call, a_request, a_setup, conversation_of, request_for, user
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers

@@ -19,6 +19,8 @@ def test_names_and_types() -> None:
         "OrgaTenant": "Keyword",
         "OrgaIteration": "Int",
         "OrgaCostUsd": "Double",
+        "OrgaDeadLetters": "Int",
+        "OrgaOpenCircuits": "KeywordList",
     }
 
 

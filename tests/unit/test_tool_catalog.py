@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from activities.adapters.arguments import argument_errors
-from activities.adapters.tools.catalog import ToolCatalog, builtin_tools
+from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
 from activities.adapters.tools.python_function import load_function
+from tests.support.loop import FakeTool
 from tests.support.tool_calls import result
+from workflows.types.recovery import Recovery
 from workflows.types.tools import ToolOptions
 
 EFFECTS = {
@@ -17,6 +19,8 @@ EFFECTS = {
     "read_file": "read_only",
     "write_file": "idempotent",
     "fetch_url": "read_only",
+    "read_issue": "read_only",
+    "read_pull_request": "read_only",
     "run_command": "irreversible",
 }
 
@@ -46,7 +50,7 @@ def test_a_catalog_finds_tools_by_name(tmp_path: Path) -> None:
     assert catalog["read_file"].spec.name == "read_file"
     assert "nothing" not in catalog
     assert list(catalog) == [name for name in EFFECTS if name != "run_command"]
-    assert len(catalog) == 5
+    assert len(catalog) == 7
 
 
 def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -58,9 +62,9 @@ def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_options_are_laid_over_a_tools_own(tmp_path: Path) -> None:
     options = {"run_command": ToolOptions(max_attempts=1), "read_file": ToolOptions(execution="local")}
     catalog = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))
-    assert catalog["run_command"].spec.options == ToolOptions(max_attempts=1, timeout_s=630)
+    assert catalog["run_command"].spec.options == ToolOptions(max_attempts=1, timeout_s=630, verified=True)
     assert catalog["read_file"].spec.options.execution == "local"
-    assert catalog["list_files"].spec.options == ToolOptions()
+    assert catalog["list_files"].spec.options == ToolOptions(verified=True)
 
 
 def test_the_config_knows_the_effect_best(tmp_path: Path) -> None:
@@ -99,3 +103,20 @@ def test_options_for_an_unknown_tool_name_the_nearest(tmp_path: Path, name: str,
 def test_functions_and_built_ins_share_a_catalog(tmp_path: Path) -> None:
     function = load_function("tests.support.sample_tools:weather")
     assert ToolCatalog([*builtin_tools(tmp_path), function])["weather"] is function
+
+
+def test_the_built_in_tools_are_verified_unless_the_config_says_otherwise(tmp_path: Path) -> None:
+    tools = builtin_tools(tmp_path, commands=["git"], options={"write_file": ToolOptions(verified=False)})
+    assert [tool.spec.name for tool in tools if not tool.spec.options.verified] == ["write_file"]
+
+
+@pytest.mark.parametrize("name", ["delegate", "terminate", "final_answer"])
+def test_no_tool_takes_a_name_of_the_loop(name: str) -> None:
+    with pytest.raises(ValueError, match=f"a tool is called '{name}', a name that belongs to the loop; rename it"):
+        ToolCatalog([FakeTool(name)])
+
+
+def test_options_that_hold_others_stay_what_they_are(tmp_path: Path) -> None:
+    recovery = Recovery(strategy="fallback", alternatives=("list_files",))
+    (tool,) = with_options([FakeTool("read")], {"read": ToolOptions(recovery=recovery)})
+    assert tool.spec.options.recovery == recovery

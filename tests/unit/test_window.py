@@ -4,46 +4,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call, conversation_of, user
+from tests.support.core import conversation_of, user
 from tests.support.strategies import LAW
-from workflows.decisions.estimate import size_of, tokens_of
+from tests.support.turns import TASK, are_paired, conversations, turn
+from workflows.decisions.estimate import size_of, tokens_in, tokens_of
 from workflows.decisions.window import KEEP_SHARE, MAX_CONVERSATION_BYTES, messages_to_drop
-from workflows.types.context import Ranges, without
 from workflows.types.messages import Message
+from workflows.types.ranges import Ranges, without
 from workflows.types.state import Conversation
 
-TASK = user("the task", pinned=True)
 NO_LIMIT = 10**9
-
-
-def turn(number: int, results: int = 1, size: int = 100) -> list[Message]:
-    """Return an assistant message with calls and their results."""
-    ids = [f"c{number}_{index}" for index in range(results)]
-    calls = tuple(a_call(call_id=call_id) for call_id in ids)
-    answers = [Message(role="tool", text="r" * size, call_id=call_id, tool="read") for call_id in ids]
-    return [Message(role="assistant", calls=calls), *answers]
-
-
-def tokens(messages: tuple[Message, ...]) -> int:
-    return sum(tokens_of(size_of(message)) for message in messages)
-
-
-@st.composite
-def conversations(draw: st.DrawFn) -> Conversation:
-    """Draw a run as the loop makes it: the task, then turns, notes and pinned context."""
-    messages = [TASK]
-    for number in range(draw(st.integers(0, 12))):
-        kind = draw(st.sampled_from(["turn", "turn", "text", "note", "pinned"]))
-        size = draw(st.integers(1, 400))
-        if kind == "turn":
-            messages += turn(number, draw(st.integers(1, 3)), size)
-        elif kind == "text":
-            messages.append(Message(role="assistant", text="a" * size))
-        else:
-            messages.append(user("u" * size, pinned=kind == "pinned"))
-    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    sent = draw(st.sampled_from([0, *starts[1:], len(messages)]))
-    return conversation_of(*messages, sent=sent)
 
 
 budgets = st.integers(20, 1_500)
@@ -76,8 +46,7 @@ def test_the_task_what_is_pinned_and_all_from_the_models_last_message_on_stay(
 def test_a_call_is_never_parted_from_its_results(conversation: Conversation, budget: int) -> None:
     """A provider refuses a call without its result, and a result without its call."""
     kept = without(conversation.messages, messages_to_drop(conversation, budget))
-    called = [call.call_id for message in kept for call in message.calls]
-    assert called == [message.call_id for message in kept if message.role == "tool"]
+    assert are_paired(kept)
 
 
 @LAW
@@ -86,7 +55,7 @@ def test_the_result_starts_with_a_user_message_and_fits_when_it_can(conversation
     drop = messages_to_drop(conversation, budget)
     kept = without(conversation.messages, drop)
     assert kept[0].role == "user"
-    if tokens(kept) <= budget:
+    if tokens_in(kept) <= budget:
         return
     everything = _all_that_may_go(conversation)
     assert set(_indexes(drop)) == everything, "over the budget although more could go"
@@ -103,7 +72,7 @@ def test_nothing_goes_while_all_fits_and_no_more_than_needed(conversation: Conve
     assume(dropped)
     newest = dropped[-1]
     without_newest = [m for i, m in enumerate(conversation.messages) if i in newest or i not in _indexes(drop)]
-    assert tokens(tuple(without_newest)) > budget * KEEP_SHARE
+    assert tokens_in(tuple(without_newest)) > budget * KEEP_SHARE
 
 
 @LAW
@@ -112,6 +81,17 @@ def test_the_oldest_go_first(conversation: Conversation, budget: int) -> None:
     dropped = _indexes(messages_to_drop(conversation, budget))
     may_go = sorted(_all_that_may_go(conversation))
     assert sorted(dropped) == may_go[: len(dropped)]
+
+
+@LAW
+@given(conversations(), budgets, st.integers(0, 300))
+def test_a_reserve_is_room_beside_what_is_kept(conversation: Conversation, budget: int, reserve: int) -> None:
+    drop = messages_to_drop(conversation, budget, reserve)
+    kept = without(conversation.messages, drop)
+    if conversation.tokens <= budget:
+        assert drop == ()
+    elif tokens_in(kept) > budget * KEEP_SHARE - reserve:
+        assert set(_indexes(drop)) == _all_that_may_go(conversation)
 
 
 @pytest.mark.parametrize(

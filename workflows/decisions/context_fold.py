@@ -9,6 +9,7 @@ from workflows.types.history import Happening
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
 from workflows.types.state import AgentState
+from workflows.types.summary import summary_message
 from workflows.types.tools import ToolOutput
 
 
@@ -23,6 +24,7 @@ class ContextFold:
         """What the iteration builds on; a model call that is asked again, after a pause, builds on the same."""
         self._replies: dict[int, Reply] = {}
         self._results: dict[str, str] = {}
+        self._summaries: dict[str, str] = {}
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -38,7 +40,7 @@ class ContextFold:
         match happening.kind:
             case "started":
                 self._start(happening)
-            case "scheduled" if happening.name == "reason":
+            case "scheduled" if happening.name in {"reason", "summarise"}:
                 self._model_call(ReasonRequest.model_validate(happening.value))
             case "finished":
                 self._finish(happening)
@@ -58,6 +60,8 @@ class ContextFold:
                 self.setup = Setup.model_validate(happening.value)
             case "reason":
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
+            case "summarise":
+                self._summaries[happening.key] = Reply.model_validate(happening.value).text
             case "gate":
                 pass
             case _:
@@ -82,6 +86,8 @@ class ContextFold:
     def _recorded(self, news: News) -> Message:
         if news.reply is not None:
             return self._replies[news.reply].message()
+        if news.summary is not None:
+            return summary_message(self._summaries[news.summary])
         iteration, _, index = (news.result or "").partition(".")
         call = self._replies[int(iteration)].calls[int(index)]
         content = self._results[news.result or ""]

@@ -1,10 +1,12 @@
 """The conversation grows by news and is handed to the model by reference."""
 
 from workflows.decisions.estimate import size_of, tokens_of
-from workflows.types.context import Chain, ContextRef, News, Ranges
+from workflows.types.context import Chain, ContextRef, News
 from workflows.types.digest import digest_of, reference
 from workflows.types.messages import Message
+from workflows.types.ranges import Ranges
 from workflows.types.state import Conversation
+from workflows.types.summary import Summary, summary_message
 
 
 def added(conversation: Conversation, message: Message, news: News | None = None) -> Conversation:
@@ -20,27 +22,54 @@ def added(conversation: Conversation, message: Message, news: News | None = None
     )
 
 
-def handed_over(conversation: Conversation, drop: Ranges = ()) -> tuple[ContextRef, Conversation]:
+def handed_over(
+    conversation: Conversation, drop: Ranges = (), mask: Ranges = (), summary: Summary | None = None
+) -> tuple[ContextRef, Conversation]:
     """Return the reference that the next model call gets, and the conversation once the model has seen it all.
 
-    `drop` names ranges of messages that the model has seen already.
+    `drop` and `mask` name ranges of messages that the model has seen already; `summary` stands for what is dropped.
     """
     messages, sent = conversation.messages, conversation.sent
-    chain = Chain(messages[:sent], conversation.digest).without(drop).plus(messages[sent:])
-    update: dict[str, object] = {"messages": chain.messages, "sent": len(chain.messages), "digest": chain.digest}
+    stands_in = summary_message(summary.text) if summary and drop else None
+    base = Chain(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
+    chain = base.plus(messages[sent:])
     context = ContextRef(news=conversation.news, head=reference(chain.digest))
-    if drop:
-        context = context.model_copy(update={"drop": drop})
-        sizes = [size_of(message) for message in chain.messages]
-        update |= {"tokens": sum(tokens_of(size) for size in sizes), "size": sum(sizes)}
-    return context, conversation.model_copy(update=update | {"news": ()})
+    update = _compaction(drop, mask, summary, stands_in)
+    if update:
+        context = context.model_copy(update=update)
+        conversation = with_messages(conversation, chain.messages)
+    seen: dict[str, object] = {"messages": chain.messages, "sent": len(chain.messages), "digest": chain.digest}
+    return context, _used(conversation).model_copy(update=seen | {"news": ()})
+
+
+def _compaction(
+    drop: Ranges, mask: Ranges, summary: Summary | None, stands_in: Message | None
+) -> dict[str, Ranges | News]:
+    """Return the fields that a reference has only where the conversation is compacted."""
+    fields: dict[str, Ranges | News] = {"drop": drop} if drop else {}
+    if mask:
+        fields["mask"] = mask
+    if summary is not None and stands_in is not None:
+        fields["summary"] = News(summary=summary.call) if summary.call else News(message=stands_in)
+    return fields
+
+
+def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> Conversation:
+    """Return the conversation with other messages, measured anew."""
+    sizes = [size_of(message) for message in messages]
+    tokens = sum(tokens_of(size) for size in sizes)
+    return conversation.model_copy(update={"messages": messages, "tokens": tokens, "size": sum(sizes)})
 
 
 def settled(conversation: Conversation) -> Conversation:
     """Return the conversation for a run that continues as new: all of it is the base, nothing is news."""
     digest = digest_of(conversation.messages[conversation.sent :], conversation.digest)
     sent = len(conversation.messages)
-    return conversation.model_copy(update={"sent": sent, "digest": digest, "news": ()})
+    return _used(conversation).model_copy(update={"sent": sent, "digest": digest, "news": ()})
+
+
+def _used(conversation: Conversation) -> Conversation:
+    return conversation if conversation.ready is None else conversation.model_copy(update={"ready": None})
 
 
 def full_digest(conversation: Conversation) -> str:

@@ -2,13 +2,32 @@
 
 from collections.abc import Iterable
 
+from workflows.decisions.similarity import similarity
 from workflows.types.gate import Verdict
+from workflows.types.input import LoopConfig
 from workflows.types.messages import ToolCall
+from workflows.types.steps import StepIteration
+
+EXACTLY = 1.0
 
 
-def denial_streaks(streaks: dict[str, int], denied: Iterable[str]) -> dict[str, int]:
-    """Return the streaks after one more iteration: a denial that did not come again is forgotten."""
-    return {denial: streaks.get(denial, 0) + 1 for denial in denied}
+def alike_at(config: LoopConfig) -> float:
+    """Return the similarity at which two reasons count as one: that of `step_iteration`, equality when it is off."""
+    tracked = config.step_iteration or StepIteration()
+    return tracked.similarity_threshold if tracked.enabled else EXACTLY
+
+
+def denial_streaks(streaks: dict[str, int], denied: Iterable[str], threshold: float = EXACTLY) -> dict[str, int]:
+    """Return the streaks after one more iteration: a denial that did not come again is forgotten.
+
+    Denials of one tool whose reasons are alike, at `threshold` or more, are one denial; its newest wording stays.
+    """
+    after: dict[str, int] = {}
+    for denial in denied:
+        if not any(_is_same(denial, other, threshold) for other in after):
+            before = [times for other, times in streaks.items() if _is_same(denial, other, threshold)]
+            after[denial] = max(before, default=0) + 1
+    return after
 
 
 def denial_of_call(call: ToolCall, verdict: Verdict) -> str:
@@ -19,3 +38,10 @@ def denial_of_call(call: ToolCall, verdict: Verdict) -> str:
 def denial_of_answer(verdict: Verdict) -> str:
     """Name the denial of a final answer."""
     return f"final answer: {verdict.reason}"
+
+
+def _is_same(one: str, other: str, threshold: float) -> bool:
+    (tool, _, reason), (other_tool, _, other_reason) = one.partition(": "), other.partition(": ")
+    return one == other or (
+        tool == other_tool and threshold < EXACTLY and similarity(reason, other_reason) >= threshold
+    )

@@ -2,6 +2,7 @@
 
 from pydantic_core import to_json
 
+from workflows.types.context import Setup
 from workflows.types.messages import Message
 
 OVERHEAD_PER_CALL = 30
@@ -23,3 +24,16 @@ def size_of(message: Message) -> int:
 def tokens_of(size: int) -> int:
     """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, 7 for the frame."""
     return max(size * 10 // 33, 1) + OVERHEAD_PER_MESSAGE
+
+
+def tokens_in(messages: tuple[Message, ...]) -> int:
+    """Return the estimated tokens of all these messages."""
+    return sum(tokens_of(size_of(message)) for message in messages)
+
+
+def frame_tokens(setup: Setup) -> int:
+    """Return the estimated tokens of what goes with every call: instructions, tools, the schema of the answer."""
+    texts = [setup.instructions.encode("utf-8", "replace")] if setup.instructions else []
+    texts += [to_json((tool.name, tool.description, tool.parameters)) for tool in setup.tools]
+    texts += [to_json(setup.output_schema)] if setup.output_schema else []
+    return sum(tokens_of(len(text)) for text in texts)

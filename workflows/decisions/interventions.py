@@ -55,12 +55,12 @@ def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
 
 def with_pause(state: AgentState, now: datetime) -> AgentState:
     """Stop the clock; a second pause changes nothing."""
-    return ticking(state.model_copy(update={"paused": True}), now)
+    return state if state.paused else ticking(state.model_copy(update={"paused": True}), now)
 
 
 def with_resume(state: AgentState, now: datetime) -> AgentState:
     """Let the clock go on; a resume without a pause changes nothing."""
-    return ticking(state.model_copy(update={"paused": False}), now)
+    return ticking(state.model_copy(update={"paused": False}), now) if state.paused else state
 
 
 def with_abort(state: AgentState, why: str) -> AgentState:

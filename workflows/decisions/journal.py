@@ -1,21 +1,36 @@
 """The journal of a run, folded from its history: never a second log."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, cast
 
 from pydantic_core import to_json
 
+from workflows.decisions.compaction import compaction_data
+from workflows.decisions.journal_iteration import JournalIteration
 from workflows.types.context import ReasonRequest, Setup
+from workflows.types.delegation import delegated_place
 from workflows.types.gate import Verdicts
-from workflows.types.history import Happening
+from workflows.types.history import Happening, HappeningKind
 from workflows.types.journal import JournalEntry
 from workflows.types.messages import Reply
+from workflows.types.notes import Note
 from workflows.types.state import AgentState
 
-INTERVENTIONS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
+SIGNALS = {
+    "steer": "steer",
+    "add_context": "add_context",
+    "pause": "pause",
+    "resume": "resume",
+    "abort": "abort",
+    "rewound": "rewind",
+}
+"""Signals that a run knows, and what the journal calls them."""
+
 GENESIS = ""
+
+Found = list[tuple[str, dict[str, Any]]]
 
 
 class JournalFold:
@@ -26,57 +41,64 @@ class JournalFold:
         self._iteration = 0
         self._sequence = 0
         self._hash = GENESIS
-        self._run = _Iteration()
+        self._run = JournalIteration()
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
-        found = self._events(happening)
-        return [self._entry(happening.at, event, data) for event, data in found]
+        return [self._entry(happening.at, event, data) for event, data in self._events(happening)]
 
-    def _events(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
-        match happening.kind:
-            case "started":
-                return self._start(happening)
-            case "signaled":
-                return _intervention(happening)
-            case "scheduled":
-                return self._scheduled(happening)
-            case "finished" | "failed" | "cancelled":
-                return self._ended(happening)
-            case "continued_as_new":
-                return []
-            case _:
-                return [*self._unfinished(), ("Terminated", _termination(happening))]
+    def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
+        """Return an entry of a delegated run as one of this journal; an entry from further down keeps its run."""
+        return self._numbered(entry.model_copy(update={"data": {"run": run, **entry.data}}))
 
-    def _start(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+    def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
+            "started": self._start,
+            "signaled": _intervention,
+            "updated": _intervention,
+            "noted": _noted,
+            "scheduled": self._scheduled,
+            "finished": self._ended,
+            "failed": self._ended,
+            "cancelled": self._ended,
+            "child_started": self._delegated,
+            "child_finished": self._delegated,
+            "child_failed": self._delegated,
+            "continued_as_new": lambda _: self._collected(),
+        }
+        return readers.get(happening.kind, self._terminated)(happening)
+
+    def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
+        given, forked = _object(arguments[0] if arguments else None), {}
         if len(arguments) > 1 and arguments[1] is not None:
             state = AgentState.model_validate(arguments[1])
             self._iteration = state.iteration
-            self._run = _Iteration()
+            self._run = JournalIteration()
             if state.setup is not None:
                 self._agent = state.setup.agent
-            return []
-        given = _object(arguments[0] if arguments else None)
-        self._agent = str(given.get("agent", "default"))
-        return [
-            ("Started", {"task": str(given.get("task", "")), "input": {k: v for k, v in given.items() if k != "task"}})
-        ]
-
-    def _scheduled(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
-        if happening.name == "prepare":
-            return []
-        if happening.name == "reason":
-            request = ReasonRequest.model_validate(happening.value)
-            self._iteration = request.iteration
-            self._run = _Iteration()
-            if not request.context.drop:
+            if state.forked_from is None or state.carried_by:
                 return []
-            dropped = sum(stop - start for start, stop in request.context.drop)
-            return [("ContextCompacted", {"strategy": "sliding_window", "messages_dropped": dropped})]
-        return []
+            forked = {"forked_from": state.forked_from.model_dump()}
+            given = state.input.model_dump(mode="json", exclude_unset=True)
+        self._agent = str(given.get("agent", "default"))
+        rest = {key: value for key, value in given.items() if key != "task"}
+        return [("Started", {"task": str(given.get("task", "")), "input": rest, **forked})]
 
-    def _ended(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+    def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Lazily: what ends an iteration is told before the next one begins."""
+        if happening.name != "reason":
+            self._run.scheduled(happening.key)
+            return
+        yield from self._collected()
+        request = ReasonRequest.model_validate(happening.value)
+        self._iteration = request.iteration
+        self._run = JournalIteration()
+        compacted = compaction_data(request.context)
+        if compacted:
+            yield "ContextCompacted", compacted
+
+    def _ended(self, happening: Happening) -> Found:
         match happening.name:
             case "prepare":
                 return self._prepared(happening)
@@ -87,12 +109,12 @@ class JournalFold:
             case _:
                 return self._acted(happening)
 
-    def _prepared(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+    def _prepared(self, happening: Happening) -> Found:
         if happening.kind == "finished":
             self._agent = Setup.model_validate(happening.value).agent
         return []
 
-    def _reasoned(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+    def _reasoned(self, happening: Happening) -> Found:
         if happening.kind != "finished":
             return []
         reply = Reply.model_validate(happening.value)
@@ -105,71 +127,59 @@ class JournalFold:
         usage = reply.usage.model_dump()
         return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, "usage": usage})]
 
-    def _gated(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+    def _gated(self, happening: Happening) -> Found:
+        is_of_reply = self._run.reply is not None and not self._run.is_judged
         if happening.kind != "finished":
             return [("PolicyEvaluated", {"error": happening.text, "action_count": self._run.proposals})]
         verdicts = Verdicts.model_validate(happening.value).verdicts
-        self._run.expected = {
-            f"{self._iteration}.{index}"
-            for index, verdict in enumerate(verdicts)
-            if verdict.decision == "allow" and self._run.reply.calls
-        }
         shown = [v.model_dump(exclude_defaults=True) for v in verdicts]
         denied = sum(v.decision != "allow" for v in verdicts)
-        judged = {"action_count": len(verdicts), "denied_count": denied, "verdicts": shown}
-        tools = [self._run.call(key) for key in sorted(self._run.expected, key=_index)]
-        dispatched: list[tuple[str, dict[str, Any]]] = [
-            ("PolicyEvaluated", judged),
-            ("ToolsDispatched", {"tool_count": len(tools), "tools": tools}),
-        ]
-        return dispatched if tools else [*dispatched, ("ObservationsCollected", self._run.collected())]
+        judged = ("PolicyEvaluated", {"action_count": len(verdicts), "denied_count": denied, "verdicts": shown})
+        if not is_of_reply:
+            return [judged]
+        tools = self._run.judged(self._iteration, verdicts)
+        dispatched = ("ToolsDispatched", {"tool_count": len(tools), "tools": tools})
+        return [judged, dispatched] if tools else [judged, dispatched, ("ObservationsCollected", self._run.collected())]
 
-    def _acted(self, happening: Happening) -> list[tuple[str, dict[str, Any]]]:
-        self._run.outcomes[happening.key] = {
-            **self._run.call(happening.key),
-            "outcome": {"finished": "ok"}.get(happening.kind, happening.kind),
-            **({"error": happening.text} if happening.text else {}),
-        }
-        if self._run.expected - self._run.outcomes.keys():
-            return []
-        return [("ObservationsCollected", self._run.collected())]
+    def _acted(self, happening: Happening) -> Found:
+        outcome = "ok" if happening.kind == "finished" else happening.kind
+        self._run.ended(happening.key, outcome, happening.text)
+        return self._collected_if_complete()
 
-    def _unfinished(self) -> list[tuple[str, dict[str, Any]]]:
-        """Say what had been done when the run ended in the middle of its tools."""
-        missing = self._run.expected - self._run.outcomes.keys()
-        return [("ObservationsCollected", self._run.collected())] if missing else []
+    def _delegated(self, happening: Happening) -> Found:
+        place = delegated_place(happening.key)
+        if happening.kind == "child_started":
+            self._run.scheduled(place)
+            given = _object(happening.value)
+            data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
+            return [("DelegationStarted", {**self._run.call(place), **data})]
+        ended = _object(happening.value)
+        termination = _object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
+        is_good = termination.get("reason") == "completed"
+        self._run.ended(place, "ok" if is_good else "failed", "" if is_good else str(termination.get("detail", "")))
+        data = {"workflow_id": happening.key, **termination, "usage": ended.get("usage")}
+        return [("DelegationEnded", {**self._run.call(place), **data}), *self._collected_if_complete()]
+
+    def _terminated(self, happening: Happening) -> Found:
+        return [*self._collected(), ("Terminated", _termination(happening))]
+
+    def _collected_if_complete(self) -> Found:
+        return self._collected() if self._run.is_complete else []
+
+    def _collected(self) -> Found:
+        """Say what became of the calls of the iteration, unless that was said already."""
+        return [("ObservationsCollected", self._run.collected())] if self._run.is_open() else []
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
-        entry = JournalEntry(
-            sequence=self._sequence, timestamp=at, agent=self._agent, iteration=self._iteration, event=event, data=data
+        return self._numbered(
+            JournalEntry(sequence=0, timestamp=at, agent=self._agent, iteration=self._iteration, event=event, data=data)
         )
+
+    def _numbered(self, entry: JournalEntry) -> JournalEntry:
+        entry = entry.model_copy(update={"sequence": self._sequence})
         self._hash = chained(self._hash, entry)
         self._sequence += 1
         return entry.model_copy(update={"hash": self._hash})
-
-
-class _Iteration:
-    """What is known of the iteration that is under way."""
-
-    def __init__(self) -> None:
-        self.reply = Reply()
-        self.expected: set[str] = set()
-        self.outcomes: dict[str, dict[str, Any]] = {}
-
-    @property
-    def proposals(self) -> int:
-        return len(self.reply.calls) or 1
-
-    def call(self, key: str) -> dict[str, Any]:
-        index = _index(key)
-        if not 0 <= index < len(self.reply.calls):
-            return {"call_id": key}
-        call = self.reply.calls[index]
-        return {"tool": call.name, "call_id": call.call_id}
-
-    def collected(self) -> dict[str, Any]:
-        ordered = [self.outcomes[key] for key in sorted(self.outcomes, key=_index)]
-        return {"observation_count": len(self.reply.calls), "outcomes": ordered}
 
 
 def chained(previous: str, entry: JournalEntry) -> str:
@@ -188,16 +198,18 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
     return None
 
 
-def _index(key: str) -> int:
-    _, _, index = key.partition(".")
-    return int(index) if index.isdigit() else -1
+def _noted(happening: Happening) -> Found:
+    return [(note.event, note.data) for note in map(Note.model_validate, happening.value or [])]
 
 
-def _intervention(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
-    if happening.name not in INTERVENTIONS:
-        return [("InterventionReceived", {"kind": happening.name, "known": False})]
+def _intervention(happening: Happening) -> Found:
     value = happening.value[0] if happening.value else None
-    return [("InterventionReceived", {"kind": happening.name, **({"text": value} if value is not None else {})})]
+    told = {"text": value} if value is not None else {}
+    if happening.kind == "updated":
+        return [("InterventionReceived", {"kind": happening.name, **told})]
+    if happening.name not in SIGNALS:
+        return [("InterventionReceived", {"kind": happening.name, "known": False})]
+    return [("InterventionReceived", {"kind": SIGNALS[happening.name], **told})]
 
 
 def _termination(happening: Happening) -> dict[str, Any]:

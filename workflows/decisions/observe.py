@@ -1,8 +1,11 @@
 """Observe: what happened becomes what the model sees next. Pure; the last phase of an iteration."""
 
+from collections.abc import Sequence
+
 from workflows.decisions.conversation import added
-from workflows.decisions.denials import denial_of_answer, denial_of_call, denial_streaks
+from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
+from workflows.types.answer_json import answer_json
 from workflows.types.clipped import clip_json
 from workflows.types.context import News
 from workflows.types.gate import Verdict
@@ -38,14 +41,14 @@ def with_outcomes(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
         update={
             "conversation": conversation,
             "tool_calls": _counted(state, outcomes),
-            "denials": denial_streaks(state.denials, denied),
+            "denials": denial_streaks(state.denials, denied, alike_at(state.config)),
             "repairs": 0,
             "partial": "",
         }
     )
 
 
-def denied_calls(outcomes: tuple[Outcome, ...], verdicts: tuple[Verdict, ...]) -> list[str]:
+def denied_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
     """Name the denials among the outcomes."""
     pairs = zip(outcomes, verdicts, strict=True)
     return list(dict.fromkeys(denial_of_call(o.call, v) for o, v in pairs if o.status == "denied"))
@@ -76,6 +79,26 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     }
     if not state.inbox and state.aborted is None:
         update["stop"] = ("completed", "")
+    if state.setup is not None and state.setup.output_schema is not None:
+        update["data"] = _data(state.partial + reply.text)
+    return state.model_copy(update=update)
+
+
+def with_misfit(state: AgentState, judged: Judged, verdict: Verdict) -> AgentState:
+    """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
+    conversation = added(state.conversation, judged.reply.message(), News(reply=state.iteration))
+    conversation = added(conversation, _told(f"[Reply not usable] {verdict.reason}"))
+    update: dict[str, object] = {"conversation": conversation, "repairs": state.repairs + 1, "partial": ""}
+    if state.repairs >= MAX_REPAIRS_IN_A_ROW:
+        update["stop"] = ("error", verdict.reason)
+    return state.model_copy(update=update)
+
+
+def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
+    """Take in the end that the model asked for by `terminate`, unless guidance arrived meanwhile."""
+    update: dict[str, object] = {"output": clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it")}
+    if not state.inbox and state.aborted is None and state.stop is None:
+        update["stop"] = ("completed", reason)
     return state.model_copy(update=update)
 
 
@@ -88,7 +111,7 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
     """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
     conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
     conversation = added(conversation, _told(f"[Policy denied] {verdict.reason}"))
-    streaks = denial_streaks(state.denials, [denial_of_answer(verdict)])
+    streaks = denial_streaks(state.denials, [denial_of_answer(verdict)], alike_at(state.config))
     return state.model_copy(update={"conversation": conversation, "denials": streaks, "repairs": 0, "partial": ""})
 
 
@@ -118,6 +141,13 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
     if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and state.inbox):
         update["stop"] = ("completed" if is_answer else "error", judged.detail)
     return state.model_copy(update=update)
+
+
+def _data(text: str) -> object:
+    try:
+        return answer_json(text)
+    except ValueError:
+        return None
 
 
 def _answer(state: AgentState, reply: Reply) -> str:

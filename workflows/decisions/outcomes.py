@@ -17,12 +17,18 @@ def refused(call: ToolCall, verdict: Verdict) -> Outcome:
 
 def failed(call: ToolCall, error: str, *, is_unknown: bool = False) -> Outcome:
     """Return the outcome of a call whose attempts are used up."""
-    return Outcome(call=call, status="failed", text=f"[Error] {error}{UNKNOWN if is_unknown else ''}")
+    text = f"[Error] {error}{UNKNOWN if is_unknown else ''}"
+    return Outcome(call=call, status="failed", text=text, error=error)
 
 
-def not_run(call: ToolCall, why: str = "the run was ended before this call started") -> Outcome:
+def not_run(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:
     """Return the outcome of a call that was never started."""
     return Outcome(call=call, status="not_run", text=f"[Not run] {why}")
+
+
+def turned_away(call: ToolCall, text: str) -> Outcome:
+    """Return the outcome of a call that was answered instead of being started; `text` says by what."""
+    return Outcome(call=call, status="not_run", text=text)
 
 
 def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:

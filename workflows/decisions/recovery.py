@@ -2,20 +2,25 @@
 
 from datetime import datetime
 
+from workflows.decisions.conversation import added
 from workflows.decisions.fingerprint import fingerprint
 from workflows.decisions.notes import noted
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.input import LoopConfig
-from workflows.types.messages import ToolCall
+from workflows.types.messages import Message, ToolCall
 from workflows.types.recovery import Recovery
 from workflows.types.state import AgentState, GoodResult
 from workflows.types.tools import ToolSpec
+from workflows.types.waits import Resolution
 
-MAX_KEPT_RESULTS = 20
 MAX_KEPT_BYTES = 100_000
-"""Of one result that is kept; the state has to fit a payload."""
+"""Of all results that are kept; the state has to fit a payload."""
 
-MAX_DEAD_LETTERS = 100
+MAX_LETTER_BYTES = 150_000
+"""Of all dead letters. None is dropped to make room: what does not fit is told to the model as any failure."""
+
+MAX_ERROR_CHARS = 500
+"""Of the error that a dead letter keeps."""
 
 
 def recovery_of(spec: ToolSpec, config: LoopConfig) -> Recovery:
@@ -32,16 +37,26 @@ def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
 
 def with_success(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
     """Take in a call that succeeded, where the tool's recovery will want to know."""
-    strategy = recovery_of(spec, state.config).strategy
-    if strategy == "cached_result" and len(text.encode()) <= MAX_KEPT_BYTES:
-        results = {key: kept for key, kept in state.results.items() if key != fingerprint(call)}
-        results[fingerprint(call)] = GoodResult(at=now, text=text)
-        newest = dict(list(results.items())[-MAX_KEPT_RESULTS:])
-        return state.model_copy(update={"results": newest})
+    if recovery_of(spec, state.config).strategy == "cached_result":
+        return state.model_copy(update={"results": _with_result(state, call, GoodResult(at=now, text=text))})
     if spec.name in state.failures:
         failures = {tool: count for tool, count in state.failures.items() if tool != spec.name}
         return state.model_copy(update={"failures": failures})
     return state
+
+
+def _with_result(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
+    """Return the kept results with this one, the newest that fit."""
+    key = fingerprint(call)
+    newest_first = [(key, result), *((k, kept) for k, kept in reversed(state.results.items()) if k != key)]
+    found: list[tuple[str, GoodResult]] = []
+    size = 0
+    for name, kept in newest_first:
+        size += len(kept.text.encode())
+        if size > MAX_KEPT_BYTES:
+            break
+        found.append((name, kept))
+    return dict(reversed(found))
 
 
 def good_result(state: AgentState, call: ToolCall, recovery: Recovery, now: datetime) -> tuple[str, float] | None:
@@ -67,9 +82,10 @@ def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
 
 
 def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
-    """Keep a call that was given up; the oldest of too many goes."""
+    """Keep a call that was given up, where there is room."""
     letters = (*(kept for kept in state.dead_letters if kept.letter_id != letter.letter_id), letter)
-    return state.model_copy(update={"dead_letters": letters[-MAX_DEAD_LETTERS:]})
+    size = sum(len(kept.model_dump_json()) for kept in letters)
+    return state.model_copy(update={"dead_letters": letters}) if size <= MAX_LETTER_BYTES else state
 
 
 def waiting_letters(state: AgentState) -> tuple[DeadLetter, ...]:
@@ -97,6 +113,23 @@ def without_letter(state: AgentState, letter_id: str) -> AgentState:
     """Forget a letter that is being sent again."""
     letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
     return state.model_copy(update={"dead_letters": letters})
+
+
+def with_letter_answered(state: AgentState, letter: DeadLetter, text: str) -> AgentState:
+    """Tell the model what became of a call that was sent again."""
+    told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{text}"
+    conversation = added(state.conversation, Message(role="user", text=told))
+    state = state.model_copy(update={"conversation": conversation})
+    return noted(state, "RecoveryTriggered", tool=letter.call.name, strategy="requeue", outcome=text)
+
+
+def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
+    """Return the state that a person ended over a call that failed."""
+    who = f" ({decision.by})" if decision.by else ""
+    detail = f"{call.name} failed and an operator ended the run{who}" + (
+        f": {decision.reason}" if decision.reason else ""
+    )
+    return state.model_copy(update={"stop": ("escalated", detail)})
 
 
 def triggered(state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str) -> AgentState:

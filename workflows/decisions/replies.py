@@ -8,10 +8,11 @@ from workflows.types.messages import Reply
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback; one more ends the run as `error`."""
 
-Kind = Literal["calls", "answer", "cut_answer", "cut_calls", "blank", "refusal", "content_filter"]
+Kind = Literal["calls", "answer", "cut_answer", "cut_data", "cut_calls", "blank", "refusal", "content_filter"]
 
 _FEEDBACK: dict[Kind, str] = {
     "cut_answer": "Your reply was cut at the output limit. Go on exactly where it stops; repeat nothing.",
+    "cut_data": "Your reply was cut at the output limit, so its JSON is not whole. Answer again, shorter.",
     "cut_calls": "Your reply was cut at the output limit, so none of its calls was run. Make fewer or shorter calls.",
     "blank": "Your reply was empty. Either call a tool or give the final answer as text.",
     "refusal": "You declined. If a part of the task can be done, do that part; else say what stands against it.",
@@ -20,6 +21,7 @@ _FEEDBACK: dict[Kind, str] = {
 
 _DETAIL: dict[Kind, str] = {
     "cut_answer": "the answer is cut at the output limit",
+    "cut_data": "the answer is cut at the output limit, again and again, so it fits no output schema",
     "cut_calls": "truncated tool call: the model's reply was cut at the output limit, again and again",
     "blank": "blank reply: the model returned neither text nor a tool call, again and again",
     "refusal": "refusal: the model declined",
@@ -51,9 +53,13 @@ class Judged:
         return _DETAIL[self.kind] + (f": {said}" if said and self.kind == "refusal" else "")
 
 
-def judged(reply: Reply) -> Judged:
-    """Return what `reply` is. A finish reason that says "no" wins over what the reply holds."""
-    return Judged(reply, _kind(reply))
+def judged(reply: Reply, *, wants_data: bool = False) -> Judged:
+    """Return what `reply` is. A finish reason that says "no" wins over what the reply holds.
+
+    With `wants_data` the answer is JSON, which a model begins anew rather than go on where it was cut.
+    """
+    kind = _kind(reply)
+    return Judged(reply, "cut_data" if wants_data and kind == "cut_answer" else kind)
 
 
 def _kind(reply: Reply) -> Kind:

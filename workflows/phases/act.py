@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from workflows.decisions.dispatch import turned_down
 from workflows.decisions.outcomes import cancelled, not_run, refused
 from workflows.phases.calls import carried_out
 from workflows.phases.gate import Gated, Ruling
@@ -25,18 +26,21 @@ class Acted:
 async def run_tools(run: Run, gated: Gated) -> Acted:
     """Run what the gate allowed, at most `max_concurrent_tools` at a time; answer every call whatever happens."""
     iteration = run.state.iteration
-    tasks = {
-        index: asyncio.create_task(carried_out(run, ruling.permitted, f"{iteration}.{index}"))
-        for index, ruling in enumerate(gated.rulings)
-        if ruling.permitted is not None
-    }
+    places = [index for index, ruling in enumerate(gated.rulings) if ruling.permitted is not None]
+    down = turned_down(run.state, gated.allowed)
+    outcomes = {places[nth]: outcome for nth, outcome in down.items()}
+    tasks: dict[int, asyncio.Task[Outcome]] = {}
+    for index, ruling in enumerate(gated.rulings):
+        if ruling.permitted is not None and index not in outcomes:
+            tasks[index] = asyncio.create_task(carried_out(run, ruling.permitted, f"{iteration}.{index}"))
     if tasks:
         await settle(list(tasks.values()), run.is_interrupted)
-    outcomes = tuple(
-        _ended(ruling, tasks[index]) if index in tasks else refused(ruling.call, ruling.verdict)
-        for index, ruling in enumerate(gated.rulings)
-    )
-    return Acted(gated.reply, gated.rulings, outcomes)
+    for index, ruling in enumerate(gated.rulings):
+        if index in tasks:
+            outcomes[index] = _ended(ruling, tasks[index])
+        elif index not in outcomes:
+            outcomes[index] = refused(ruling.call, ruling.verdict)
+    return Acted(gated.reply, gated.rulings, tuple(outcomes[index] for index in range(len(gated.rulings))))
 
 
 def nothing_run(proposed: Proposed) -> tuple[Outcome, ...]:

@@ -7,17 +7,18 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, CancelledError
+from temporalio.exceptions import CancelledError, FailureError
 
 from workflows.decisions.outcomes import cancelled, not_run
 from workflows.decisions.recovery import max_attempts, recovery_of
 from workflows.decisions.summaries import call_summary
-from workflows.phases.failures import failure_text, is_unknown_outcome
+from workflows.phases import circuits
+from workflows.phases.failures import failure_text, is_turned_away, is_unknown_outcome
 from workflows.phases.gate import Permitted
 from workflows.phases.run import Run
 from workflows.types.clipped import clip
 from workflows.types.outcome import Outcome
-from workflows.types.tools import ToolOutput, ToolRequest
+from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOutput, ToolRequest
 
 HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
@@ -30,6 +31,11 @@ class Place:
 
     activity_id: str
     key: str
+
+    @property
+    def is_before_reasoning(self) -> bool:
+        """Whether it is a lookup of pre-hydration."""
+        return self.activity_id.startswith("0.")
 
 
 @dataclass(frozen=True)
@@ -57,14 +63,22 @@ async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | F
 
 async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
     call, spec = permitted.call, permitted.spec
+    refusal = circuits.let_through(run, spec)
+    if refusal:
+        return Failed(refusal, was_run=False)
     try:
         output = ToolOutput.model_validate(await _executed(run, permitted, place))
     except asyncio.CancelledError:
+        circuits.released(run, spec)
         return cancelled(call, spec)
-    except ActivityError as error:
-        if isinstance(error.cause, CancelledError):
+    except FailureError as error:  # a local activity's failure comes without an ActivityError around it
+        if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
+            circuits.released(run, spec)
             return cancelled(call, spec)
-        return Failed(failure_text(error), is_unknown=spec.effect == "irreversible" and is_unknown_outcome(error))
+        circuits.failed(run, spec, error)
+        is_unknown = spec.effect == "irreversible" and is_unknown_outcome(error)
+        return Failed(failure_text(error), is_unknown, was_run=not is_turned_away(error))
+    circuits.succeeded(run, spec)
     text = clip(output.content, spec.options.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 
@@ -79,7 +93,7 @@ async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
             spec.name,
             request,
             activity_id=place.activity_id,
-            start_to_close_timeout=timeout,
+            start_to_close_timeout=min(timeout, timedelta(seconds=MAX_LOCAL_TIMEOUT_S)),
             retry_policy=_retry(run, permitted),
             summary=call_summary(call, spec),
         )

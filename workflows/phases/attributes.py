@@ -59,7 +59,7 @@ def show_dead_letters(run: Run) -> None:
 
 def show_circuits(run: Run) -> None:
     """Write the tools that are left alone at the moment."""
-    tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state != "closed")
+    tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state == "open")
     _upsert(run, OPEN_CIRCUITS.value_set(tools) if tools else OPEN_CIRCUITS.value_unset())
 
 

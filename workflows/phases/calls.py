@@ -1,10 +1,16 @@
 """One allowed call, carried out to its outcome."""
 
+from temporalio import workflow
+
 from workflows.decisions.idempotency import idempotency_key
-from workflows.decisions.outcomes import failed
-from workflows.phases.attempt import Failed, Place, attempted
+from workflows.decisions.observe import with_termination
+from workflows.decisions.recovery import with_success
+from workflows.phases.attempt import Failed, Place
 from workflows.phases.gate import Permitted
+from workflows.phases.recover import recovered
 from workflows.phases.run import Run
+from workflows.phases.tried import tried
+from workflows.types.delegation import TERMINATE
 from workflows.types.outcome import Outcome
 
 
@@ -17,8 +23,19 @@ async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str
         activity_id: `<iteration>.<index>`; iteration 0 stands for what comes before the first reasoning step.
         key: Idempotency key, where the call has one already.
     """
+    if permitted.call.name == TERMINATE:
+        return _ended(run, permitted)
     place = Place(activity_id, key or idempotency_key(run.state.origin, activity_id, permitted.call))
-    attempt = await attempted(run, permitted, place)
+    attempt = await tried(run, permitted, place)
     if isinstance(attempt, Failed):
-        return failed(permitted.call, attempt.error, is_unknown=attempt.is_unknown)
+        return await recovered(run, permitted, place, attempt)
+    if attempt.status == "ok":
+        run.change(with_success, permitted.spec, permitted.call, attempt.text, workflow.now())
     return attempt
+
+
+def _ended(run: Run, permitted: Permitted) -> Outcome:
+    arguments = permitted.call.arguments
+    run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
+    text = "[Ended]" if run.state.stop else "[Not ended] Guidance from the operator arrived; take it into account."
+    return Outcome(call=permitted.call, status="ok", text=text)

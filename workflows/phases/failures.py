@@ -1,8 +1,11 @@
 """What an activity's failure says, without Temporal's wrapping."""
 
+from collections.abc import Collection
+
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
-from workflows.types.tools import WORKER_SHUTDOWN
+from workflows.types.breaker import CIRCUIT_OPEN
+from workflows.types.tools import UNKNOWN_OUTCOMES, WORKER_SHUTDOWN
 
 MAX_FAILURE_CHARS = 2_000
 
@@ -21,6 +24,8 @@ def failure_text(error: BaseException) -> str:
         last = cause.last_heartbeat_details and cause.cause
         return _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out") + (f" ({last})" if last else "")
     if isinstance(cause, ApplicationError):
+        if cause.type == CIRCUIT_OPEN:
+            return cause.message
         kind = f"{cause.type}: " if cause.type else ""
         return f"{kind}{cause.message}"[:MAX_FAILURE_CHARS]
     return f"{type(cause).__name__}: {cause}"[:MAX_FAILURE_CHARS]
@@ -46,11 +51,34 @@ def is_invalid_input(error: BaseException) -> bool:
     return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
 
 
+def is_infrastructure(error: BaseException, final: Collection[str] = ()) -> bool:
+    """Return whether the failure speaks of the tool's health: a time-out, or what another attempt might have cured.
+
+    `final` are the error types that the tool's options call final.
+    """
+    cause = _root(error)
+    if isinstance(cause, ApplicationError):
+        return not cause.non_retryable and cause.type != WORKER_SHUTDOWN and cause.type not in final
+    return isinstance(cause, TimeoutError)
+
+
+def is_turned_away(error: BaseException) -> bool:
+    """Return whether a worker's open circuit turned the call away before it started."""
+    cause = _root(error)
+    return isinstance(cause, ApplicationError) and cause.type == CIRCUIT_OPEN
+
+
+def is_context_overflow(error: BaseException) -> bool:
+    """Return whether the provider refused a model call because its context is too long."""
+    cause = _root(error)
+    return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
+
+
 def is_unknown_outcome(error: BaseException) -> bool:
     """Return whether the call may have had its effect although it is not known to have ended."""
     cause = _root(error)
     if isinstance(cause, ApplicationError):
-        return cause.type == WORKER_SHUTDOWN
+        return cause.type in UNKNOWN_OUTCOMES
     return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
 
 

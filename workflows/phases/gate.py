@@ -6,13 +6,14 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import FailureError
 
 from workflows.phases.failures import failure_text
 from workflows.phases.interrupt import settle
 from workflows.phases.reason import Proposed
 from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
+from workflows.types.delegation import DELEGATE
 from workflows.types.gate import GateRequest, Verdict, Verdicts
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.tools import ToolSpec
@@ -47,6 +48,11 @@ class Gated:
     rulings: tuple[Ruling, ...]
     answer: Verdict | None = None
     """The verdict on a final answer."""
+
+    @property
+    def allowed(self) -> tuple[ToolCall, ...]:
+        """The calls that may be carried out, in call order."""
+        return tuple(ruling.call for ruling in self.rulings if ruling.permitted is not None)
 
 
 async def judge(run: Run, proposed: Proposed) -> Gated | None:
@@ -84,8 +90,10 @@ def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int) -> GateReque
         calls=calls,
         specs=tuple(tool for tool in run.setup.tools if tool.name in names),
         offered=tuple(tool.name for tool in run.setup.tools),
+        output_schema=run.setup.output_schema,
         tenant=run.state.input.tenant,
         trusted_context=run.state.input.trusted_context,
+        delegates=run.setup.delegates if DELEGATE in names else (),
     )
 
 
@@ -99,7 +107,7 @@ async def _verdicts(run: Run, request: GateRequest) -> tuple[Verdict, ...] | Non
     expected = len(request.calls) or 1
     try:
         verdicts = (await task).verdicts
-    except ActivityError as error:
+    except FailureError as error:
         verdicts = (_denied(f"the gate could not decide: {failure_text(error)}"),) * expected
     if len(verdicts) != expected:
         verdicts = (_denied(f"the gate gave {len(verdicts)} verdicts for {expected} proposals"),) * expected

@@ -1,4 +1,4 @@
-"""Reason: one model call, its context handed over by reference."""
+"""Reason: one model call, its context handed over by reference; a second where that was too long for the provider."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from workflows.decisions.conversation import handed_over
+from workflows.decisions.calibration import halved_budget, message_budget, with_calibration, with_frame
 from workflows.decisions.limits import output_allowance, server_limit_s
 from workflows.decisions.replies import Judged, judged
-from workflows.decisions.window import messages_to_drop
-from workflows.phases.failures import failure_text, is_out_of_time
+from workflows.phases.compact import compacted
+from workflows.phases.failures import failure_text, is_context_overflow, is_out_of_time
 from workflows.phases.interrupt import settle
 from workflows.phases.run import Run
-from workflows.types.context import ReasonRequest
+from workflows.types.context import ContextRef, ReasonRequest
 from workflows.types.digest import record_digest, reference
 from workflows.types.messages import Reply
 from workflows.types.state import Conversation
@@ -39,28 +39,52 @@ class NoReply:
     detail: str
     is_out_of_time: bool = False
     """The server gave up at its limit, which knows nothing of pauses: with time left on the clock it is asked again."""
+    is_overflow: bool = False
+    """The context was too long for the provider."""
 
 
 async def propose(run: Run) -> Proposed | NoReply:
-    """Ask the model for its next step."""
+    """Ask the model for its next step; a context too long for it is halved, where it can be, and sent once more."""
+    run.change(with_frame)
+    first = await compacted(run, message_budget(run.state))
+    if first is None:
+        return NoReply("")
+    answer = await _ask(run, *first)
+    if isinstance(answer, Proposed) or not answer.is_overflow:
+        return answer
+    sent = first[1]
+    shorter = await compacted(run, halved_budget(sent))
+    if shorter is None:
+        return NoReply("")
+    return await _ask(run, *shorter) if shorter[1].tokens < sent.tokens else answer
+
+
+async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
+    call = asyncio.create_task(_call(_request(run, context), server_limit_s(run.state, run.config, workflow.now())))
+    await settle([call], run.is_interrupted)
+    if not call.done() or call.cancelled():
+        return NoReply("")
+    error = call.exception()
+    if error is None:
+        reply = call.result()
+        run.change(with_calibration, seen, reply.usage.input_tokens)
+        return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), seen)
+    if not isinstance(error, ActivityError):
+        raise error
+    if run.is_interrupted():
+        return NoReply("")
+    return NoReply(failure_text(error), is_out_of_time(error), is_context_overflow(error))
+
+
+def _request(run: Run, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
-    context, seen = handed_over(state.conversation, messages_to_drop(state.conversation, config.context_token_budget))
     request = ReasonRequest(iteration=state.iteration + 1, context=context)
     if not state.conversation.sent:
         request = request.model_copy(update={"setup": reference(record_digest(run.setup))})
     allowance = output_allowance(state, config)
     if allowance < config.max_output_tokens:
         request = request.model_copy(update={"max_output_tokens": allowance})
-    call = asyncio.create_task(_call(request, server_limit_s(state, config, workflow.now())))
-    await settle([call], run.is_interrupted)
-    if not call.done() or call.cancelled():
-        return NoReply("")
-    error = call.exception()
-    if error is None:
-        return Proposed(judged(call.result()), seen)
-    if not isinstance(error, ActivityError):
-        raise error
-    return NoReply("") if run.is_interrupted() else NoReply(failure_text(error), is_out_of_time(error))
+    return request
 
 
 async def _call(request: ReasonRequest, limit_s: int) -> Reply:

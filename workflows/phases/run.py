@@ -6,6 +6,7 @@ from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
 
+from workflows.phases.counts import count_circuits
 from workflows.types.context import Setup
 from workflows.types.input import LoopConfig
 from workflows.types.notes import NOTES_MEMO
@@ -45,6 +46,7 @@ class Run:
         """Set the state to what `decide` makes of it."""
         state = decide(self.state, *args, **kwargs)
         if state.notes:
+            count_circuits(state.notes)
             workflow.upsert_memo(
                 {NOTES_MEMO: [note.model_dump(mode="json", exclude_unset=True) for note in state.notes]}
             )

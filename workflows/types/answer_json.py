@@ -6,6 +6,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
+FINAL_ANSWER = "final_answer"
+"""The tool by which a model answers where its provider enforces no schema; no other tool has this name."""
+
 MAX_DEPTH = 100
 """Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
 

@@ -73,7 +73,7 @@ class Breaker(Record):
         return Breaker()
 
     def failed(self, options: CircuitOptions, now: datetime) -> "Breaker":
-        """Return the circuit after a failure that counts; one that comes late does not move the clock of an open one."""
+        """Return the circuit after a failure that counts; a late one does not move the clock of an open circuit."""
         failures = self.failures + 1
         if self.state == "open":
             return self.model_copy(update={"failures": failures})

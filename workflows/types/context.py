@@ -10,6 +10,7 @@ from workflows.types.delegation import Ceiling, DelegateSpec
 from workflows.types.digest import EMPTY, digest_of, reference
 from workflows.types.input import LoopConfig
 from workflows.types.messages import Message
+from workflows.types.ranges import Ranges, with_masks, without
 from workflows.types.record import Record
 from workflows.types.tools import ToolSpec
 
@@ -40,14 +41,11 @@ class Setup(Record):
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
-Ranges = tuple[tuple[int, int], ...]
-"""Messages by index: `[start, stop)`, in order."""
-
-
 class News(Record):
     """One message that the model has not seen: by reference where history holds it, else in full. One field is set.
 
-    Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message.
+    Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message;
+    `{"summary": "8.summary"}` a summary.
     """
 
     reply: int | None = None
@@ -55,10 +53,12 @@ class News(Record):
     result: str | None = None
     """The result of the tool activity with that id."""
     message: Message | None = None
+    summary: str | None = None
+    """The result of the `summarise` activity with that id."""
 
     @model_serializer
     def _alone(self) -> Any:
-        return self.message or self.result or self.reply
+        return self.message or self.result or ({"summary": self.summary} if self.summary else self.reply)
 
     @model_validator(mode="before")
     @classmethod
@@ -85,16 +85,26 @@ class Chain:
         """Return the chain with these at its end."""
         return Chain((*self.messages, *messages), digest_of(messages, self.digest))
 
-    def without(self, drop: Ranges) -> "Chain":
-        """Return the chain of the messages that lie in none of the ranges."""
-        return Chain().plus(without(self.messages, drop)) if drop else self
+    def compacted(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "Chain":
+        """Return the chain without `drop`, its results in `mask` masked; a summary stands where the first went."""
+        if not drop and not mask:
+            return self
+        messages = without(with_masks(self.messages, mask), drop)
+        if summary is not None:
+            place = drop[0][0]
+            messages = (*messages[:place], summary, *messages[place:])
+        return Chain().plus(messages)
 
 
 class ContextRef(Record):
-    """A conversation by reference: that of the model call before without `drop`, then `news`; its digest is `head`."""
+    """A conversation by reference: that of the model call before, compacted, then `news`; its digest is `head`."""
 
     drop: Ranges = ()
     """Messages of the call before that are left out from now on."""
+    mask: Ranges = ()
+    """Tool results of the call before whose text is left out from now on; indexes as in `drop`."""
+    summary: News | None = None
+    """What stands where the first dropped message stood."""
     news: tuple[News, ...] = ()
     head: str = ""
 
@@ -104,7 +114,9 @@ class ContextRef(Record):
         Raises:
             DigestMismatch: It is not what the workflow meant; a wrong context is never sent.
         """
-        chain = base.without(self.drop).plus(tuple(resolve(news) for news in self.news))
+        summary = None if self.summary is None or not self.drop else resolve(self.summary)
+        kept = base.compacted(self.drop, self.mask, summary)
+        chain = kept.plus(tuple(resolve(news) for news in self.news))
         if reference(chain.digest) != self.head:
             raise DigestMismatch(f"the {len(chain.messages)} messages found do not have the digest {self.head}")
         return chain
@@ -112,13 +124,6 @@ class ContextRef(Record):
 
 class DigestMismatch(ValueError):
     """What was found is not what the digest names."""
-
-
-def without(messages: tuple[Message, ...], drop: Ranges) -> tuple[Message, ...]:
-    """Return the messages that lie in none of the ranges."""
-    if not drop:
-        return messages
-    return tuple(m for index, m in enumerate(messages) if not any(start <= index < stop for start, stop in drop))
 
 
 class ReasonRequest(Record):

@@ -1,6 +1,8 @@
 """Delegation: a run hands a part of its task to another agent."""
 
-from typing import Any, cast
+import re
+from hashlib import sha256
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -36,6 +38,7 @@ class Ceiling(Border):
     timeout_s: float | None = Field(default=None, ge=0)
     max_model_calls: int | None = Field(default=None, ge=0)
     max_tool_calls: int | None = Field(default=None, ge=0)
+    max_delegation_depth: int | None = Field(default=None, ge=0)
 
 
 class Lineage(Border):
@@ -45,6 +48,8 @@ class Lineage(Border):
     """Workflow id of the run that delegated."""
     chain: tuple[str, ...] = ()
     """Agents from the first run down to the parent of this one."""
+    key: str = Field(default="", max_length=200)
+    """Idempotency key of the call that delegated: a run that carries it out anew has the keys of the one before."""
     ceiling: Ceiling = Ceiling()
 
     @property
@@ -61,6 +66,28 @@ class DelegateSpec(Record):
     tools: tuple[str, ...] | None = None
 
 
+MAX_ID_CHARS = 900
+"""Of a parent's id in that of its delegates; the server takes 1,000."""
+
+_PLACE = re.compile(r"\d+\.\d+(?:\.[a-z]\d+)*$")
+
+
+def child_id(workflow_id: str, activity_id: str) -> str:
+    """Return the workflow id of the run that carries out the `delegate` call at a place.
+
+    A place is `<iteration>.<index>`, and `.r1`, `.f0`, `.q3` behind it where the call is made again.
+    """
+    parent = workflow_id if len(workflow_id.encode()) <= MAX_ID_CHARS else sha256(workflow_id.encode()).hexdigest()
+    return f"{parent}.{activity_id}"
+
+
+def delegated_place(child: str) -> str:
+    """Return the place of the call that a delegated run carries out."""
+    found = _PLACE.search(child)
+    return found.group() if found else ""
+
+
 def delegate_arguments(arguments: dict[str, Any]) -> tuple[str, str]:
-    """Return the target and the task of a `delegate` call whose arguments fit its schema."""
-    return cast("str", arguments["agent"]), cast("str", arguments["task"])
+    """Return the target and the task of a `delegate` call; of one that does not fit its schema, nobody's."""
+    target, task = arguments.get("agent"), arguments.get("task")
+    return target if isinstance(target, str) else "", task if isinstance(task, str) else ""

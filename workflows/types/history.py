@@ -17,8 +17,14 @@ HappeningKind = Literal[
     "workflow_terminated",
     "workflow_timed_out",
     "continued_as_new",
+    "noted",
+    "updated",
+    "child_started",
+    "child_finished",
+    "child_failed",
 ]
-"""`scheduled`, `finished`, `failed` and `cancelled` are of activities, local ones included."""
+"""`noted`: the run wrote notes; `updated`: an update was accepted; `child_*` are of delegated runs. `scheduled`,
+`finished`, `failed` and `cancelled` are of activities, local ones included."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +35,12 @@ class Happening:
     at: datetime
     event_id: int
     name: str = ""
-    """Activity type or signal name."""
+    """Activity type, signal or update name."""
     key: str = ""
-    """Activity id, or the next run's id."""
+    """Activity id, the next run's id, or the workflow id of a delegated run."""
     value: Any = None
     """Input (`started`, `signaled`: the list of arguments; `scheduled`: the first) or result, as plain JSON."""
     text: str = ""
     """What a failure says."""
+    run_id: str = ""
+    """The last run of a delegated run that ended."""

@@ -47,7 +47,7 @@ class Reference(Record):
 
 
 class Resolved(Record):
-    """What became of a reference. `unresolvable`: no tool that the run is offered takes it."""
+    """What became of a reference. `unresolvable`: no tool that the run may call takes it."""
 
     reference: Reference
     status: Literal["resolved", "failed", "unresolvable"]

@@ -1,7 +1,7 @@
-"""A regular expression of a user, matched in time linear in the text whatever it says.
+r"""A regular expression of a user, matched in time linear in the text whatever it says.
 
 Python's own `re` backtracks: `(a+)+$` on thirty letters takes minutes, and a workflow task that takes two seconds is
-retried for ever. Refusing nested quantifiers would not do, since `\\w*\\w*\\w*x` is cubic without any. RE2 never
+retried for ever. Refusing nested quantifiers would not do, since `\w*\w*\w*x` is cubic without any. RE2 never
 backtracks, and it is as deterministic as `re` is. What is left are many matches, each of which may look at the rest of
 its line, and large programs: `Fuel` bounds the two together.
 """
@@ -34,7 +34,7 @@ class LinearPattern:
     """A pattern of RE2: no look-around, no back-references; a match lies within one line."""
 
     def __init__(self, pattern: str) -> None:
-        r"""Compile.
+        """Compile.
 
         Raises:
             ValueError: It is no pattern of RE2, or too large.
@@ -45,8 +45,6 @@ class LinearPattern:
         options.max_mem = _MAX_MEMORY
         try:
             self._regex = _RE2.compile(pattern, options)
-        except UnicodeEncodeError:
-            raise ValueError("is not valid Unicode") from None
         except _RE2.error as error:
             why = error.args[0].decode(errors="replace")
             raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None

@@ -34,6 +34,8 @@ class Message(Record):
     is_error: bool = False
     pinned: bool = False
     """Never dropped when the context is compacted: the task, added context, context blocks."""
+    summary: bool = False
+    """Stands for earlier messages that were left out."""
 
 
 class Reply(Record):

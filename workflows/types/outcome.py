@@ -15,6 +15,8 @@ class Outcome(Record):
     call: ToolCall
     status: OutcomeStatus
     text: str
+    error: str = ""
+    """The bare failure, of a call that failed."""
     result: str | None = None
     """Id of the tool activity that holds the text, when it succeeded."""
 

@@ -6,6 +6,7 @@ from typing import Any
 from workflows.types.breaker import Breaker
 from workflows.types.context import InterventionKind, News, Setup
 from workflows.types.dead_letters import DeadLetter
+from workflows.types.delegation import Ceiling
 from workflows.types.input import AgentInput, LoopConfig
 from workflows.types.messages import Message
 from workflows.types.notes import Note
@@ -13,6 +14,7 @@ from workflows.types.record import Record
 from workflows.types.result import StopReason
 from workflows.types.rewind import Rewound
 from workflows.types.steps import Step
+from workflows.types.summary import Summary
 from workflows.types.usage import ToolCallCounts, UsageTotals
 from workflows.types.waits import Wait
 
@@ -36,6 +38,10 @@ class Conversation(Record):
     """Estimated tokens of all messages."""
     size: int = 0
     """UTF-8 bytes of all messages, near enough for the payload limit."""
+    frame: int = 0
+    """Estimated tokens of what goes with every call: instructions, tools. 0 until the first call measures it."""
+    ready: Summary | None = None
+    """A summary that waits for the model call that it was written for."""
 
 
 class Clock(Record):
@@ -59,11 +65,14 @@ class GoodResult(Record):
 
 
 class Child(Record):
-    """A delegated run in flight."""
+    """A delegated run in flight, or one that waits for its turn."""
 
     workflow_id: str
     agent: str
     task: str
+    """The beginning of it, for people."""
+    ceiling: Ceiling | None = None
+    """What is reserved for it; null until its turn has come."""
 
 
 class ForkedFrom(Record):
@@ -119,10 +128,8 @@ class AgentState(Record):
     dead_letters: tuple[DeadLetter, ...] = ()
     over_budget: int = 0
     """Iterations in a row in which calls went beyond `max_tool_calls`."""
-    delegated_tool_calls: int = 0
-    """Tool calls that delegates ran."""
     children: tuple[Child, ...] = ()
-    """Delegated runs in flight."""
+    """Delegated runs in flight, and those that wait for their turn."""
     data: Any = None
     """The final answer as JSON, where the input has an `output_schema`."""
     forked_from: ForkedFrom | None = None
@@ -137,6 +144,11 @@ class AgentState(Record):
     """The answer that is being continued, after the output limit cut it."""
     stop: tuple[StopReason, str] | None = None
     """The ending, once it is decided."""
+
+    @property
+    def delegated_tool_calls(self) -> int:
+        """Tool calls that delegates ran."""
+        return self.tool_calls.delegated
 
     @property
     def config(self) -> LoopConfig:

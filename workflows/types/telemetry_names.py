@@ -31,6 +31,8 @@ PROPOSAL = "orga.proposal"
 """`tool_call` or `answer`."""
 OUTCOME = "orga.outcome"
 """`ok`, `failed` or `cancelled`."""
+CIRCUIT_SCOPE = "orga.circuit.scope"
+"""`run` or `worker`."""
 
 TOKEN_USAGE = "gen_ai.client.token.usage"
 MODEL_DURATION = "gen_ai.client.operation.duration"
@@ -38,6 +40,7 @@ TOOL_DURATION = "orga.tool.duration"
 ITERATION_COUNT = "orga.iteration.count"
 DENIAL_COUNT = "orga.denial.count"
 RUN_COUNT = "orga.run.count"
+CIRCUITS_OPENED = "orga.circuit.opened"
 
 TOKEN_BUCKETS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0)
 """As the conventions for `gen_ai.client.token.usage` advise."""

@@ -36,7 +36,7 @@ class ToolOptions(Border):
     execution: Literal["activity", "local"] = "activity"
     """`local` runs the call inside the workflow task: fast read-only tools only."""
     isolation: Literal["thread", "process"] | None = None
-    """Where a Python function that is not async runs. A `process` can be killed when it ignores its time limit."""
+    """Where a Python function runs. A `process` can be killed when it ignores its time limit; async is awaited if None."""
     verified: bool = False
     """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
     recovery: Recovery | None = None
@@ -61,6 +61,18 @@ class ToolSpec(Record):
 
 WORKER_SHUTDOWN = "WorkerShutdown"
 """Type of the failure of a call whose worker was told to stop: its effect may or may not have happened."""
+
+TIME_LIMIT = "TimeLimit"
+"""Type of the failure of a call that its worker cut off, just before the server would have."""
+
+PROCESS_CRASHED = "ProcessCrashed"
+"""Type of the failure of a call whose process ended without a result."""
+
+UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
+"""Types of failures after which the effect may or may not have happened."""
+
+MAX_LOCAL_TIMEOUT_S = 2.0
+"""Of a call inside the workflow task: until it ends no signal is heard, an abort neither."""
 
 
 class ToolRequest(Record):

@@ -1,5 +1,9 @@
 """What model calls used: tokens, calls, money."""
 
+from typing import Any
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from workflows.types.record import Record
 
 
@@ -55,3 +59,10 @@ class ToolCallCounts(Record):
     run: int = 0
     denied: int = 0
     failed: int = 0
+    delegated: int = 0
+    """Run by delegates, and by theirs; written only where there are any."""
+
+    @model_serializer(mode="wrap")
+    def _without_none_delegated(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = written(self)
+        return fields if self.delegated else {key: value for key, value in fields.items() if key != "delegated"}

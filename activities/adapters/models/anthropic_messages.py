@@ -23,7 +23,7 @@ class AnthropicMessages:
 
     def dialect(self, model: str) -> Dialect:
         """Return one dialect for all, until a model refuses it."""
-        return Dialect()
+        return Dialect(response_format=False)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         """Return the JSON to send."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from activities.ports import ModelRequest, ToolChoice
+from workflows.types.answer_json import FINAL_ANSWER
 
 MAX_LESSONS = 5
 """Refusals that one call may learn from before it fails."""
@@ -15,6 +16,8 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _STALE_THINKING = re.compile(r"bound to a different|`?signature`? in `?thinking|thinking`? blocks .*cannot be modified")
+_SCHEMA = re.compile(r"response_format|json_schema|structured.output|guided|grammar", re.IGNORECASE)
+"""However it is put: what is wrong may be the field, its type, or a keyword of this schema."""
 _CEILING = re.compile(r"(?:> |at most |less than or equal to |\[\d+, ?)[`'\"]?(\d+)", re.IGNORECASE)
 
 
@@ -29,6 +32,12 @@ class Dialect:
     """Whether a call can be demanded; where it can't, `any` is sent as `auto`, and the loop sees who didn't call."""
     thinking: bool = True
     """Whether earlier thinking goes back. Claude refuses it when anything before it has changed, as compaction does."""
+    response_format: bool = True
+    """Whether a schema for the whole reply is taken; where not, the answer is a forced tool call."""
+    sure_schema: bool = False
+    """Whether that schema is enforced on answers alone: other servers ignore it, or hold tool calls to it as well."""
+    answer_tool: bool = True
+    """Whether that tool is taken where no other is offered; where not, the schema is told in words."""
     max_output_tokens: int | None = None
     """The model's own ceiling, where it is below what is asked for."""
 
@@ -48,12 +57,19 @@ def learned(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | 
     A value out of range is not left out: the run asked for it and should hear of it. The output limit alone is
     lowered, to the ceiling that the refusal states.
     """
-    lesson = _field_lesson(dialect, request, refusal) if _REFUSED.search(refusal) else None
+    lesson = _schema_lesson(dialect, request, refusal)
+    if lesson is None and _REFUSED.search(refusal):
+        lesson = _field_lesson(dialect, request, refusal) or _tool_lesson(dialect, request, refusal)
     if lesson is None and dialect.thinking and _STALE_THINKING.search(refusal):
         lesson = replace(dialect, thinking=False)
     if lesson is None and re.search(r"max_(completion_)?tokens|output tokens", refusal):
         lesson = _ceiling_lesson(dialect, request, refusal)
     return lesson
+
+
+def _schema_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    is_asked = request.output_schema is not None and dialect.response_format
+    return replace(dialect, response_format=False) if is_asked and _SCHEMA.search(refusal) else None
 
 
 def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
@@ -63,11 +79,16 @@ def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
         return replace(dialect, tokens_field="max_tokens")
     if dialect.temperature and request.temperature is not None and "temperature" in refusal:
         return replace(dialect, temperature=False)
-    if dialect.forced_tools and request.tool_choice == "any" and "tool_choice" in refusal:
-        return replace(dialect, forced_tools=False)
     if dialect.stream_options and "stream_options" in refusal:
         return replace(dialect, stream_options=False)
     return None
+
+
+def _tool_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
+    if dialect.forced_tools and request.tool_choice == "any" and "tool_choice" in refusal:
+        return replace(dialect, forced_tools=False)
+    is_alone = [tool.name for tool in request.tools] == [FINAL_ANSWER]
+    return replace(dialect, answer_tool=False) if dialect.answer_tool and is_alone and "tool" in refusal else None
 
 
 def _ceiling_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:

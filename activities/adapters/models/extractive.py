@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from activities.adapters.models.reader.answer import answer_to
 from activities.adapters.models.reader.evidence import call_id, evidence_of, turns_taken
+from activities.adapters.models.reader.fill import filled
 from activities.adapters.models.reader.plan import any_call, next_calls
 from activities.adapters.models.reader.question import Question, question_of
 from activities.adapters.models.reader.toolbox import toolbox_of
@@ -39,6 +40,9 @@ def _reply(request: ModelRequest) -> Reply:
         return _counted(request, Reply(text=text, calls=calls, finish="tool_calls"), len(text) + written)
     room = request.max_output_tokens * _CHARS_PER_TOKEN
     text = answer_to(question, evidence_of(request.messages), toolbox_of(request.tools), room)
+    if request.output_schema is not None:  # cut text in whole JSON is an answer
+        text = filled(request.output_schema, text[:room])
+        return _counted(request, Reply(text=text), len(text))
     finish = "stop" if len(text) <= room else "length"
     return _counted(request, Reply(text=text[:room], finish=finish), min(room, len(text)))
 

@@ -4,7 +4,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
+from pydantic_core import to_json
+
 from activities.adapters.models.smollm import actions, engine
+from activities.adapters.models.smollm.bounds import bounded
 from activities.adapters.models.smollm.streamed import Streamed
 from activities.adapters.models.smollm.window import Line, fit
 from activities.ports import ModelError, ModelRequest
@@ -38,8 +41,9 @@ class LocalProvider:
         if (name := request.model or self._model) != "smollm2":
             raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
         limit = min(self._cap, request.max_output_tokens)
-        schema = actions.action_schema(request.tools, request.tool_choice, answer_limit=2 * limit)
-        body = _options(request, limit) | (_PLAIN if schema is None else _response_format(schema))
+        schema = actions.action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
+        form = bounded(request.output_schema) if schema is None else schema
+        body = _options(request, limit) | (_PLAIN if form is None else _response_format(form))
         lines = _lines(request, with_tools=schema is not None)
         room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
         budget = int(room * _CHARS_PER_TOKEN)
@@ -80,9 +84,13 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[Line, ...]:
-    protocol = (actions.describe(request.tools),) if with_tools else ()
+    protocol = (actions.describe(request.tools, request.output_schema),) if with_tools else _told(request.output_schema)
     system = "\n\n".join([_OPENING, *request.system, *protocol])
     return (Line("system", system), *(_line(message) for message in request.messages))
+
+
+def _told(schema: dict[str, Any] | None) -> tuple[str, ...]:
+    return () if schema is None else (f"Reply with JSON that fits this schema: {to_json(schema).decode()}",)
 
 
 def _line(message: Message) -> Line:

@@ -24,7 +24,10 @@ class OpenAIChat:
 
     def dialect(self, model: str) -> Dialect:
         """Return OpenAI's newer name of the output limit for the models that take no other."""
-        return Dialect(tokens_field="max_completion_tokens" if _REASONING.match(model) else "max_tokens")
+        return Dialect(
+            tokens_field="max_completion_tokens" if _REASONING.match(model) else "max_tokens",
+            sure_schema=self.provider == "openai" or (self.provider == "openrouter" and model.startswith("openai/")),
+        )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         """Return the JSON to send."""

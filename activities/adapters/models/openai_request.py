@@ -6,8 +6,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from activities.adapters.models.dialect import Dialect
+from activities.adapters.models.schema_shape import is_strict
 from activities.adapters.models.turns import results_first, wire_id, wire_name
 from activities.ports import ModelRequest
+from workflows.types.answer_json import FINAL_ANSWER
 from workflows.types.messages import Message, ToolCall
 from workflows.types.tools import ToolSpec
 
@@ -30,12 +32,21 @@ def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> d
         body["temperature"] = request.temperature
     if request.stop:
         body["stop"] = list(request.stop[:_MAX_STOPS])
+    if request.output_schema is not None:
+        body["response_format"] = _response_format(request.output_schema)
     if request.tools:
         body |= {
             "tools": [_tool(spec) for spec in request.tools],
             "tool_choice": _TOOL_CHOICE[dialect.tool_choice(request)],
         }
     return body
+
+
+def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)},
+    }
 
 
 def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from activities.adapters import http
 from activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
 from activities.adapters.models.endpoint import Endpoint
+from activities.adapters.models.final_answer import shaped, taken
 from activities.adapters.models.stream_http import StreamHttp
 from activities.adapters.models.wire import Wire
 from activities.ports import ModelError, ModelRequest
@@ -31,15 +32,16 @@ class StreamingProvider:
         """
         dialect = self._dialects.get(request.model) or self._wire.dialect(request.model)
         for _ in range(MAX_LESSONS):
+            sent = shaped(request, dialect)
             try:
-                return await self._attempt(request, dialect, on_text)
+                return _received(request, await self._attempt(sent, dialect, on_text))
             except ModelError as error:
-                lesson = learned(dialect, request, str(error)) if error.kind == "InvalidRequest" else None
+                lesson = learned(dialect, sent, str(error)) if error.kind == "InvalidRequest" else None
                 if lesson is None:
                     raise
                 dialect = lesson
                 self._remember(request.model, lesson)
-        return await self._attempt(request, dialect, on_text)
+        return _received(request, await self._attempt(shaped(request, dialect), dialect, on_text))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -58,3 +60,7 @@ class StreamingProvider:
         if len(self._dialects) >= _MAX_MODELS:
             self._dialects.clear()
         self._dialects[model] = replace(dialect, thinking=True)
+
+
+def _received(request: ModelRequest, reply: Reply) -> Reply:
+    return reply if request.output_schema is None else taken(reply, request.output_schema)

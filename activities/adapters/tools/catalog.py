@@ -7,14 +7,22 @@ from typing import Any
 from rapidfuzz import process
 
 from activities.adapters.tools.fetch_url import FetchUrl
+from activities.adapters.tools.github import ReadIssue, ReadPullRequest
+from activities.adapters.tools.github_api import GitHubApi, GitHubSettings
 from activities.adapters.tools.list_files import ListFiles
+from activities.adapters.tools.python_function import PythonFunction
 from activities.adapters.tools.read_file import ReadFile
 from activities.adapters.tools.root import Root
 from activities.adapters.tools.run_command import RunCommand
 from activities.adapters.tools.search_text import SearchText
 from activities.adapters.tools.write_file import WriteFile
 from activities.ports import Tool, ToolContext
-from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from workflows.types.answer_json import FINAL_ANSWER
+from workflows.types.delegation import DELEGATE, TERMINATE
+from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
+
+RESERVED = frozenset({DELEGATE, TERMINATE, FINAL_ANSWER})
+"""Names of calls that no activity stands for."""
 
 
 class ToolCatalog(Mapping[str, Tool]):
@@ -23,6 +31,8 @@ class ToolCatalog(Mapping[str, Tool]):
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
+            if tool.spec.name in RESERVED:
+                raise ValueError(f"a tool is called {tool.spec.name!r}, a name that belongs to the loop; rename it")
             if self._tools.setdefault(tool.spec.name, tool) is not tool:
                 raise ValueError(f"two tools are called {tool.spec.name!r}; rename or remove one")
 
@@ -46,7 +56,8 @@ class _Configured:
             ValueError: They contradict the effect.
         """
         self._tool = tool
-        merged = tool.spec.options.model_copy(update=options.model_dump(exclude_unset=True))
+        given = {name: getattr(options, name) for name in options.model_fields_set}
+        merged = tool.spec.options.model_copy(update=given)
         self._spec = tool.spec.model_copy(update={"options": merged, "effect": options.effect or tool.spec.effect})
         _check(self._spec)
 
@@ -64,8 +75,18 @@ def _check(spec: ToolSpec) -> None:
         raise ValueError(
             f'{place}.max_attempts: an irreversible tool has one attempt; set effect = "idempotent" if it is'
         )
-    if spec.effect != "read_only" and spec.options.execution == "local":
+    if spec.options.execution == "local":
+        _check_local(spec, place)
+
+
+def _check_local(spec: ToolSpec, place: str) -> None:
+    if spec.effect != "read_only":
         raise ValueError(f'{place}.execution: only a read_only tool can run inside the workflow task; leave "activity"')
+    if (spec.options.timeout_s or 0) > MAX_LOCAL_TIMEOUT_S:
+        raise ValueError(
+            f"{place}.timeout_s: {spec.options.timeout_s:g} s, and an abort is not heard while a call runs inside the "
+            f'workflow task; set at most {MAX_LOCAL_TIMEOUT_S:g}, or execution = "activity"'
+        )
 
 
 def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> list[Tool]:
@@ -79,7 +100,20 @@ def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> l
     for name in options:
         if name not in names:
             raise ValueError(f"options for {name!r}: there is no such tool{_nearest(name, names)}")
-    return [_Configured(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
+    return [_configured(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
+
+
+def _configured(tool: Tool, options: ToolOptions) -> Tool:
+    if options.isolation is None:
+        return _Configured(tool, options)
+    place = f"tools.options.{tool.spec.name}.isolation"
+    if not isinstance(tool, PythonFunction):
+        raise ValueError(f"{place}: only a Python function can be put into a {options.isolation}; remove it")  # noqa: TRY004
+    try:
+        tool = tool.isolated(options.isolation)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+    return _Configured(tool, options)
 
 
 def builtin_tools(
@@ -87,14 +121,19 @@ def builtin_tools(
     *,
     allow_hosts: Collection[str] = (),
     commands: Collection[str] = (),
+    github: GitHubSettings | None = None,
     options: Mapping[str, ToolOptions] | None = None,
 ) -> list[Tool]:
     """Return the built-in tools; `run_command` is among them only when `commands` lists a program."""
     files = Root(root)
     tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files), FetchUrl(allow_hosts)]
+    settings = github or GitHubSettings()
+    api = GitHubApi(settings)
+    tools += [ReadIssue(api, settings.repo), ReadPullRequest(api, settings.repo)]
     if commands:
         tools.append(RunCommand(files, commands))
-    return with_options(tools, options or {})
+    verified = ToolOptions(verified=True)
+    return with_options([_Configured(tool, verified) for tool in tools], options or {})
 
 
 def _nearest(name: str, names: list[str]) -> str:

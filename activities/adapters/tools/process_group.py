@@ -49,7 +49,7 @@ async def run_group(
     launcher = [sys.executable, "-I", "-S", limited.__file__, *map(str, numbers)]
     loop = asyncio.get_running_loop()
     group, watch = await loop.subprocess_exec(
-        _Watch, *launcher, *command, cwd=cwd, env=environment, stdin=DEVNULL, stderr=STDOUT, start_new_session=True
+        Watch, *launcher, *command, cwd=cwd, env=environment, stdin=DEVNULL, stderr=STDOUT, start_new_session=True
     )
     timed_out = False
     try:
@@ -58,11 +58,11 @@ async def run_group(
     except TimeoutError:
         timed_out = True
     finally:
-        await asyncio.shield(_end(group, watch))
+        await asyncio.shield(end_group(group, watch, GRACE_S))
     return Ended(group.get_returncode() or 0, watch.output.text(), timed_out)
 
 
-class _Watch(asyncio.SubprocessProtocol):
+class Watch(asyncio.SubprocessProtocol):
     """Unlike `Process.wait`, tells the exit of the program from the end of its output, which others may hold open."""
 
     def __init__(self) -> None:
@@ -71,19 +71,23 @@ class _Watch(asyncio.SubprocessProtocol):
         self.drained = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep a piece of output."""
         self.output.add(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note that nobody holds the output open any more."""
         self.drained.set()
 
     def process_exited(self) -> None:
+        """Note that the program has ended."""
         self.exited.set()
 
 
-async def _end(group: asyncio.SubprocessTransport, watch: _Watch) -> None:
-    if not watch.exited.is_set():
+async def end_group(group: asyncio.SubprocessTransport, watch: Watch, grace_s: float) -> None:
+    """Kill what is left of a group; its first process, while it runs, is asked to end first."""
+    if grace_s and not watch.exited.is_set():
         _signal(group, signal.SIGTERM)
-        await _at_most(GRACE_S, watch.exited)
+        await _at_most(grace_s, watch.exited)
     _signal(group, signal.SIGKILL)
     await watch.exited.wait()
     await _at_most(_DRAIN_S, watch.drained)

@@ -1,32 +1,43 @@
 """A Python function as a tool, by its import path `package.module:function`."""
 
 import asyncio
-import importlib
 import inspect
 import re
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Any
-
-from pydantic_core import PydanticSerializationError, to_json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
 
 from activities.adapters.tools.docstring import summary
+from activities.adapters.tools.function_outcome import as_output, failures_told
 from activities.adapters.tools.function_parameters import FunctionParameters
-from activities.ports import ToolContext, ToolError
-from activities.tools_api import marks_of
+from activities.adapters.tools.function_process import FunctionProcess
+from activities.adapters.tools.import_path import imported, path_of
+from activities.adapters.tools.own_threads import OwnThreads
+from activities.ports import ToolContext
+from activities.tools_api import ToolMarks, marks_of
 from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+
+Isolation = Literal["thread", "process"]
+Run = Callable[[dict[str, Any], ToolContext], Any]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class PythonFunction:
-    """Schema from signature and docstring. An `async` function is awaited, another runs in a thread."""
+    """Schema from signature and docstring. An `async` function is awaited, another runs in a thread or a process."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, path: str | None = None, isolation: Isolation | None = None
+    ) -> None:
         """Read the function.
 
+        Args:
+            function: What is called.
+            path: Where a process of its own imports it from; None finds that out.
+            isolation: Where it runs; None follows its decorator.
+
         Raises:
-            ValueError: When it cannot be offered to a model, with what to change.
+            ValueError: When it cannot be offered to a model or run there, with what to change.
         """
         marks = marks_of(function)
         name = marks.name or getattr(function, "__name__", type(function).__name__)
@@ -35,14 +46,17 @@ class PythonFunction:
                 f'the name {name!r} does not match ^[a-zA-Z0-9_-]{{1,64}}$; set one with @tool(name="...")'
             )
         self._function = function
+        self._path = path
         self._parameters = FunctionParameters(function)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+        place = isolation or ("process" if marks.blocking else None if self._is_async else "thread")
+        self._run = self._runner(place, name)
         self._spec = ToolSpec(
             name=name,
             description=summary(function.__doc__ or ""),
             parameters=self._parameters.json_schema(),
             effect=marks.effect,
-            options=ToolOptions() if marks.timeout_s is None else ToolOptions(timeout_s=marks.timeout_s),
+            options=_options(marks, place),
             main_argument=next(iter(self._parameters.names), None),
         )
 
@@ -51,46 +65,48 @@ class PythonFunction:
         """Effect, name and timeout as the decorator says; calls are told apart by the first parameter."""
         return self._spec
 
+    def isolated(self, isolation: Isolation) -> "PythonFunction":
+        """Return a tool of the same function that runs there.
+
+        Raises:
+            ValueError: A process could not import it.
+        """
+        return PythonFunction(self._function, path=self._path, isolation=isolation)
+
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the function's result: a string as it is, anything else as JSON.
 
         Raises:
             ToolError: Kind is the exception's class; an OSError (so a TimeoutError or ConnectionError) is retryable.
         """
+        return await self._run(arguments, context)
+
+    def call_here(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Call the function in this thread; otherwise as `call`."""
         values = self._parameters.keyword_arguments(arguments, context)
-        work = self._awaited(values) if self._is_async else asyncio.to_thread(self._called, values)
-        return self._output(await work)
+        with failures_told(self._spec.name):
+            result = self._function(**values)
+            result = asyncio.run(result) if self._is_async else result
+        return as_output(self._spec.name, result)
 
-    async def _awaited(self, values: dict[str, Any]) -> Any:
-        with _failures_told(self._spec.name):
-            return await self._function(**values)
+    async def _awaited(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        values = self._parameters.keyword_arguments(arguments, context)
+        with failures_told(self._spec.name):
+            result = await self._function(**values)
+        return as_output(self._spec.name, result)
 
-    def _called(self, values: dict[str, Any]) -> Any:
-        with _failures_told(self._spec.name):
-            return self._function(**values)
-
-    def _output(self, result: Any) -> ToolOutput:
-        if isinstance(result, ToolOutput):
-            return result
-        try:
-            return ToolOutput(content=result if isinstance(result, str) else to_json(result).decode())
-        except (PydanticSerializationError, ValueError) as error:
-            message = (
-                f"{self._spec.name} returned {type(result).__name__}, which is no JSON; have it return text or JSON"
-            )
-            raise ToolError(message, kind="InvalidResult") from error
+    def _runner(self, place: Isolation | None, name: str) -> Run:
+        if place == "process":
+            return FunctionProcess(name, self._path or path_of(self._function)).run
+        if place is None:
+            return self._awaited
+        threads = OwnThreads[ToolOutput](name)
+        return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
 
 
-@contextmanager
-def _failures_told(name: str) -> Generator[None]:
-    """Turn exceptions into ToolError where they are raised: SystemExit further up would end the worker."""
-    try:
-        yield
-    except ToolError:
-        raise
-    except (Exception, SystemExit) as error:
-        kind = type(error).__name__
-        raise ToolError(f"{name} failed: {kind}: {error}", kind=kind, retryable=isinstance(error, OSError)) from error
+def _options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
+    said = {"timeout_s": marks.timeout_s, "isolation": place}
+    return ToolOptions.model_validate({key: value for key, value in said.items() if value is not None})
 
 
 def load_function(path: str) -> PythonFunction:
@@ -100,23 +116,6 @@ def load_function(path: str) -> PythonFunction:
         ValueError: With the path, what is wrong and what to change.
     """
     try:
-        return PythonFunction(_imported(path))
+        return PythonFunction(imported(path), path=path)
     except ValueError as error:
         raise ValueError(f"tool {path!r}: {error}") from error
-
-
-def _imported(path: str) -> Callable[..., Any]:
-    module_name, colon, attribute = path.partition(":")
-    if not (module_name and colon and attribute):
-        raise ValueError("an import path is written package.module:function")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"there is no module {error.name}; check the spelling and PYTHONPATH") from error
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise ValueError(f"module {module_name} has no {attribute}; check the spelling")
-        found = getattr(found, name)
-    if not callable(found):
-        raise ValueError(f"{attribute} is {type(found).__name__}, not a function")  # noqa: TRY004
-    return found

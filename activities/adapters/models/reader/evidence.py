@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from activities.adapters.models.reader.hydrated import Source, sources_of
 from activities.adapters.models.reader.results import Excerpt, Hits, excerpt_of, hits_of, listed, refusal_of
+from workflows.types.hydration import CONTEXT_BLOCK
 from workflows.types.messages import Message, ToolCall
 
 _CALL_ID = re.compile(r"^read-([0-9a-f]{6})-(\d+)-\d+")
@@ -99,9 +101,8 @@ def _add_result(evidence: Evidence, message: Message, call: ToolCall | None) -> 
         evidence.listing_is_cut |= is_cut
     elif tool == "search_text":
         _add_hits(evidence, hits_of(message.text), str(arguments.get("query", "")))
-    elif tool == "read_file" and (excerpt := excerpt_of(message.text, _text(arguments.get("path")))):
-        _add_excerpt(evidence, excerpt)
-        evidence.read.setdefault(excerpt.path, set()).update(excerpt.lines)
+    elif tool == "read_file":
+        _add_read(evidence, excerpt_of(message.text, _text(arguments.get("path"))))
 
 
 def _add_hits(evidence: Evidence, hits: Hits, query: str) -> None:
@@ -113,6 +114,12 @@ def _add_hits(evidence: Evidence, hits: Hits, query: str) -> None:
             known.setdefault(number, text)
 
 
+def _add_read(evidence: Evidence, excerpt: Excerpt | None) -> None:
+    if excerpt is not None:
+        _add_excerpt(evidence, excerpt)
+        evidence.read.setdefault(excerpt.path, set()).update(excerpt.lines)
+
+
 def _add_excerpt(evidence: Evidence, excerpt: Excerpt) -> None:
     evidence.lines.setdefault(excerpt.path, {}).update(excerpt.lines)
     if excerpt.total is not None:
@@ -120,9 +127,24 @@ def _add_excerpt(evidence: Evidence, excerpt: Excerpt) -> None:
 
 
 def _add_context(evidence: Evidence, message: Message, number: int) -> None:
-    path = f"conversation message {number + 1}"
+    if message.text.startswith(CONTEXT_BLOCK):
+        for source in sources_of(message.text):
+            _add_source(evidence, source)
+    else:
+        _add_material(evidence, f"conversation message {number + 1}", message.text)
+
+
+def _add_source(evidence: Evidence, source: Source) -> None:
+    """Take in what was fetched before the first step: lines of a file as such, all else under its reference."""
+    if source.tool == "read_file":
+        _add_read(evidence, excerpt_of(source.text, source.value))
+    else:
+        _add_material(evidence, source.value, source.text)
+
+
+def _add_material(evidence: Evidence, path: str, text: str) -> None:
     evidence.context[path] = None
-    evidence.lines[path] = dict(enumerate(message.text.split("\n"), start=1))
+    evidence.lines[path] = dict(enumerate(text.split("\n"), start=1))
 
 
 def _text(value: object) -> str | None:

@@ -4,22 +4,28 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
+from activities.adapters.models.schema_shape import moved
+from activities.adapters.models.smollm.bounds import STRING_LIMIT, bounded
 from activities.ports import ToolChoice
 from workflows.types.messages import ToolCall
 from workflows.types.tools import ToolSpec
 
-_STRING_LIMIT = 200
-"""Characters of one string argument; a small model may never close a string by itself."""
+_DATA_PLACE = "#/anyOf/0/properties/data"
+"""Where the schema of an answer stands among the actions."""
 
 
-def action_schema(tools: tuple[ToolSpec, ...], choice: ToolChoice, answer_limit: int) -> dict[str, Any] | None:
+def action_schema(
+    tools: tuple[ToolSpec, ...], choice: ToolChoice, answer_limit: int, output_schema: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
     """Return the schema of one action, or None when only an answer is possible: then plain text reads better.
 
-    An answer holds at most `answer_limit` characters.
+    An answer holds at most `answer_limit` characters, or the data that `output_schema` describes.
     """
     if not tools or choice == "none":
         return None
     answer = _action("answer", {"text": {"type": "string", "maxLength": answer_limit}})
+    if output_schema is not None:
+        answer = _action("answer", {"data": moved(bounded(output_schema), _DATA_PLACE)})
     calls = [
         _action("call_tool", {"tool": {"const": spec.name}, "arguments": arguments_schema(spec)}) for spec in tools
     ]
@@ -38,14 +44,17 @@ def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
     return _object({name: _bounded(properties[name]) for name in names})
 
 
-def describe(tools: tuple[ToolSpec, ...]) -> str:
+def describe(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:
     """Return the instructions that go with the schema."""
+    finish = '{"action": "answer", "text": "..."}'
+    if output_schema is not None:
+        finish = '{"action": "answer", "data": DATA}, where DATA fits ' + to_json(output_schema).decode()
     lines = [f"- {s.name}({', '.join(arguments_schema(s).get('properties', {}))}): {_summary(s)}" for s in tools]
     return "\n".join(
         [
             "Reply with one JSON object.",
             'To use a tool: {"action": "call_tool", "tool": NAME, "arguments": {...}}',
-            'To finish: {"action": "answer", "text": "..."}',
+            f"To finish: {finish}",
             "Tools:",
             *lines,
         ]
@@ -61,6 +70,12 @@ def visible_text(raw: str) -> str:
     """Return the answer's text so far, from an action that may still be incomplete."""
     text = _parsed(raw).get("text")
     return text if isinstance(text, str) else ""
+
+
+def data_in(raw: str) -> str:
+    """Return an answer's data as JSON, or "" when there is none."""
+    action = _parsed(raw)
+    return to_json(action["data"]).decode() if action.get("action") == "answer" and "data" in action else ""
 
 
 def call_in(raw: str, call_id: str, complete: bool) -> ToolCall | None:
@@ -93,7 +108,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
     bare = {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
     if bare.get("type") == "string" and "enum" not in bare:
-        return {"maxLength": _STRING_LIMIT, **bare}
+        return {"maxLength": STRING_LIMIT, **bare}
     return bare
 
 

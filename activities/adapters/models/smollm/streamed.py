@@ -38,8 +38,9 @@ class Streamed:
         call = actions.call_in(self._raw, call_id, complete=not self._cut) if self._is_action else None
         finish = "length" if self._cut else "stop" if call is None else "tool_calls"
         calls = () if call is None else (call,)
+        text = self._text or (actions.data_in(self._raw) if self._is_action and not self._cut else "")
         return Reply(
-            text=self._text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
+            text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
         )
 
     def _grow(self, piece: str) -> None:

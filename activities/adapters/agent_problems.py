@@ -1,0 +1,67 @@
+"""What is wrong between agents, their delegates and the tools of a worker, found before any run trips over it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from activities.adapters.known_names import there_are
+from activities.adapters.named_tools import named_in_config, named_in_options
+from workflows.types.agents import AgentConfig
+from workflows.types.delegation import DELEGATE, TERMINATE, Delegate
+from workflows.types.tools import ToolSpec
+
+LOOP_TOOLS = frozenset({DELEGATE, TERMINATE})
+
+
+@dataclass(frozen=True)
+class AgentProblem:
+    """One of them: the key, the cause, the remedy."""
+
+    place: str
+    problem: str
+    remedy: str
+
+
+def agent_problems(agents: Mapping[str, AgentConfig], tools: Mapping[str, ToolSpec] | None) -> Iterator[AgentProblem]:
+    """Yield the problems of all agents; `agents` holds `default`, too. None: the worker's tools are not known."""
+    for name, agent in agents.items():
+        if tools is not None:
+            yield from _tool_problems(name, agent, tools)
+        yield from delegate_problems(name, agent, agents)
+    if tools is not None:
+        for named in named_in_options(tools.values()):
+            if named.tool not in tools:
+                yield AgentProblem(named.key, f"no such tool: {named.tool}", there_are(named.tool, tools))
+
+
+def _tool_problems(name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec]) -> Iterator[AgentProblem]:
+    absent = [tool for tool in agent.tools if tool not in tools and tool not in LOOP_TOOLS]
+    if absent:
+        yield AgentProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
+    if DELEGATE in agent.tools and not agent.delegates:
+        remedy = f"name agents in agents.{name}.delegates"
+        yield AgentProblem(f"agents.{name}.tools", "there is nobody to delegate to", remedy)
+    for named in named_in_config(agent.config):
+        if named.tool not in tools:
+            text = f"no such tool: {named.tool}"
+            yield AgentProblem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
+
+
+def delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[AgentProblem]:
+    """Yield what is wrong with the delegates of one agent."""
+    for index, delegate in enumerate(agent.delegates):
+        place = f"agents.{name}.delegates.{index}"
+        if delegate.agent == name:
+            yield AgentProblem(place, "an agent cannot delegate to itself", "leave it out")
+        elif delegate.agent not in agents:
+            yield AgentProblem(place, f"no such agent: {delegate.agent}", there_are(delegate.agent, agents))
+        else:
+            yield from _idle_tools(place, delegate, agents[delegate.agent])
+
+
+def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[AgentProblem]:
+    """Yield tools that would be left to an agent that doesn't have them."""
+    own = (*target.tools, *([DELEGATE] if target.delegates else []))
+    for tool in delegate.tools or ():
+        if tool not in own:
+            text = f"agent {delegate.agent} does not list the tool {tool}"
+            yield AgentProblem(f"{place}.tools", text, there_are(tool, own))

@@ -1,0 +1,64 @@
+"""Tools that the loop itself carries out: to delegate, and to end the run. No activity stands behind them."""
+
+from collections.abc import Mapping, Sequence
+
+from workflows.types.agents import AgentConfig
+from workflows.types.delegation import DELEGATE, TERMINATE, Delegate, DelegateSpec
+from workflows.types.tools import ToolOptions, ToolSpec
+
+_BUILT_IN = ToolOptions(verified=True)
+
+TERMINATE_TOOL = ToolSpec(
+    name=TERMINATE,
+    description=(
+        "End this run now. Use it when the task is done or cannot be done; nothing that stands beside this call is run."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string", "minLength": 1, "description": "Why the run ends here, in one sentence."},
+            "output": {"type": "string", "description": "The result, or what there is of it."},
+        },
+        "required": ["reason", "output"],
+        "additionalProperties": False,
+    },
+    effect="read_only",
+    options=_BUILT_IN,
+    main_argument="reason",
+)
+
+
+def delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConfig]) -> tuple[DelegateSpec, ...]:
+    """Return the delegates that are agents, each once, with what they say of themselves."""
+    first = {delegate.agent: delegate for delegate in reversed(delegates) if delegate.agent in agents}
+    names = dict.fromkeys(delegate.agent for delegate in delegates if delegate.agent in first)
+    return tuple(
+        DelegateSpec(agent=name, description=agents[name].description, tools=first[name].tools) for name in names
+    )
+
+
+def delegate_tool(delegates: Sequence[DelegateSpec]) -> ToolSpec:
+    """Return the tool by which a model delegates to one of these."""
+    listed = [f"- {spec.agent}: {spec.description}" if spec.description else f"- {spec.agent}" for spec in delegates]
+    return ToolSpec(
+        name=DELEGATE,
+        description="\n".join(
+            [
+                "Hand a part of the task to another agent and get its final answer back. It knows nothing of this "
+                "conversation: give it all that it needs. Several calls in one reply run at the same time. Agents:",
+                *listed,
+            ]
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "agent": {"type": "string", "enum": [spec.agent for spec in delegates]},
+                "task": {"type": "string", "minLength": 1, "description": "What it is to do, complete in itself."},
+            },
+            "required": ["agent", "task"],
+            "additionalProperties": False,
+        },
+        effect="irreversible",
+        options=_BUILT_IN,
+        main_argument="agent",
+    )

@@ -1,0 +1,68 @@
+"""A final answer that has to fit a schema: by the provider's own means, by a forced tool, or by asking for it."""
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import to_json
+
+from activities.adapters.models.dialect import Dialect
+from activities.adapters.models.schema_shape import as_root, fits_as_root
+from activities.ports import ModelRequest
+from workflows.types.answer_json import FINAL_ANSWER
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.tools import ToolSpec
+
+_WRAP = "value"
+"""The property that holds an answer whose schema is no object at its top."""
+
+
+def shaped(request: ModelRequest, dialect: Dialect) -> ModelRequest:
+    """Return the request as it is sent; it keeps its `output_schema` only where the protocol has a place for it.
+
+    Beside tools that place is used only where it is known to leave calls possible: Ollama and its like hold
+    everything that the model writes to the schema, so that it could never call a tool.
+    """
+    schema = request.output_schema
+    if schema is None:
+        return request
+    if dialect.response_format and fits_as_root(schema) and (dialect.sure_schema or not request.tools):
+        return request if dialect.sure_schema else _told(request, schema)
+    if dialect.answer_tool:
+        return replace(request, tools=(*request.tools, _tool(schema)), tool_choice="any", output_schema=None)
+    return replace(_told(request, schema), output_schema=None)
+
+
+def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
+    """Return the reply with a call of the tool as its text; beside other calls it came too early and is dropped."""
+    answers = [call for call in reply.calls if call.name == FINAL_ANSWER]
+    if not answers:
+        return reply
+    if others := tuple(call for call in reply.calls if call.name != FINAL_ANSWER):
+        return reply.model_copy(update={"calls": others})
+    stale = ("calls", "finish") if reply.finish == "tool_calls" else ("calls",)
+    fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
+    fields["text"] = _json(answers[0], schema)
+    return Reply(**fields)
+
+
+def _json(call: ToolCall, schema: dict[str, Any]) -> str:
+    if call.malformed is not None:
+        return call.malformed
+    is_wrapped = not fits_as_root(schema) and call.arguments.keys() == {_WRAP}
+    return to_json(call.arguments[_WRAP] if is_wrapped else call.arguments).decode()
+
+
+def _tool(schema: dict[str, Any]) -> ToolSpec:
+    return ToolSpec(
+        name=FINAL_ANSWER,
+        description=(
+            "Give the final answer to the task. Call it once, alone, when nothing is left to find out; "
+            "its arguments are the answer, and plain text is not."
+        ),
+        parameters=as_root(schema, _WRAP),
+    )
+
+
+def _told(request: ModelRequest, schema: dict[str, Any]) -> ModelRequest:
+    text = "Your final answer is one JSON value that fits this JSON Schema, with nothing before or after it:\n"
+    return replace(request, system=(*request.system, text + to_json(schema).decode()))

@@ -1,0 +1,29 @@
+"""The `[PRE_HYDRATED_CONTEXT]` block as the reader sees it: one text for each source."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workflows.types.hydration import CONTEXT_BLOCK
+
+_MARK = re.compile(r"lines that begin with \[([0-9a-f]{12}) ")
+_INNER_MARK = re.compile(r"^\[[0-9a-f]{12} (?:begins: .*|ends)\]$\n?", re.M)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was fetched for one reference."""
+
+    value: str
+    tool: str
+    text: str
+
+
+def sources_of(text: str) -> Iterator[Source]:
+    """Yield the sources of a block; none for a text that is no block."""
+    mark = _MARK.search(text) if text.startswith(CONTEXT_BLOCK) else None
+    if mark is None:
+        return
+    begins = rf"^\[{mark[1]} begins: (?P<value>[^\n]+) \(\w+\), from (?P<tool>[\w-]+)\]\n"
+    for found in re.finditer(rf"{begins}(?P<text>.*?)\n\[{mark[1]} ends\]$", text, re.M | re.S):
+        yield Source(found["value"], found["tool"], _INNER_MARK.sub("", found["text"]).rstrip("\n"))

@@ -1,0 +1,45 @@
+"""Tools that settings name: what takes over from a tool that failed, what looks a reference up."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from activities.adapters.known_names import there_are
+from workflows.types.input import LoopConfig
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolSpec
+
+
+@dataclass(frozen=True)
+class NamedTool:
+    """A tool and the key that names it."""
+
+    key: str
+    tool: str
+
+
+def unknown_tools(config: LoopConfig, offered: Iterable[ToolSpec], known: Mapping[str, ToolSpec]) -> Iterator[str]:
+    """Yield a line for each key that names no tool of the worker."""
+    named = [*named_in_config(config), *named_in_options(offered)]
+    for place in named:
+        if place.tool not in known:
+            yield f"{place.key}: this worker has no tool {place.tool!r}; {there_are(place.tool, known)}"
+
+
+def named_in_config(config: LoopConfig) -> Iterator[NamedTool]:
+    """Yield the tools that a config names."""
+    yield from _alternatives("config.recovery", config.recovery)
+    if config.pre_hydration is not None:
+        for kind, tool in config.pre_hydration.resolution_tools.items():
+            yield NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
+
+
+def named_in_options(tools: Iterable[ToolSpec]) -> Iterator[NamedTool]:
+    """Yield the tools that options of tools name."""
+    for spec in tools:
+        if spec.options.recovery is not None:
+            yield from _alternatives(f"tools.options.{spec.name}.recovery", spec.options.recovery)
+
+
+def _alternatives(place: str, recovery: Recovery) -> Iterator[NamedTool]:
+    for index, tool in enumerate(recovery.alternatives):
+        yield NamedTool(f"{place}.alternatives.{index}", tool)

@@ -1,0 +1,88 @@
+"""Program of a process that makes one call of a Python function and says over a socket what became of it.
+
+What the function writes goes elsewhere, so that it cannot be taken for an answer. The process ends with its worker:
+when the other end of the socket is closed, however the worker died.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from activities.adapters.tools.frames import packed, received
+from activities.adapters.tools.function_outcome import failures_told
+from activities.adapters.tools.python_function import load_function
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import ToolOutput
+
+_NOTE_INTERVAL_S = 0.2
+_MAX_NOTE_CHARS = 4_000
+
+
+class _Line:
+    """The way to the worker. Of many notes the last one goes, so that a function cannot flood it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._note: str | None = None
+
+    def note(self, text: str) -> None:
+        self._note = str(text)[:_MAX_NOTE_CHARS]
+
+    def keep(self) -> None:
+        """Send notes until the worker has gone; then end this process and what it started."""
+        watched = select.poll()
+        watched.register(self._channel, select.POLLIN)
+        while not watched.poll(_NOTE_INTERVAL_S * 1_000):
+            self._send_note()
+        os.killpg(0, signal.SIGKILL)
+
+    def answer(self, message: bytes) -> None:
+        self._send_note()
+        with self._sending:
+            self._channel.sendall(message)
+
+    def _send_note(self) -> None:
+        with self._sending:
+            note, self._note = self._note, None
+            if note is not None:
+                self._channel.sendall(packed({"note": note}))
+
+
+def main() -> None:
+    """Make the call that comes over the socket whose number is the first argument."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)
+    line = _Line(channel)
+    request = received(channel)
+    threading.Thread(target=line.keep, daemon=True).start()
+    signal.signal(signal.SIGTERM, _end)
+    line.answer(_answer(request, line))
+
+
+def _answer(request: dict[str, Any], line: _Line) -> bytes:
+    try:
+        output = _called(request, line)
+    except ToolError as error:
+        return packed({"error": {"message": str(error), "kind": error.kind, "retryable": error.retryable}})
+    try:
+        return packed({"content": output.content})
+    except ValueError as error:
+        message = f"the result of {request['name']} is too large: {error}; have it return less"
+        return packed({"error": {"message": message, "kind": "InvalidResult", "retryable": False}})
+
+
+def _called(request: dict[str, Any], line: _Line) -> ToolOutput:
+    with failures_told(request["name"]):
+        function = load_function(request["path"])
+        return function.call_here(request["arguments"], ToolContext(**request["context"], heartbeat=line.note))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Unwind the function, so that its `finally` blocks run; who is too slow is killed."""
+    sys.exit(128 + number)

@@ -1,0 +1,139 @@
+"""A Python function in a process of its own, which is killed with all that it started once the call is over."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, STDOUT
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, fields
+from typing import Any
+
+from activities.adapters.tools.frames import next_message, packed
+from activities.adapters.tools.process_group import Watch, end_group
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import PROCESS_CRASHED, ToolOutput
+
+GRACE_S = 0.2
+"""From SIGTERM to SIGKILL: short, for a call that is cut off has to say so within its time limit."""
+
+_LAST_WORDS_S = 1.0
+"""For an answer that was sent just before the process ended."""
+
+_LAUNCH = "import sys; sys.path[:] = sys.argv[3:]; from activities.adapters.tools.function_child import main; main()"
+_PYTHON = (sys.executable, "-P", "-u", "-X", "faulthandler", "-c", _LAUNCH)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FunctionProcess:
+    """A function by its import path. Every call gets a fresh process: nothing is left over from the one before."""
+
+    name: str
+    path: str
+
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return the function's result.
+
+        Raises:
+            ToolError: As the function's own; kind ProcessCrashed where the process ended without a result.
+        """
+        call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _told(context)}
+        request = packed(call)
+        answer: dict[str, Any] | None = None
+        async with _channel() as channel:
+            group, watch = await self._start(channel.theirs)
+            try:
+                answer = await _answer(channel, request, watch, context)
+            finally:
+                await asyncio.shield(end_group(group, watch, 0 if answer else GRACE_S))
+                self._log_output(watch.output.text())
+        if answer is None:
+            text = f"{self.name} ended its process without a result: {_how(group.get_returncode())}"
+            raise ToolError(text, kind=PROCESS_CRASHED, retryable=True)
+        return _outcome(answer)
+
+    async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, Watch]:
+        number = theirs.fileno()
+        with theirs:
+            return await asyncio.get_running_loop().subprocess_exec(
+                Watch,
+                *_PYTHON,
+                str(number),
+                self.name,
+                *sys.path,
+                stdin=DEVNULL,
+                stderr=STDOUT,
+                pass_fds=(number,),
+                start_new_session=True,
+            )
+
+    def _log_output(self, output: str) -> None:
+        if output:
+            _log.info("%s wrote:\n%s", self.name, output)
+
+
+@dataclass(frozen=True)
+class _Channel:
+    """A socket to the process, and its other end until the process has it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    theirs: socket.socket
+
+
+@asynccontextmanager
+async def _channel() -> AsyncGenerator[_Channel]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            yield _Channel(reader, writer, theirs)
+        finally:
+            writer.transport.abort()
+
+
+def _told(context: ToolContext) -> dict[str, Any]:
+    return {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
+
+
+async def _answer(channel: _Channel, request: bytes, watch: Watch, context: ToolContext) -> dict[str, Any] | None:
+    """Return the answer, or None where the process ended, or closed its socket, without one."""
+    talk = asyncio.create_task(_talk(channel, request, context))
+    exited = asyncio.create_task(watch.exited.wait())
+    try:
+        await asyncio.wait((talk, exited), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((talk,), timeout=_LAST_WORDS_S)
+        return talk.result() if talk.done() else None
+    finally:
+        talk.cancel()
+        exited.cancel()
+
+
+async def _talk(channel: _Channel, request: bytes, context: ToolContext) -> dict[str, Any] | None:
+    try:
+        channel.writer.write(request)
+        await channel.writer.drain()
+        while "note" in (message := await next_message(channel.reader)):
+            context.heartbeat(message["note"])
+    except (EOFError, OSError):
+        return None
+    return message
+
+
+def _outcome(answer: dict[str, Any]) -> ToolOutput:
+    if "error" in answer:
+        error = answer["error"]
+        raise ToolError(error["message"], kind=error["kind"], retryable=error["retryable"])
+    return ToolOutput(content=answer["content"])
+
+
+def _how(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"

@@ -1,0 +1,106 @@
+"""The circuits of a worker, shared by all its runs."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+
+from temporalio import activity
+
+from activities.instruments import count_opened_circuit
+from workflows.types.breaker import Breaker, CircuitOptions
+
+MAX_CIRCUITS = 1_000
+"""Those that failed or were tried last; a circuit without failures is not kept at all."""
+
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def monotonic_time() -> datetime:
+    """Return a time that never jumps; only differences mean something."""
+    return _ZERO + timedelta(seconds=time.monotonic())
+
+
+class TurnedAway(Exception):
+    """An open circuit; `wait_s` is the time until a call may try, 0 while others are trying."""
+
+    def __init__(self, told: str, wait_s: float) -> None:
+        super().__init__(told)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True)
+class _Permit:
+    """A call on its way; `opened_at` is the opening after which it tries, None when it found the circuit closed."""
+
+    name: str
+    options: CircuitOptions
+    opened_at: datetime | None
+
+
+class WorkerBreakers:
+    """Circuits by name: a tool's, or `provider:` and a provider's. For any thread."""
+
+    def __init__(self, clock: Callable[[], datetime] = monotonic_time) -> None:
+        self._clock = clock
+        self._circuits: OrderedDict[str, Breaker] = OrderedDict()
+        self._lock = Lock()
+
+    @contextmanager
+    def guarded(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
+        """Let the block run unless the circuit is open; its failures that `counts` accepts open it.
+
+        A block that leaves by any other exception, cancellation included, says nothing: its permit comes back.
+
+        Raises:
+            TurnedAway: The block was not run.
+        """
+        permit = self._admitted(name, options)
+        try:
+            yield
+        except BaseException as error:
+            self._ended(permit, has_failed=counts(error))
+            raise
+        self._succeeded(permit)
+
+    def circuit(self, name: str) -> Breaker:
+        """Return the state of a circuit."""
+        with self._lock:
+            return self._circuits.get(name, Breaker())
+
+    def _admitted(self, name: str, options: CircuitOptions) -> _Permit:
+        with self._lock:
+            breaker, now = self._circuits.get(name, Breaker()), self._clock()
+            let_through = breaker.admitted(options, now)
+            if let_through is None:
+                raise TurnedAway(breaker.told(name, options, now), breaker.wait_s(options, now))
+            self._keep(name, let_through)
+        return _Permit(name, options, let_through.opened_at)
+
+    def _succeeded(self, permit: _Permit) -> None:
+        with self._lock:
+            breaker = self._circuits.get(permit.name, Breaker())
+            self._keep(permit.name, breaker.succeeded())
+        if breaker.state != "closed":
+            activity.logger.info("the circuit of %s has closed", permit.name)
+
+    def _ended(self, permit: _Permit, *, has_failed: bool) -> None:
+        with self._lock:
+            before = self._circuits.get(permit.name, Breaker())
+            if before.state == "half_open" and before.opened_at != permit.opened_at:
+                return  # it began before the circuit opened and holds none of the permits that are out now
+            after = before.failed(permit.options, self._clock()) if has_failed else before.released()
+            self._keep(permit.name, after)
+        if after.state == "open" and before.state != "open":
+            count_opened_circuit(permit.name, "worker")
+            activity.logger.warning("the circuit of %s has opened (failures: %d)", permit.name, after.failures)
+
+    def _keep(self, name: str, breaker: Breaker) -> None:
+        self._circuits.pop(name, None)
+        if not breaker.is_idle:
+            self._circuits[name] = breaker
+            while len(self._circuits) > MAX_CIRCUITS:
+                self._circuits.popitem(last=False)

@@ -1,0 +1,104 @@
+"""One model call: its provider, its heartbeats, its span, and its failure in Temporal's words."""
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.beating import heartbeats
+from activities.ports import ModelError, ModelProvider, ModelRequest
+from activities.spans import model_span
+from workflows.types.context import Setup
+from workflows.types.input import SLACK_S
+from workflows.types.messages import Reply
+from workflows.types.text import clean_text
+
+TAIL_CHARS = 2_000
+"""Characters of partial text in a heartbeat."""
+
+LAST_TRY_S = 3.0
+"""A retry that would come after the run's clock has stopped is brought forward to this long before its end."""
+
+
+class Models(Protocol):
+    """Providers by model name."""
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return the provider of `provider:model` and the model's name there.
+
+        Raises:
+            ValueError: The model cannot be called as this worker is configured.
+        """
+        ...
+
+
+class ModelCalls:
+    """Calls the model of a run. The providers' own retries are off: Temporal retries."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    async def complete(self, setup: Setup, request: ModelRequest, began: float) -> Reply:
+        """Return the reply of the setup's model; partial text travels in the heartbeats.
+
+        `began` is when the activity did, by `time.monotonic()`.
+
+        Raises:
+            ApplicationError: With the failure's kind, final or with the delay that the provider asked for.
+        """
+        provider, model = self._resolved(setup.model)
+        asked, text = replace(request, model=model), _Tail()
+        try:
+            with model_span(setup, asked) as noted:
+                async with heartbeats(text.details):
+                    return noted(await provider.complete(asked, text.add))
+        except ModelError as error:
+            raise _failure(error, _seconds_left(time.monotonic() - began)) from None
+
+    def _resolved(self, name: str) -> tuple[ModelProvider, str]:
+        try:
+            return self._models.resolve(name)
+        except ValueError as error:
+            raise ApplicationError(str(error), type="ModelNotConfigured", non_retryable=True) from None
+
+
+class _Tail:
+    """The end of the text that has streamed in so far."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._chars = 0
+
+    def add(self, piece: str) -> None:
+        self._text = (self._text + piece)[-TAIL_CHARS:]
+        self._chars += len(piece)
+
+    def details(self) -> dict[str, object]:
+        return {"text": clean_text(self._text), "chars": self._chars}
+
+
+def _failure(error: ModelError, left: float | None) -> ApplicationError:
+    """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left."""
+    message, final = str(error), not error.retryable
+    delay: timedelta | None = None
+    if error.retry_after_s is not None and not final:
+        wait = error.retry_after_s
+        if left is not None and wait > left:
+            final, wait = left <= LAST_TRY_S, max(left - LAST_TRY_S, 0.0)
+        delay = timedelta(seconds=wait)
+    return ApplicationError(message, type=error.kind, non_retryable=final, next_retry_delay=delay)
+
+
+def _seconds_left(running_s: float) -> float | None:
+    """Return the seconds left on the run's clock, which stops before the server gives up on this call.
+
+    Reckoned from the server's own times, since this machine's clock may differ.
+    """
+    info = activity.info()
+    if info.schedule_to_close_timeout is None:
+        return None
+    gives_up = info.scheduled_time + info.schedule_to_close_timeout
+    return (gives_up - info.started_time).total_seconds() - running_s - SLACK_S - 1

@@ -1,0 +1,71 @@
+"""The time limit of a call, kept in the worker: the server's own stops no code."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from temporalio import activity
+
+from activities.ports import ToolError
+from workflows.types.tools import TIME_LIMIT, ToolSpec
+
+T = TypeVar("T")
+
+MARGIN_S = 1.0
+"""At most, and at most a fifth of the limit: what it takes to end the call and to say so while the server listens."""
+
+ENDING_S = 4.0
+"""What a call gets to end in once it is cancelled; a run waits five seconds for it."""
+
+_left_behind: set[asyncio.Task[Any]] = set()
+"""Nothing else might hold on to a task that nobody awaits."""
+
+
+async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec) -> T:
+    """Return what `work` returns; leave it behind where it ignores that it is cancelled.
+
+    Raises:
+        ToolError: Kind TimeLimit.
+    """
+    limit_s = _limit_s()
+    margin_s = min(MARGIN_S, limit_s / 5)
+    call = asyncio.create_task(work)
+    try:
+        done, _ = await asyncio.wait((call,), timeout=limit_s - margin_s)
+    except asyncio.CancelledError:
+        if not await _cancelled(call, spec.name, ENDING_S):
+            raise
+        return call.result()
+    if not done:
+        await _cancelled(call, spec.name, margin_s * 0.75)
+        raise ToolError(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
+    return call.result()
+
+
+def _limit_s() -> float:
+    limit = activity.info().start_to_close_timeout
+    return limit.total_seconds() if limit else float("inf")
+
+
+async def _cancelled(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
+    """Cancel the call and return whether it has ended."""
+    call.cancel()
+    done, _ = await asyncio.wait((call,), timeout=grace_s)
+    if not done:
+        activity.logger.warning("%s has not ended though it was cancelled, and is left behind", name)
+        _left_behind.add(call)
+    call.add_done_callback(_forgotten)
+    return bool(done)
+
+
+def _forgotten(call: asyncio.Task[Any]) -> None:
+    _left_behind.discard(call)
+    if not call.cancelled():
+        call.exception()  # has been seen: asyncio need not complain
+
+
+def _text(spec: ToolSpec, limit_s: float) -> str:
+    text = f"{spec.name} took longer than its {limit_s:g} s"
+    if spec.options.isolation == "thread":
+        return f"{text} and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
+    return text

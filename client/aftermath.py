@@ -1,0 +1,145 @@
+"""What happened to a run after a boundary: what people sent into it, and what its tools did outside."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from client.boundaries import Boundary
+from client.chain import RunHistory
+from workflows.decisions.interventions import signal_text
+from workflows.decisions.summaries import call_summary, one_line
+from workflows.types.context import Setup
+from workflows.types.delegation import DELEGATE, delegated_place
+from workflows.types.messages import ToolCall
+from workflows.types.rewind import REWOUND
+from workflows.types.state import AgentState
+from workflows.types.tools import ToolRequest, ToolSpec
+
+TEXT_CHARS = 300
+ENDINGS = frozenset({"abort", "cancel"})
+"""What is never delivered again: it would end the run where it ended before."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A signal, an update or a cancellation."""
+
+    kind: str
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A call that may have changed something, whether it succeeded or not; no rewind undoes it."""
+
+    iteration: int
+    tool: str
+    at: datetime
+    text: str
+
+
+def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[HistoryEvent]:
+    """Yield what happened after the boundary, through all later runs of the chain."""
+    index = next(i for i, run in enumerate(runs) if run.run_id == boundary.run_id)
+    yield from (event for event in runs[index].events if event.event_id > boundary.event_id)
+    for run in runs[index + 1 :]:
+        yield from run.events
+
+
+async def sent_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Sent, ...]:
+    """Return what people sent after the boundary, in order."""
+    found = [await _sent(client, event) for event in events_after(runs, boundary)]
+    return tuple(sent for sent in found if sent is not None)
+
+
+async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
+    """Return the calls after the boundary that are not read-only, in order; delegated runs count as such."""
+    setup = await _setup(client, runs)
+    specs = {tool.name: tool for tool in setup.tools} if setup else {}
+    found = [await _effect(client, event, specs) for event in events_after(runs, boundary)]
+    return tuple(effect for effect in found if effect is not None)
+
+
+async def _sent(client: Client, event: HistoryEvent) -> Sent | None:
+    match event.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            signal = event.workflow_execution_signaled_event_attributes
+            values = await _values(client, signal.input)
+            if signal.signal_name == REWOUND:
+                return _shown("rewind", event, [_steer(value) for value in values])
+            return _shown(signal.signal_name, event, values)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+            update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            return _shown(update.name, event, await _values(client, update.args))
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+            return _shown("cancel", event, [])
+        case _:
+            return None
+
+
+async def _effect(client: Client, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
+    if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+        child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
+        return Effect(_iteration(delegated_place(child)), DELEGATE, _time(event), f"{DELEGATE} {child}")
+    if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        return None
+    attributes = event.activity_task_scheduled_event_attributes
+    spec = specs.get(attributes.activity_type.name)
+    if spec is None or spec.effect == "read_only":
+        return None
+    text = call_summary(await _call(client, attributes.input, spec), spec)
+    return Effect(_iteration(attributes.activity_id), spec.name, _time(event), text)
+
+
+async def _call(client: Client, payloads: Payloads, spec: ToolSpec) -> ToolCall:
+    try:
+        request = ToolRequest.model_validate((await _values(client, payloads))[0])
+    except (ValidationError, IndexError):
+        return ToolCall(call_id="", name=spec.name)
+    return ToolCall(call_id=request.call_id, name=spec.name, arguments=request.arguments)
+
+
+async def _setup(client: Client, runs: Sequence[RunHistory]) -> Setup | None:
+    """Return what the run works with, as the first run of the chain was told or the oldest one there carried it."""
+    prepared: set[int] = set()
+    for event in (event for run in runs for event in run.events):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            arguments = await _values(client, event.workflow_execution_started_event_attributes.input)
+            carried = AgentState.model_validate(arguments[1]).setup if len(arguments) > 1 and arguments[1] else None
+            if carried is not None:
+                return carried
+        elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
+            prepared.add(event.event_id)
+        elif event.activity_task_completed_event_attributes.scheduled_event_id in prepared:
+            result = event.activity_task_completed_event_attributes.result
+            return Setup.model_validate((await _values(client, result))[0])
+    return None
+
+
+async def _values(client: Client, payloads: Payloads) -> list[Any]:
+    return await client.data_converter.decode(payloads.payloads)
+
+
+def _shown(kind: str, event: HistoryEvent, values: list[Any]) -> Sent:
+    return Sent(kind, _time(event), one_line(signal_text(tuple(values)), TEXT_CHARS))
+
+
+def _steer(value: Any) -> Any:
+    return value.get("steer") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def _iteration(place: str) -> int:
+    iteration = place.partition(".")[0]
+    return int(iteration) if iteration.isdigit() else 0
+
+
+def _time(event: HistoryEvent) -> datetime:
+    return event.event_time.ToDatetime(tzinfo=UTC)

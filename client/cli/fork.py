@@ -1,0 +1,99 @@
+"""`orga fork`: a new run with the same past."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from client.cli.exit_codes import UsageError
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note, result
+from client.cli.session import session
+from client.cli.task_input import pair_of, settings, task_text
+from client.config_problems import nearest
+from client.fork import fork as fork_run
+from client.pollers import pollers
+from client.text_values import annotation_at, from_text
+from workflows.types.input import AgentInput, LoopConfig
+from workflows.types.text import clean_text
+
+OF_THE_INPUT = ("agent", "model", "instructions", "tools")
+
+
+def fork(
+    run: RunId,
+    *,
+    at_iteration: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="The last iteration that both share; 0 for none.", show_default=False),
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the loop, or model, instructions, tools, agent."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the fork shall do, asked behind the conversation so far.")
+    ] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The fork's id; agent-<uuid7> without.")] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Start a run that shares another's past up to an iteration, print its id, and leave; the other is left alone.
+
+    Example: orga fork ID --at-iteration 3 --set model=openai:gpt-4o --set max_iterations=50
+
+    Example: orga fork ID --at-iteration 5 --task "Now write the tests for it."
+    """
+    if id_ is not None and not id_.strip():
+        raise UsageError("--id: must not be empty; leave it out for a new one")
+    asked = None if task is None else clean_text(task_text(task))
+    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, id_)
+    return completed(_fork(wish, config, as_json=json))
+
+
+def changes(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of the input that are other in the fork.
+
+    Raises:
+        UsageError: There is no such key.
+    """
+    changed: dict[str, Any] = {}
+    of_config: list[str] = []
+    for pair in pairs:
+        key, value = pair_of(pair, "--set")
+        if key in OF_THE_INPUT:
+            changed[key] = from_text(annotation_at(AgentInput, (key,)), clean_text(value))
+        elif key.partition(".")[0] in LoopConfig.model_fields:
+            of_config.append(pair)
+        else:
+            raise UsageError(f"--set {key}: unknown key; {nearest(key, [*OF_THE_INPUT, *LoopConfig.model_fields])}")
+    return changed | ({"config": settings(of_config)} if of_config else {})
+
+
+@dataclass(frozen=True)
+class _Wish:
+    run_id: str
+    at_iteration: int
+    changes: dict[str, Any]
+    task: str | None
+    new_id: str | None
+
+
+async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    async with session(config) as here:
+        forked = await fork_run(
+            here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
+        )
+        queue = (await forked.describe()).task_queue
+        if not await pollers(here.client, queue):
+            note(f"no worker polls task queue {queue!r}: the run waits; start one with: orga worker")
+        link = here.connection.link(forked.id)
+        note(f"fork of {wish.run_id} at iteration {wish.at_iteration}" + (f"  {link}" if link else ""))
+    if as_json:
+        json_result({"id": forked.id, "forked_from": {"id": wish.run_id, "iteration": wish.at_iteration}, "ui": link})
+    else:
+        result(forked.id)
+    return 0

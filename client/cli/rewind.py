@@ -1,0 +1,101 @@
+"""`orga rewind`: let a run go on from the end of an earlier iteration."""
+
+import sys
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from client.aftermath import ENDINGS, Sent
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note
+from client.cli.session import session
+from client.cli.terminal_text import on_one_line
+from client.rewind import RewindPlan, carry_out, plan_rewind
+
+
+@dataclass(frozen=True)
+class _Wish:
+    run_id: str
+    to_iteration: int
+    steer: str | None
+    keeps: bool
+    is_sure: bool
+
+
+def rewind(
+    run: RunId,
+    *,
+    to_iteration: Annotated[
+        int, typer.Option(min=0, metavar="N", help="The last iteration to keep; 0 keeps none.", show_default=False)
+    ],
+    steer: Annotated[str | None, typer.Option(metavar="TEXT", help="Guidance for the next reasoning step.")] = None,
+    without_interventions: Annotated[
+        bool, typer.Option("--without-interventions", help="Do not deliver again what was sent to the run later.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.
+
+    Says first what was sent to it later and what its tools did since: that is not undone.
+
+    Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
+    """
+    wish = _Wish(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
+    return completed(_rewind(wish, config, as_json=json))
+
+
+async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    async with session(config) as here:
+        plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
+        for line in _lines(plan, keeps=wish.keeps):
+            note(line)
+        if not wish.is_sure and sys.stdin.isatty():
+            typer.confirm(f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?", abort=True, err=True)
+        run_id = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
+    if as_json:
+        json_result(_json(plan, run_id, keeps=wish.keeps))
+    else:
+        note(
+            f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}; follow it: orga attach {wish.run_id}"
+        )
+    return 0
+
+
+def _lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
+    fate = {True: "delivered again", False: "left out"}
+    sent = [
+        f"{fate[_is_kept(each, keeps=keeps)]}: {_line(each.at, f'{each.kind} {each.text}')}"
+        for each in plan.interventions
+    ]
+    done = [
+        f"done already, not undone: {_line(each.at, f'iteration {each.iteration}, {each.text}')}"
+        for each in plan.effects
+    ]
+    return sent + done
+
+
+def _line(at: datetime, text: str) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S} {on_one_line(text)}"
+
+
+def _is_kept(sent: Sent, *, keeps: bool) -> bool:
+    return keeps and sent.kind not in ENDINGS
+
+
+def _json(plan: RewindPlan, run_id: str, *, keeps: bool) -> dict[str, Any]:
+    return {
+        "id": plan.boundary.workflow_id,
+        "run_id": run_id,
+        "to_iteration": plan.boundary.iteration,
+        "interventions": [
+            asdict(sent) | {"at": sent.at.isoformat(), "kept": _is_kept(sent, keeps=keeps)}
+            for sent in plan.interventions
+        ],
+        "effects": [asdict(effect) | {"at": effect.at.isoformat()} for effect in plan.effects],
+    }

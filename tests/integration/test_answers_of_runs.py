@@ -1,0 +1,66 @@
+"""Final answers under a schema on a real server: repaired, bounded, and in the result as JSON."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import ScriptedProvider, answers, calls
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TASK = {"task": "count", "output_schema": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        pytest.param('{"n": 3}', {"n": 3}, id="JSON"),
+        pytest.param('```json\n{"n": 3}\n```', {"n": 3}, id="JSON in a fence"),
+    ],
+)
+async def test_an_answer_that_fits_is_in_the_result_as_data(client: Client, text: str, data: Any) -> None:
+    provider = ScriptedProvider([calls("count"), answers(text)])
+    async with a_loop(client, provider, FakeTool("count")) as loop:
+        ran = await loop.run(TASK)
+
+    assert (ran.result.data, ran.result.output, ran.result.termination.reason) == (data, text, "completed")
+    assert [request.output_schema for request in provider.seen] == [SCHEMA, SCHEMA]
+
+
+async def test_an_answer_that_does_not_fit_is_repaired(client: Client) -> None:
+    provider = ScriptedProvider([answers("three"), answers('{"n": "3"}'), answers('{"n": 3}')])
+    async with a_loop(client, provider) as loop:
+        ran = await loop.run(TASK)
+
+    assert (ran.result.data, ran.result.iterations) == ({"n": 3}, 3)
+    told = [request.messages[-1].text for request in provider.seen[1:]]
+    assert "the final answer does not fit the schema: it is not JSON alone" in told[0]
+    assert '$.n: "3" is not of type "integer"' in told[1]
+
+
+async def test_repairs_are_bounded(client: Client) -> None:
+    provider = ScriptedProvider([answers("three")])
+    async with a_loop(client, provider) as loop:
+        ran = await loop.run(TASK)
+
+    assert (ran.result.termination.reason, ran.result.data, len(provider.seen)) == ("error", None, 3)
+    assert "does not fit the schema" in ran.result.termination.detail
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"type": "objct"}, id="no schema"),
+        pytest.param({"$ref": "https://example.com/schema"}, id="another document"),
+    ],
+)
+async def test_a_schema_that_cannot_be_used_ends_the_run_before_a_model_is_asked(client: Client, schema: Any) -> None:
+    provider = ScriptedProvider([answers("{}")])
+    async with a_loop(client, provider) as loop:
+        handle = await loop.start({"task": "count", "output_schema": schema})
+        with pytest.raises(WorkflowFailureError) as caught:
+            await handle.result()
+
+    assert "output_schema: cannot be used, its schema is invalid" in str(caught.value.cause)
+    assert provider.seen == []

@@ -1,0 +1,184 @@
+"""Tools that block, ignore cancellation or crash: each is cut off at its time, and its worker goes on."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.adapters.tools.catalog import with_options
+from activities.adapters.tools.python_function import PythonFunction, load_function
+from activities.ports import Tool, ToolContext
+from tests.support import blocking_tools
+from tests.support.hold import Hold
+from tests.support.loop import FakeTool, a_loop
+from tests.support.processes import begun, is_alive, is_running
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.tools import ToolOptions
+
+LIMIT_S = 3.0
+CUT_OFF = "[Error] TimeLimit: {} took longer than its 3 s"
+
+
+def within_limit(tool: Tool) -> Tool:
+    return with_options([tool], {tool.spec.name: ToolOptions(timeout_s=LIMIT_S, max_attempts=1)})[0]
+
+
+def stands_still(path: Path, how: str) -> tuple[Tool, ScriptedProvider]:
+    arguments = {"path": str(path), "how": how}
+    provider = ScriptedProvider([calls("stands_still", arguments=arguments), answers("went on")])
+    return within_limit(PythonFunction(blocking_tools.stands_still)), provider
+
+
+def told(provider: ScriptedProvider) -> str:
+    """Return the result that the model got."""
+    return provider.seen[1].messages[-1].text
+
+
+@pytest.mark.parametrize("how", ["spinning", "deaf", "in C", "with children"])
+async def test_a_blocking_tool_is_killed_at_its_time_and_the_run_goes_on(
+    client: Client, tmp_path: Path, how: str
+) -> None:
+    tool, provider = stands_still(tmp_path / "pids", how)
+    async with a_loop(client, provider, tool) as loop:
+        ran = await loop.run()
+
+    assert (ran.result.output, told(provider)) == ("went on", CUT_OFF.format("stands_still"))
+    pids = await begun(tmp_path / "pids")
+    assert not any(map(is_running, pids))
+    assert not is_alive(pids[0])
+
+
+async def test_an_abort_kills_a_blocking_tool_long_before_its_time(client: Client, tmp_path: Path) -> None:
+    arguments = {"path": str(tmp_path / "pids"), "how": "deaf"}
+    provider = ScriptedProvider([calls("stands_still", arguments=arguments)])
+    async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
+        handle = await loop.start(tool_timeout_s=200, timeout_s=250)
+        pids = await begun(tmp_path / "pids")
+        await handle.signal("abort", "enough")
+        ran = await asyncio.wait_for(loop.ended(handle), 20)
+
+        assert ran.result.termination.reason == "aborted"
+        assert not any(map(is_running, pids)), "the run ended after the tool did"
+
+
+async def test_a_crash_is_told_and_the_worker_lives(client: Client) -> None:
+    provider = ScriptedProvider([calls("crashes", arguments={"how": "segfault"}), answers("went on")])
+    async with a_loop(client, provider, PythonFunction(blocking_tools.crashes)) as loop:
+        ran = await loop.run()
+
+    assert ran.result.output == "went on"
+    text = "[Error] ProcessCrashed: crashes ended its process without a result: killed by SIGSEGV"
+    assert told(provider).startswith(text)
+
+
+async def test_a_crash_is_tried_again_where_that_does_no_harm(client: Client, tmp_path: Path) -> None:
+    options = {"crashes_once": ToolOptions(initial_interval_s=0.01)}
+    (tool,) = with_options([load_function("tests.support.blocking_tools:crashes_once")], options)
+    provider = ScriptedProvider([calls("crashes_once", arguments={"path": str(tmp_path / "been here")}), answers()])
+    async with a_loop(client, provider, tool) as loop:
+        await loop.run()
+
+    assert told(provider) == "attempt 2"
+
+
+async def test_a_thread_that_blocks_is_left_behind_and_hinders_nobody(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call ends at its time, and says what to change; the worker's one slot is free again."""
+    entered, let_go = threading.Event(), threading.Event()
+
+    def stuck(context: ToolContext) -> str:
+        entered.set()
+        let_go.wait()
+        return "late"
+
+    provider = ScriptedProvider([calls("stuck"), answers("went on")])
+    tool = within_limit(PythonFunction(stuck))
+    try:
+        async with a_loop(client, provider, tool, max_concurrent_activities=2) as loop:
+            first = await loop.run()
+            second = await loop.run()
+    finally:
+        let_go.set()
+
+    assert (first.result.output, second.result.output) == ("went on", "went on")
+    advice = " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
+    assert told(provider).startswith(CUT_OFF.format("stuck") + advice)
+    assert "declare it blocking: @tool(blocking=True), or isolation" in caplog.text
+
+
+async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(client: Client) -> None:
+    ignored = asyncio.Event()
+    let_go = asyncio.Event()
+
+    async def ignores(arguments: dict[str, Any], context: ToolContext) -> str:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                ignored.set()
+        return "late"
+
+    provider = ScriptedProvider([calls("ignores"), answers("went on")])
+    try:
+        async with a_loop(client, provider, within_limit(FakeTool("ignores", ignores))) as loop:
+            ran = await loop.run()
+            assert ignored.is_set()
+    finally:
+        let_go.set()
+
+    assert (ran.result.output, told(provider)) == ("went on", CUT_OFF.format("ignores"))
+
+
+async def test_the_worker_serves_another_run_while_a_process_spins(client: Client, tmp_path: Path) -> None:
+    arguments = {"path": str(tmp_path / "pids"), "how": "in C"}
+    provider = ScriptedProvider([calls("stands_still", arguments=arguments), answers("meanwhile")])
+    async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
+        handle = await loop.start(tool_timeout_s=200, timeout_s=250)
+        pids = await begun(tmp_path / "pids")
+        assert (await loop.run()).result.output == "meanwhile"
+        assert all(map(is_running, pids))
+        await handle.signal("abort")
+        await loop.ended(handle)
+
+
+async def test_the_worker_serves_another_run_while_threads_block(client: Client) -> None:
+    """More of them than a shared pool of this machine has places."""
+    entered, let_go = threading.Semaphore(0), threading.Event()
+
+    def blocks() -> str:
+        entered.release()
+        let_go.wait()
+        return "let go"
+
+    def quick() -> str:
+        return "quick"
+
+    many = 40
+    provider = ScriptedProvider([calls(*["blocks"] * many), calls("quick"), answers("meanwhile"), answers()])
+    async with a_loop(client, provider, PythonFunction(blocks), PythonFunction(quick)) as loop:
+        handle = await loop.start(max_concurrent_tools=many)
+        for _ in range(many):
+            await asyncio.to_thread(entered.acquire)
+        assert (await loop.run()).result.output == "meanwhile"
+        let_go.set()
+        assert (await loop.ended(handle)).result.tool_calls.failed == 0
+
+    assert provider.seen[2].messages[-1].text == "quick"
+
+
+async def test_an_abort_is_heard_within_the_time_of_a_local_call(client: Client) -> None:
+    hold = Hold()
+    options = ToolOptions(execution="local", timeout_s=2, max_attempts=1)
+    (tool,) = with_options([FakeTool("peek", lambda a, c: hold.then("never"))], {"peek": options})
+    async with a_loop(client, [calls("peek")], tool) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort", "enough")
+        ran = await asyncio.wait_for(loop.ended(handle), 10)
+
+    assert ran.result.termination.reason == "aborted"
+    assert hold.cancelled.is_set()

@@ -1,0 +1,163 @@
+"""Budgets on a real server: reserved before a call, settled after it, and raised by a person where the config asks."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
+
+from tests.support.hold import until
+from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.questions import told, updated, waiting
+from tests.support.scripted import answers, calls
+
+LIMITS = [
+    pytest.param({"max_iterations": 2}, "max_iterations", {"max_iterations": 9}, id="iterations"),
+    pytest.param({"max_total_tokens": 220}, "max_tokens", {"max_total_tokens": 10_000}, id="tokens"),
+    pytest.param({"max_cost_usd": 0.02}, "max_cost", {"max_cost_usd": 1.0}, id="money"),
+    pytest.param({"max_model_calls": 2}, "max_iterations", {"max_model_calls": 9}, id="model calls"),
+    pytest.param({"max_tool_calls": 1}, "max_iterations", {"max_tool_calls": 9}, id="tool calls"),
+]
+
+STEPS = [calls("look", cost_usd=0.01)] * 4
+
+
+def questions(ran: Ran) -> list[tuple[str, str]]:
+    return [(e.event, e.data["kind"]) for e in ran.journal if e.event in {"ApprovalRequested", "ApprovalResolved"}]
+
+
+@pytest.mark.parametrize(("limit", "reason", "more"), LIMITS)
+async def test_a_reached_limit_ends_the_run(
+    client: Client, limit: dict[str, Any], reason: str, more: dict[str, Any]
+) -> None:
+    async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
+        ran = await loop.run(**limit)
+    assert ran.result.termination.reason == reason
+    assert questions(ran) == []
+
+
+@pytest.mark.parametrize(("limit", "reason", "more"), LIMITS)
+async def test_a_person_who_raises_the_limit_lets_the_run_go_on(
+    client: Client, limit: dict[str, Any], reason: str, more: dict[str, Any]
+) -> None:
+    async with a_loop(client, [*STEPS, answers("done")], FakeTool("look")) as loop:
+        handle = await loop.start(on_exhausted="ask", **limit)
+        wait = await waiting(handle)
+        assert wait["kind"] == "budget"
+        assert wait["question"].startswith(f"{reason}: ")
+        await updated(handle, "extend_budget", more)
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", "done")
+    assert ran.result.tool_calls.run == 4
+    assert questions(ran) == [("ApprovalRequested", "budget"), ("ApprovalResolved", "budget")]
+    assert [e.data for e in ran.journal if e.event == "InterventionReceived"] == [
+        {"kind": "extend_budget", "text": more}
+    ]
+
+
+async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_again(client: Client) -> None:
+    first = True
+
+    async def slow_once(request: Any) -> Any:
+        nonlocal first
+        if first:
+            first = False
+            await asyncio.sleep(60)
+        return answers("in the end")
+
+    async with a_loop(client, [slow_once]) as loop:
+        handle = await loop.start(on_exhausted="ask", timeout_s=1)
+        await waiting(handle)
+        await updated(handle, "extend_budget", {"timeout_s": 50})
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", "in the end")
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [pytest.param("skip", "max_iterations", id="end at the limit"), pytest.param("abort", "aborted", id="abort")],
+)
+async def test_a_person_can_decline(client: Client, choice: str, reason: str) -> None:
+    async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        wait = await waiting(handle)
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": choice})
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == reason
+
+
+async def test_two_limits_that_are_reached_are_two_questions(client: Client) -> None:
+    async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1, max_total_tokens=100)
+        first = await waiting(handle)
+        await updated(handle, "extend_budget", {"max_iterations": 9})
+
+        async def asks_anew() -> bool:
+            now = (await handle.query("status"))["waiting"]
+            return bool(now) and now[0]["wait_id"] != first["wait_id"]
+
+        await until(asks_anew)
+        await updated(handle, "extend_budget", {"max_total_tokens": 9_999})
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "completed"
+    assert len(questions(ran)) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        pytest.param({"max_iterations": 1}, "does not raise the limit of 1", id="no higher"),
+        pytest.param({"max_iterations": 0}, "greater than or equal to 1", id="out of bounds"),
+        pytest.param({"max_cost_usd": 5.0}, "this run has no such limit", id="a limit that it does not have"),
+        pytest.param({"max_tokens": 5}, "max_tokens: unknown key", id="unknown"),
+        pytest.param({}, "name a limit to raise", id="nothing"),
+        pytest.param(None, "input", id="no object"),
+    ],
+)
+async def test_an_extension_that_raises_nothing_is_refused(client: Client, given: Any, says: str) -> None:
+    async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        wait = await waiting(handle)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await updated(handle, "extend_budget", given)
+        assert says in str(refused.value.cause)
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
+        await loop.ended(handle)
+
+
+async def test_calls_beyond_the_budget_are_answered_unrun_and_the_model_may_still_answer(client: Client) -> None:
+    look = FakeTool("look")
+    async with a_loop(client, [calls("look", "look", "look"), answers("enough")], look) as loop:
+        ran = await loop.run(max_tool_calls=2)
+    assert len(look.contexts) == 2
+    assert told(loop)[2] == "[Not run] the run's 2 tool calls are used up; answer with what you have"
+    assert (ran.result.termination.reason, ran.result.tool_calls.run) == ("completed", 2)
+
+
+async def test_no_tool_call_at_all(client: Client) -> None:
+    look = FakeTool("look")
+    async with a_loop(client, [calls("look"), calls("look"), answers()], look) as loop:
+        ran = await loop.run(max_tool_calls=0)
+    assert look.contexts == []
+    assert ran.result.termination.detail == "limit of 0 tool calls"
+
+
+async def test_extended_limits_survive_continue_as_new(client: Client) -> None:
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+    async with a_loop(client, [*STEPS, answers("done")], FakeTool("look"), setup=facts) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        await waiting(handle)
+        await updated(handle, "extend_budget", {"max_iterations": 20})
+        ran = await loop.ended(handle)
+    assert (ran.result.output, len(ran.histories)) == ("done", 5)
+
+
+async def test_the_model_may_end_its_run_by_terminate(client: Client) -> None:
+    look = FakeTool("look")
+    end = FakeTool("terminate")
+    arguments = {"reason": "nothing to do", "output": "all is well"}
+    async with a_loop(client, [calls("look", "terminate", arguments=arguments)], look, end) as loop:
+        ran = await loop.run()
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("completed", "nothing to do")
+    assert (ran.result.output, ran.result.iterations) == ("all is well", 1)
+    assert (look.contexts, end.contexts) == ([], [])

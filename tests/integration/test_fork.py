@@ -1,0 +1,175 @@
+"""A fork is a new run that knows all that another knew at the end of an iteration, and does its own work from there."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from client.agents import AgentHandle
+from client.boundaries import NoSuchIteration
+from client.errors import OrgaError
+from client.fork import fork
+from tests.support.hold import Hold
+from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.rewound import ended
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.input import InvalidInput
+from workflows.types.messages import Message
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+def looks(*numbers: int, **fields: Any) -> list[Any]:
+    return [calls("look", arguments={"n": n}, text=f"step {n}", **fields) for n in numbers]
+
+
+def a_look() -> FakeTool:
+    return FakeTool("look", lambda arguments, context: f"result {arguments['n']}", effect="idempotent")
+
+
+def seen(provider: ScriptedProvider, call: int) -> tuple[Message, ...]:
+    return tuple(provider.seen[call].messages)
+
+
+@pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_ITERATION], ids=["one run", "a chain of runs"])
+@pytest.mark.parametrize("iteration", [0, 1, 2])
+async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
+    client: Client, iteration: int, setup: Any
+) -> None:
+    """Its next model call sees what the other run's saw, message by message; spending goes on from there."""
+    provider = ScriptedProvider([*looks(1, 2, cost_usd=0.5), answers("first"), answers("second", cost_usd=0.25)])
+    async with a_loop(client, provider, a_look(), setup=setup) as loop:
+        first = await loop.run()
+        ran = await ended(client, await fork(client, first.handle.id, iteration))
+
+    assert seen(provider, 3) == seen(provider, iteration)
+    assert (ran.result.output, ran.result.iterations) == ("second", iteration + 1)
+    assert ran.result.usage.model_calls == iteration + 1
+    assert ran.result.usage.cost_usd == 0.5 * iteration + 0.25
+    assert ran.result.tool_calls.run == iteration
+    assert (await AgentHandle(client, first.handle.id).result()).output == "first"
+    assert ran.journal[0].data["forked_from"] == {
+        "workflow_id": first.handle.id,
+        "run_id": first.histories[min(iteration, len(first.histories) - 1)].run_id,
+        "iteration": iteration,
+    }
+
+
+async def test_a_fork_that_continues_as_new_is_still_one(client: Client) -> None:
+    provider = ScriptedProvider([*looks(1, 2, 3), answers()])
+    async with a_loop(client, provider, a_look()) as loop:
+        first = await loop.run()
+    provider = ScriptedProvider([*looks(2, 3), answers("forked")])
+    async with a_loop(client, provider, a_look(), setup=EACH_ITERATION, task_queue=loop.task_queue):
+        ran = await ended(client, await fork(client, first.handle.id, 1))
+
+    assert (ran.result.output, ran.result.iterations, len(ran.histories)) == ("forked", 4, 3)
+    assert [entry.event for entry in ran.journal].count("Started") == 1
+
+
+async def test_the_effects_of_a_fork_are_its_own(client: Client) -> None:
+    look = a_look()
+    async with a_loop(client, [*looks(1, 2), answers(), *looks(2), answers()], look) as loop:
+        first = await loop.run()
+        await ended(client, await fork(client, first.handle.id, 1))
+
+    keys = [context.idempotency_key for context in look.contexts]
+    assert len(set(keys)) == len(keys) == 3
+
+
+async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> None:
+    provider = ScriptedProvider([*looks(1, 2, 3), *looks(4)])
+    changes = {"model": "scripted:other", "instructions": "Be brief.", "config": {"max_iterations": 2}}
+    async with a_loop(client, provider, a_look()) as loop:
+        first = await loop.run({"task": "t", "instructions": "Be long."}, max_iterations=3, temperature=0.7)
+        ran = await ended(client, await fork(client, first.handle.id, 1, changes=changes))
+
+    request = provider.seen[-1]
+    assert (first.result.iterations, ran.result.iterations) == (3, 2)
+    assert ran.result.termination.reason == "max_iterations"
+    assert (request.model, request.system[0], request.temperature) == ("scripted:other", "Be brief.", 0.7)
+    assert ran.journal[0].data["input"]["model"] == "scripted:other"
+
+
+async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(client: Client) -> None:
+    provider = ScriptedProvider([*looks(1, 2), answers("done")])
+    async with a_loop(client, provider, a_look()) as loop:
+        first = await loop.run(max_iterations=2)
+        run = await fork(client, first.handle.id, 2, changes={"config": {"max_iterations": 5}})
+        ran = await ended(client, run)
+
+    assert (first.result.termination.reason, ran.result.termination.reason) == ("max_iterations", "completed")
+    assert [message.text for message in seen(provider, 2)[1:]] == ["step 1", "result 1", "step 2", "result 2"]
+
+
+async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
+    provider = ScriptedProvider([answers("42"), answers("because")])
+    async with a_loop(client, provider) as loop:
+        first = await loop.run("how many?")
+        with pytest.raises(OrgaError, match="give the fork a --task"):
+            await fork(client, first.handle.id, 1)
+        ran = await ended(client, await fork(client, first.handle.id, 1, task="why?", new_id=f"{first.handle.id}-why"))
+
+    assert [(message.role, message.text) for message in seen(provider, 1)] == [
+        ("user", "how many?"),
+        ("assistant", "42"),
+        ("user", "why?"),
+    ]
+    assert (ran.result.output, ran.handle.id) == ("because", f"{first.handle.id}-why")
+    assert ran.journal[0].data["task"] == "why?"
+
+
+async def test_a_live_run_can_be_forked_and_the_time_it_had_left_goes_on(client: Client) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([*looks(1), hold.step(answers("never")), answers("forked")])
+    async with a_loop(client, provider, a_look()) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        ran = await ended(client, await fork(client, handle.id, 1))
+        await handle.signal("abort")
+        aborted: Ran = await loop.ended(handle)
+
+    assert (ran.result.output, aborted.result.termination.reason) == ("forked", "aborted")
+    assert 0 < ran.result.duration_s < 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        pytest.param({"config": {"max_iteration": 3}}, "config.max_iteration: unknown key", id="an unknown setting"),
+        pytest.param({"modell": "x"}, "modell: unknown key", id="an unknown key"),
+        pytest.param({"config": {"timeout_s": 0}}, "config.timeout_s", id="a value that is not allowed"),
+    ],
+)
+async def test_bad_settings_start_nothing(client: Client, changes: dict[str, Any], says: str) -> None:
+    async with a_loop(client, [*looks(1), answers()], a_look()) as loop:
+        first = await loop.run()
+        with pytest.raises(InvalidInput, match=says):
+            await fork(client, first.handle.id, 1, changes=changes)
+        with pytest.raises(NoSuchIteration):
+            await fork(client, first.handle.id, 7)
+
+
+async def test_a_state_that_a_starter_made_up_gets_no_tools_by_it(client: Client) -> None:
+    """It is prepared as any run, so it can call what its agent lists and nothing else."""
+    look, provider = a_look(), ScriptedProvider([answers("done")])
+    async with a_loop(client, provider, look) as loop:
+        first = await loop.run()
+        started = first.history.events[0].workflow_execution_started_event_attributes
+        [given] = await client.data_converter.decode(started.input.payloads)
+        state = {
+            "input": given,
+            "origin": "made up",
+            "clock": {"started_at": "2020-01-01T00:00:00Z", "stopped_at": "2020-01-01T00:00:01Z"},
+            "setup": {"agent": "default", "model": "scripted:model", "tools": [{"name": "delete"}]},
+            "forked_from": {"workflow_id": "x", "run_id": "y", "iteration": 0},
+            "aborted": "made up",
+            "conversation": {"messages": [{"role": "user", "text": "hi"}], "sent": 1, "digest": "00" * 32},
+        }
+        handle = await client.start_workflow(
+            "AgentWorkflow", args=[{"task": "t"}, state], id=f"{first.handle.id}-made-up", task_queue=loop.task_queue
+        )
+        ran = await ended(client, AgentHandle(client, handle.id))
+
+    assert [tool.name for tool in provider.seen[1].tools] == ["look"]
+    assert ran.result.termination.reason == "completed"

@@ -1,0 +1,47 @@
+"""The small local model under a schema: what it says may be foolish, its form is not."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.models.local import LocalProvider
+from activities.ports import ModelRequest
+from workflows.types.answer_json import answer_json
+from workflows.types.messages import Message
+from workflows.types.tools import ToolSpec
+
+CITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "capital": {"type": "string", "maxLength": 30},
+        "inhabitants": {"type": "integer", "minimum": 0, "maximum": 99},
+        "kind": {"enum": ["city", "village"]},
+    },
+    "required": ["capital", "inhabitants", "kind"],
+    "additionalProperties": False,
+}
+LIST = {"type": "array", "items": {"$ref": "#/$defs/word"}, "maxItems": 2, "$defs": {"word": {"enum": ["a", "b"]}}}
+CLOCK = ToolSpec(name="get_time", parameters={"type": "object", "properties": {}}, description="Tell the time.")
+QUESTION = Message(role="user", text="What is the capital of France?")
+
+
+@pytest.mark.parametrize(
+    ("schema", "tools"),
+    [
+        pytest.param(CITY, (), id="an object"),
+        pytest.param(LIST, (), id="a list with a reference"),
+        pytest.param(CITY, (CLOCK,), id="beside a tool"),
+        pytest.param(LIST, (CLOCK,), id="a list with a reference beside a tool"),
+    ],
+)
+async def test_its_answer_fits_the_schema(schema: dict[str, Any], tools: tuple[ToolSpec, ...]) -> None:
+    request = ModelRequest(
+        model="smollm2", messages=(QUESTION,), tools=tools, output_schema=schema, temperature=0.0, max_output_tokens=120
+    )
+    reply = await LocalProvider().complete(request, lambda piece: None)
+    if tools and reply.calls:
+        assert [call.name for call in reply.calls] == ["get_time"]
+    else:
+        assert argument_errors(schema, answer_json(reply.text)) == []
+        assert reply.finish == "stop"

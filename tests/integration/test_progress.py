@@ -1,0 +1,125 @@
+"""Circuits of a run, and steps that get nowhere, on a real server: what the model reads, what the journal says."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import ModelRequest, ToolContext, ToolError
+from tests.support.hold import until
+from tests.support.loop import FakeTool, Ran, a_loop
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.breaker import BreakerOptions
+from workflows.types.messages import Reply
+from workflows.types.tools import ToolOptions
+
+
+def down(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise ConnectionError("no route")
+
+
+def missing(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise ToolError(f"no such file: {arguments.get('path')}")
+
+
+def call_of(path: str) -> Reply:
+    return calls("read", arguments={"path": path})
+
+
+def a_tool(body: Any, **breaker: Any) -> FakeTool:
+    return FakeTool("read", body, options=ToolOptions(max_attempts=1, breaker=BreakerOptions(**breaker)))
+
+
+def told(provider: ScriptedProvider) -> list[str]:
+    return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
+
+
+def data_of(ran: Ran, event: str) -> list[dict[str, Any]]:
+    return [entry.data for entry in ran.journal if entry.event == event]
+
+
+async def test_a_circuit_of_the_run_opens_is_tried_and_closes(client: Client) -> None:
+    tool = a_tool(down, recovery_s=1)
+
+    async def later(request: ModelRequest) -> Reply:
+        tool.body = lambda arguments, context: "back again"
+        await asyncio.sleep(1.1)  # the circuit's time is the server's
+        return call_of("e")
+
+    provider = ScriptedProvider([call_of("a"), call_of("b"), call_of("c"), call_of("d"), later, answers()])
+    async with a_loop(client, provider, tool) as loop:
+        ran = await loop.run()
+
+    results = told(provider)
+    assert "read is left alone for 1 s more (failures in a row: 3)" in results[3]
+    assert (results[4], len(tool.contexts)) == ("back again", 4)
+    opened = {"tool": "read", "scope": "run", "failures": 3, "recovery_s": 1.0}
+    assert data_of(ran, "CircuitOpened") == [opened]
+    assert data_of(ran, "CircuitClosed") == [{"tool": "read", "scope": "run"}]
+
+
+async def test_a_tool_that_says_no_is_not_left_alone(client: Client) -> None:
+    tool = a_tool(missing)
+    steps = [call_of(path) for path in "abcde"]
+    async with a_loop(client, [*steps, answers()], tool) as loop:
+        ran = await loop.run()
+    assert len(tool.contexts) == 5
+    assert data_of(ran, "CircuitOpened") == []
+
+
+async def test_a_step_that_fails_alike_is_not_run_a_third_time(client: Client) -> None:
+    tool = a_tool(missing)
+    provider = ScriptedProvider([call_of("a"), call_of("a"), call_of("a"), call_of("b"), answers()])
+    async with a_loop(client, provider, tool) as loop:
+        ran = await loop.run()
+
+    results = told(provider)
+    assert results[2].startswith("[Step limit] read with these arguments is not run again: it failed 2 times")
+    assert "no such file: b" in results[3]
+    assert len(tool.contexts) == 3
+    assert [(data["tool"], data["attempts"]) for data in data_of(ran, "StepLimitReached")] == [("read", 2)]
+
+
+async def test_abort_task_ends_the_run_with_what_it_has(client: Client) -> None:
+    async with a_loop(client, [call_of("a")], a_tool(missing)) as loop:
+        ran = await loop.run(step_iteration={"on_limit_reached": "abort_task"})
+    assert (ran.result.termination.reason, ran.result.iterations) == ("error", 2)
+    assert ran.result.termination.detail.startswith("step limit of read, it failed 2 times, the last two alike")
+
+
+async def decide(handle: WorkflowHandle[Any, Any], choice: str, **fields: str) -> None:
+    """Decide about the one question that the run asks."""
+
+    async def asks() -> bool:
+        return bool((await handle.query("status"))["waiting"])
+
+    await until(asks)
+    (wait,) = (await handle.query("status"))["waiting"]
+    assert (wait["kind"], wait["wait_id"], wait["data"]["tool"]) == ("escalation", "step-2-1", "read")
+    decision = {"escalation_id": wait["wait_id"], "choice": choice, **fields}
+    await handle.execute_update("resolve_escalation", decision)  # pyright: ignore[reportUnknownMemberType]
+
+
+@pytest.mark.parametrize(
+    ("choice", "fields", "reason", "runs"),
+    [
+        pytest.param("retry", {}, "completed", 3, id="retry lets it run again"),
+        pytest.param("skip", {}, "completed", 2, id="skip does not"),
+        pytest.param("result", {"result": "it says 42"}, "completed", 2, id="a result takes its place"),
+        pytest.param("abort", {"by": "anna", "reason": "hopeless"}, "escalated", 2, id="abort ends the run"),
+    ],
+)
+async def test_a_person_decides_about_a_step_that_gets_nowhere(
+    client: Client, choice: str, fields: dict[str, str], reason: str, runs: int
+) -> None:
+    tool = a_tool(missing)
+    provider = ScriptedProvider([call_of("a"), call_of("a"), call_of("a"), answers()])
+    async with a_loop(client, provider, tool) as loop:
+        handle = await loop.start(step_iteration={"on_limit_reached": "escalate"})
+        await decide(handle, choice, **fields)
+        ran = await loop.ended(handle)
+
+    assert (ran.result.termination.reason, len(tool.contexts)) == (reason, runs)
+    given = [message.text for message in provider.seen[-1].messages if "[Result from the operator]" in message.text]
+    assert given == (['[Result from the operator] read {"path":"a"}\nit says 42'] if choice == "result" else [])

@@ -1,0 +1,232 @@
+"""A run is set back to the end of an earlier iteration, and goes on from there as if nothing had happened since."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from client.agents import AgentHandle
+from client.boundaries import NoSuchIteration
+from client.errors import OrgaError
+from client.journal import read_journal
+from client.rewind import plan_rewind, rewind
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.rewound import ended
+from tests.support.scripted import ScriptedProvider, answers, calls
+
+EARLIER = ["[Guidance from the operator] early", '[Context from the operator]\n{"ticket":7}']
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+def texts(provider: ScriptedProvider, call: int) -> list[str]:
+    """Return what the model saw in its n-th call, the task left out."""
+    return [message.text for message in provider.seen[call].messages[1:]]
+
+
+def looks(*numbers: int) -> list[Any]:
+    """Return model calls that look at these."""
+    return [calls("look", arguments={"n": n}, text=f"step {n}") for n in numbers]
+
+
+def a_look(**options: Any) -> FakeTool:
+    return FakeTool("look", lambda arguments, context: f"result {arguments['n']}", **options)
+
+
+def rewinds(ran: Ran) -> list[dict[str, Any]]:
+    received = [entry.data for entry in ran.journal if entry.event == "InterventionReceived"]
+    return [data for data in received if data["kind"] == "rewind"]
+
+
+async def test_an_ended_run_goes_on_from_the_iteration_with_the_guidance(client: Client) -> None:
+    provider = ScriptedProvider([*looks(1, 2, 3), answers("first"), *looks(4), answers("second")])
+    async with a_loop(client, provider, a_look()) as loop:
+        first = await loop.run()
+        ran = await ended(client, await rewind(client, first.handle.id, 1, steer="look elsewhere"))
+
+    assert texts(provider, 4) == ["step 1", "result 1", "[Guidance from the operator] look elsewhere"]
+    assert (first.result.output, first.result.iterations) == ("first", 4)
+    assert (ran.result.output, ran.result.iterations, ran.result.usage.model_calls) == ("second", 3, 3)
+    assert ran.result.tool_calls.run == 2
+    [told] = rewinds(ran)
+    assert "look elsewhere" in str(told)
+    shared = [entry for entry in first.journal if entry.iteration <= 1]
+    assert ran.journal[: len(shared)] == shared
+
+
+async def test_iteration_0_is_before_the_first_model_call(client: Client) -> None:
+    provider = ScriptedProvider([answers("first"), answers("second")])
+    async with a_loop(client, provider) as loop:
+        first = await loop.run()
+        ran = await ended(client, await rewind(client, first.handle.id, 0))
+
+    assert (ran.result.output, ran.result.iterations) == ("second", 1)
+    assert provider.seen[0].messages == provider.seen[1].messages
+
+
+async def test_a_live_run_leaves_what_it_does_and_its_followers_go_with_it(client: Client) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([*looks(1, 2), hold.step(answers("never")), answers("done")])
+    async with a_loop(client, provider, a_look()) as loop:
+        handle = await loop.start()
+        result = asyncio.create_task(AgentHandle(client, handle.id).result())
+        followed = asyncio.create_task(_followed(client, handle.id))
+        await hold.reached()
+        await rewind(client, handle.id, 1)
+        ran = await ended(client, AgentHandle(client, handle.id))
+
+    assert (await result).output == "done"
+    told = await followed
+    assert told[-len(ran.journal) + 6 :] == ran.journal[6:]
+    assert [entry.event for entry in told].count("Terminated") == 1
+    assert ran.result.iterations == 2
+
+
+async def _followed(client: Client, workflow_id: str) -> list[Any]:
+    return [entry async for entry in read_journal(client, workflow_id, follow=True)]
+
+
+async def test_a_run_whose_time_was_up_has_the_time_again_that_it_had_at_the_boundary(client: Client) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([*looks(1), hold.step(answers("too late")), answers("in time")])
+    async with a_loop(client, provider, a_look()) as loop:
+        late = await loop.run(timeout_s=1.5)
+        assert late.result.termination.reason == "timeout"
+        ran = await ended(client, await rewind(client, late.handle.id, 1))
+
+    assert ran.result.termination.reason == "completed"
+    assert ran.result.duration_s < 1.5
+
+
+@pytest.mark.parametrize(
+    ("iteration", "runs", "outputs"),
+    [
+        pytest.param(3, 4, ["step 3", "result 3"], id="in the last run of the chain"),
+        pytest.param(1, 2, ["step 1", "result 1"], id="in an earlier run"),
+        pytest.param(0, 1, [], id="in the first run"),
+    ],
+)
+async def test_the_right_run_of_a_chain_is_reset(client: Client, iteration: int, runs: int, outputs: list[str]) -> None:
+    provider = ScriptedProvider([*looks(1, 2, 3), answers("first"), answers("second")])
+    async with a_loop(client, provider, a_look(), setup=EACH_ITERATION) as loop:
+        first = await loop.run()
+        ran = await ended(client, await rewind(client, first.handle.id, iteration))
+
+    assert texts(provider, 4)[-2:] == outputs
+    assert (ran.result.output, ran.result.iterations, len(ran.histories)) == ("second", iteration + 1, runs)
+
+
+async def test_the_same_call_has_the_same_key_again_and_another_has_another(client: Client) -> None:
+    pay = FakeTool("pay", effect="idempotent")
+    steps = [calls("pay", arguments={"to": "a"}), answers(), calls("pay", arguments={"to": "a"}), answers()]
+    provider = ScriptedProvider([*steps, calls("pay", arguments={"to": "b"}), answers()])
+    async with a_loop(client, provider, pay, setup=EACH_ITERATION) as loop:
+        first = await loop.run()
+        await ended(client, await rewind(client, first.handle.id, 0))
+        await ended(client, await rewind(client, first.handle.id, 0))
+
+    keys = [context.idempotency_key for context in pay.contexts]
+    assert keys[0] == keys[1]
+    assert keys[2] != keys[0]
+
+
+async def a_run_with_interventions(loop: Loop, hold: Hold) -> Ran:
+    """Two steers reach the second model call; then the run is aborted."""
+    handle = await loop.start()
+    await hold.reached()
+    await handle.signal("steer", "early")
+    await handle.signal("add_context", {"ticket": 7})
+    hold.go.set()
+    await until(lambda: _is_at(handle, 2))
+    await handle.signal("abort", "enough")
+    return await loop.ended(handle)
+
+
+async def _is_at(handle: Any, iteration: int) -> bool:
+    return (await handle.query("status"))["iteration"] >= iteration
+
+
+@pytest.mark.parametrize(
+    ("keep", "seen"),
+    [
+        pytest.param(True, EARLIER, id="kept"),
+        pytest.param(False, [], id="left out"),
+    ],
+)
+async def test_later_interventions_are_delivered_again_unless_they_are_left_out(
+    client: Client, keep: bool, seen: list[str]
+) -> None:
+    """The abort never is: it would end the run where it ended before."""
+    first_call, stuck = Hold(), Hold()
+    steps = [first_call.step(looks(1)[0]), *looks(2), stuck.step(answers("never")), answers("done")]
+    provider = ScriptedProvider(steps)
+    async with a_loop(client, provider, a_look()) as loop:
+        aborted = await a_run_with_interventions(loop, first_call)
+        plan = await plan_rewind(client, aborted.handle.id, 0)
+        run = await rewind(client, aborted.handle.id, 0, steer="anew", keep_interventions=keep)
+        ran = await ended(client, run)
+
+    assert aborted.result.termination.reason == "aborted"
+    assert [(sent.kind, sent.text) for sent in plan.interventions] == [
+        ("steer", "early"),
+        ("add_context", '{"ticket":7}'),
+        ("abort", "enough"),
+    ]
+    assert ran.result.termination.reason == "completed"
+    assert texts(provider, 3) == [*seen, "[Guidance from the operator] anew"]
+
+
+async def test_a_rewind_after_a_rewind_counts_no_time_twice(client: Client) -> None:
+    provider = ScriptedProvider([*looks(1, 2), answers("one"), *looks(2), answers("two"), *looks(2), answers("three")])
+    async with a_loop(client, provider, a_look()) as loop:
+        first = await loop.run()
+        await asyncio.sleep(1.0)  # time that must not count
+        await ended(client, await rewind(client, first.handle.id, 1, steer="again"))
+        ran = await ended(client, await rewind(client, first.handle.id, 0))
+
+    assert ran.result.output == "three"
+    assert 0 <= ran.result.duration_s < 1.0
+    assert texts(provider, 5)[-1] == "[Guidance from the operator] again"
+
+
+async def test_what_was_done_outside_is_told_and_not_undone(client: Client) -> None:
+    send = FakeTool("send", effect="irreversible")
+    steps = [calls("send", arguments={"to": "a"}), calls("send", "look", arguments={"n": 1}), answers()]
+    async with a_loop(client, steps, send, a_look()) as loop:
+        ran = await loop.run()
+        plan = await plan_rewind(client, ran.handle.id, 1)
+
+    assert [(effect.iteration, effect.tool, effect.text) for effect in plan.effects] == [(2, "send", "send 1")]
+    assert len(send.contexts) == 2
+
+
+async def test_an_answer_can_be_objected_to(client: Client) -> None:
+    provider = ScriptedProvider([answers("42"), answers("the source is line 7")])
+    async with a_loop(client, provider) as loop:
+        first = await loop.run()
+        with pytest.raises(OrgaError, match="say with --steer what is wrong"):
+            await rewind(client, first.handle.id, 1)
+        ran = await ended(client, await rewind(client, first.handle.id, 1, steer="name your source"))
+
+    assert texts(provider, 1) == ["42", "[Guidance from the operator] name your source"]
+    assert (ran.result.output, ran.result.iterations) == ("the source is line 7", 2)
+
+
+async def test_an_iteration_that_is_not_there_is_refused_with_those_that_are(client: Client) -> None:
+    async with a_loop(client, [*looks(1), answers()], a_look()) as loop:
+        ran = await loop.run()
+        with pytest.raises(NoSuchIteration, match="no end of iteration 5 to go on from; there are 0 to 1"):
+            await plan_rewind(client, ran.handle.id, 5)
+
+
+async def test_a_terminated_run_is_no_rewound_one(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [hold.step(answers())]) as loop:
+        handle = await loop.start()
+        followed = asyncio.create_task(_followed(client, handle.id))
+        await hold.reached()
+        await handle.terminate(reason="by hand")
+        assert (await followed)[-1].data["detail"] == "by hand"
+        with pytest.raises(OrgaError, match="by hand"):
+            await AgentHandle(client, handle.id).result()

@@ -1,0 +1,125 @@
+"""Final answers that fit a schema, from a server that others wrote: natively, by a forced call, and repaired."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.models.registry import ModelRegistry
+from activities.ports import ModelProvider, ModelRequest
+from tests.support.aimock import Aimock, running_aimock
+from tests.support.loop import a_loop
+from tests.support.named import Named
+from workflows.types.answer_json import answer_json
+from workflows.types.messages import Message, Reply
+from workflows.types.tools import ToolSpec
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
+    "required": ["city", "degrees"],
+    "additionalProperties": False,
+}
+WEATHER = ToolSpec(name="get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
+ANSWER = {"city": "Rome", "degrees": 31}
+CALLED = {"name": "final_answer", "arguments": ANSWER, "id": "call_answer"}
+LOOKED = {"name": "get_weather", "arguments": {"city": "Rome"}, "id": "call_rome"}
+TASK = "where is it warmest"
+REPAIRED = "answer in a hurry"
+FIXTURES = [
+    {
+        "match": {"userMessage": TASK, "hasToolResult": False, "toolName": "get_weather"},
+        "response": {"toolCalls": [LOOKED]},
+    },
+    {
+        "match": {"userMessage": TASK, "responseFormat": "json_schema"},
+        "response": {"content": '{"city": "Rome", "degrees": 31}'},
+    },
+    {"match": {"userMessage": TASK, "toolName": "final_answer"}, "response": {"toolCalls": [CALLED]}},
+    {
+        "match": {"userMessage": REPAIRED, "responseFormat": "json_schema"},
+        "response": {"content": '{"city": "Rome"}'},
+    },
+    {
+        "match": {"userMessage": REPAIRED, "toolName": "final_answer"},
+        "response": {"toolCalls": [CALLED | {"arguments": {"city": "Rome"}}]},
+    },
+    {
+        "match": {"userMessage": "does not fit the schema", "responseFormat": "json_schema"},
+        "response": {"content": '{"city": "Rome", "degrees": 31}'},
+    },
+    {
+        "match": {"userMessage": "does not fit the schema", "toolName": "final_answer"},
+        "response": {"toolCalls": [CALLED]},
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Aimock]:
+    with running_aimock(FIXTURES) as aimock:
+        yield aimock
+
+
+@pytest.fixture(params=["openai", "anthropic", "openrouter", "ollama"])
+async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator[tuple[ModelProvider, str]]:
+    env = {
+        "OPENAI_API_KEY": "k",
+        "ANTHROPIC_API_KEY": "k",
+        "OPENROUTER_API_KEY": "k",
+        "OPENAI_BASE_URL": f"{server.url}/v1",
+        "ANTHROPIC_BASE_URL": server.url,
+        "OPENROUTER_BASE_URL": f"{server.url}/api/v1",
+        "OLLAMA_HOST": server.url,
+    }
+    registry = ModelRegistry(env)
+    yield registry.resolve(f"{request.param}:{request.param}-{request.node.name}")
+    await registry.close()
+
+
+async def asked(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *messages: Message) -> Reply:
+    provider, name = model
+    request = ModelRequest(model=name, messages=messages, tools=tools, output_schema=SCHEMA, temperature=0.0)
+    return await provider.complete(request, lambda piece: None)
+
+
+async def test_the_answer_fits(model: tuple[ModelProvider, str]) -> None:
+    reply = await asked(model, (), Message(role="user", text=TASK))
+    assert (answer_json(reply.text), reply.calls, reply.finish) == (ANSWER, (), "stop")
+    assert argument_errors(SCHEMA, answer_json(reply.text)) == []
+
+
+async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], server: Aimock) -> None:
+    task = Message(role="user", text=TASK)
+    reply = await asked(model, (WEATHER,), task)
+    assert [call.name for call in reply.calls] == ["get_weather"]
+    result = Message(role="tool", call_id="call_rome", tool="get_weather", text="31")
+
+    answer = await asked(model, (WEATHER,), task, reply.message(), result)
+
+    assert (answer_json(answer.text), answer.calls) == (ANSWER, ())
+    (_, body) = await server.requests(model[1])
+    is_native = body.get("response_format") is not None
+    assert is_native == model[1].startswith("openai-")
+    offered = [tool.get("name") or tool["function"]["name"] for tool in body["tools"]]
+    assert offered == ["get_weather"] if is_native else ["get_weather", "final_answer"]
+
+
+async def test_an_answer_that_did_not_fit_can_be_given_again(model: tuple[ModelProvider, str]) -> None:
+    """What stood in a forced call stands in the conversation as text, which every provider takes back."""
+    said = [
+        Message(role="user", text=TASK),
+        Message(role="assistant", text='{"city":"Rome"}'),
+        Message(role="user", text=f"[Reply not usable] $: degrees is missing: {TASK}"),
+    ]
+    reply = await asked(model, (), *said)
+    assert answer_json(reply.text) == ANSWER
+
+
+async def test_a_run_repairs_an_answer_that_does_not_fit(client: Client, model: tuple[ModelProvider, str]) -> None:
+    async with a_loop(client, Named(*model)) as loop:
+        ran = await loop.run({"task": REPAIRED, "output_schema": SCHEMA})
+
+    assert (ran.result.data, ran.result.termination.reason, ran.result.iterations) == (ANSWER, "completed", 2)

@@ -1,0 +1,27 @@
+"""Tool profiles on a real server: what is hidden is not offered and cannot be called."""
+
+from temporalio.client import Client
+
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import ScriptedProvider, answers, calls
+
+
+async def test_a_hidden_tool_cannot_be_called_even_when_its_name_is_guessed(client: Client) -> None:
+    read, write = FakeTool("read_note"), FakeTool("write_note")
+    provider = ScriptedProvider([calls("write_note", "read_note"), answers("done")])
+    async with a_loop(client, provider, read, write) as loop:
+        ran = await loop.run(tool_profile={"include": ["read_*"]})
+
+    assert (len(read.contexts), write.contexts) == (1, [])
+    assert [tool.name for tool in provider.seen[0].tools] == ["read_note"]
+    results = {message.tool: message for message in provider.seen[1].messages if message.role == "tool"}
+    assert results["write_note"].text == "[Invalid call] there is no tool 'write_note'; the tools are: read_note"
+    assert (ran.result.output, ran.result.tool_calls.run) == ("done", 1)
+
+
+async def test_a_profile_that_leaves_no_tool_leaves_a_run_that_answers(client: Client) -> None:
+    provider = ScriptedProvider([answers("done")])
+    async with a_loop(client, provider, FakeTool("read_note")) as loop:
+        ran = await loop.run(tool_profile={"exclude": ["*"]})
+
+    assert (provider.seen[0].tools, ran.result.output) == ((), "done")

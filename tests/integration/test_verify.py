@@ -1,0 +1,220 @@
+"""`verify` finds a history that today's code does not give, and a journal or a result that the history does not."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic_core import from_json, to_json
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError
+
+from client.chain import RunHistory, histories, run_chain
+from client.fork import fork
+from client.journal import read_journal
+from client.rewind import rewind
+from client.verified import Check
+from client.verify import verified_histories, verify
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.rewound import ended
+from tests.support.scripted import answers, calls
+from workflows.decisions.journal import chained
+from workflows.types.journal import JournalEntry
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
+
+
+async def a_run(client: Client, setup: Any = WORKER_FACTS) -> Ran:
+    """A run with tools, a denial, a repair and an answer."""
+    steps = [calls("look", "forbidden", text="first", cost_usd=0.1), answers(""), calls("look"), answers("done")]
+    tools = (FakeTool("look"), FakeTool("forbidden"))
+    async with a_loop(client, steps, *tools, engine=Deny("forbidden"), setup=setup) as loop:
+        return await loop.run()
+
+
+def wrong(checks: Any) -> list[Check]:
+    return [check for check in checks if not check.ok]
+
+
+@pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_ITERATION], ids=["one run", "a chain of runs"])
+async def test_nothing_is_wrong_with_a_run(client: Client, setup: Any) -> None:
+    ran = await a_run(client, setup)
+    found = await verify(client, ran.handle.id, exported=ran.journal)
+
+    assert wrong(found.checks) == []
+    names = [check.name for check in found.checks]
+    assert names == ["replay", "ending", "contexts"] * len(ran.histories) + ["journal", "counters", "export"]
+
+
+async def test_nothing_is_wrong_with_a_live_run(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        found = await verify(client, handle.id)
+        so_far = [entry async for entry in read_journal(client, handle.id)]
+        assert (await verify(client, handle.id, exported=so_far[:3])).ok
+        hold.go.set()
+        await loop.ended(handle)
+
+    assert wrong(found.checks) == []
+    assert [check.name for check in found.checks] == ["replay", "contexts", "journal"]
+
+
+async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> None:
+    steps = [calls("look", cost_usd=0.1), answers("one"), answers("two"), answers("three")]
+    async with a_loop(client, steps, FakeTool("look")) as loop:
+        first = await loop.run()
+        rewound = await ended(client, await rewind(client, first.handle.id, 1, steer="again"))
+        forked = await ended(client, await fork(client, first.handle.id, 1))
+
+    for ran in (rewound, forked):
+        assert wrong((await verify(client, ran.handle.id)).checks) == []
+
+
+async def changed(client: Client, change: Callable[[HistoryEvent], None]) -> list[Check]:
+    """Return what is wrong with a run in whose history each event was changed so."""
+    ran = await a_run(client)
+    [run] = await histories(client, await run_chain(client, ran.handle.id))
+    events = [copy.deepcopy(event) for event in run.events]
+    for event in events:
+        change(event)
+    altered = RunHistory(run.run_id, WorkflowHistory(ran.handle.id, events))
+    checks, _ = await verified_histories(client, ran.handle.id, [altered])
+    return wrong(checks)
+
+
+def rename_the_tool(event: HistoryEvent) -> None:
+    if event.activity_task_scheduled_event_attributes.activity_type.name == "look":
+        event.activity_task_scheduled_event_attributes.activity_type.name = "glance"
+
+
+def change_the_first_reply(event: HistoryEvent) -> None:
+    if event.event_type == COMPLETED:
+        payload = event.activity_task_completed_event_attributes.result.payloads[0]
+        payload.data = payload.data.replace(b'"first"', b'"worst"')
+
+
+def add_to_the_result(event: HistoryEvent) -> None:
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+        payload = event.workflow_execution_completed_event_attributes.result.payloads[0]
+        result = from_json(payload.data)
+        result["usage"]["input_tokens"] += 1
+        payload.data = to_json(result)
+
+
+def break_the_setup(event: HistoryEvent) -> None:
+    if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        attributes = event.activity_task_scheduled_event_attributes
+        if attributes.activity_type.name == "reason":
+            attributes.input.payloads[0].data = b'{"iteration": "none"}'
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "says"),
+    [
+        pytest.param(rename_the_tool, {"replay"}, "ondeterminism", id="another activity than the code schedules"),
+        pytest.param(change_the_first_reply, {"contexts", "ending"}, "iteration 2", id="a reply of other words"),
+        pytest.param(add_to_the_result, {"ending", "counters"}, "counted 400", id="a result of more tokens"),
+        pytest.param(break_the_setup, {"contexts", "journal"}, "ValidationError", id="no request at all"),
+    ],
+)
+async def test_a_changed_event_is_found(
+    client: Client, change: Callable[[HistoryEvent], None], names: set[str], says: str
+) -> None:
+    found = await changed(client, change)
+    assert names <= {check.name for check in found}
+    assert any(says in check.detail for check in found), found
+
+
+def edited(journal: list[JournalEntry]) -> list[JournalEntry]:
+    """Change one word and nothing else."""
+    entry = journal[2]
+    return [*journal[:2], entry.model_copy(update={"agent": "mallory"}), *journal[3:]]
+
+
+def forged(journal: list[JournalEntry]) -> list[JournalEntry]:
+    """Change one word and make the chain anew, so that the export alone shows nothing."""
+    entries: list[JournalEntry] = []
+    previous = ""
+    for entry in edited(journal):
+        previous = chained(previous, entry)
+        entries.append(entry.model_copy(update={"hash": previous}))
+    return entries
+
+
+def without_its_tail(journal: list[JournalEntry]) -> list[JournalEntry]:
+    return journal[:-1]
+
+
+def emptied(_: list[JournalEntry]) -> list[JournalEntry]:
+    return []
+
+
+def with_a_gap(journal: list[JournalEntry]) -> list[JournalEntry]:
+    return [*journal[:3], *journal[4:]]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "says"),
+    [
+        pytest.param(edited, "its chain breaks at entry 2", id="an edited entry"),
+        pytest.param(forged, "entry 2 differs from the history in agent", id="an entry whose chain was made anew"),
+        pytest.param(without_its_tail, "the tail is missing", id="a dropped tail"),
+        pytest.param(emptied, "it ends after 0 of", id="nothing at all"),
+        pytest.param(with_a_gap, "its chain breaks at entry 4", id="a gap"),
+    ],
+)
+async def test_an_export_that_was_tampered_with_is_found(
+    client: Client, tamper: Callable[[list[JournalEntry]], list[JournalEntry]], says: str
+) -> None:
+    ran = await a_run(client)
+    [found] = wrong((await verify(client, ran.handle.id, exported=tamper(ran.journal))).checks)
+    assert found.name == "export"
+    assert says in found.detail
+
+
+async def test_a_chain_whose_oldest_run_the_server_has_forgotten_says_so(client: Client) -> None:
+    ran = await a_run(client, EACH_ITERATION)
+    chain = await run_chain(client, ran.handle.id)
+    await forgotten(client, ran.handle.id, chain.run_ids[0])
+    journal = [entry async for entry in read_journal(client, ran.handle.id)]
+
+    assert journal[0].event == "PastMissing"
+    assert "end of iteration 1" in journal[0].data["detail"]
+    assert journal[-1].event == "Terminated"
+    assert wrong((await verify(client, ran.handle.id, exported=journal)).checks) == []
+
+
+async def forgotten(client: Client, workflow_id: str, run_id: str) -> None:
+    execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
+    await client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    )
+
+    async def is_gone() -> bool:
+        try:
+            await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
+        except RPCError:
+            return True
+        return False
+
+    await until(is_gone)
+
+
+async def test_a_run_that_was_terminated_is_verified_as_far_as_it_came(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.terminate(reason="by hand")
+
+    found = await verify(client, handle.id)
+    assert wrong(found.checks) == []
+    assert [check.name for check in found.checks] == ["replay", "contexts", "journal"]

@@ -1,0 +1,36 @@
+"""What is left of processes: by their ids, and by what this process holds open."""
+
+import asyncio
+from pathlib import Path
+
+from tests.support.hold import until
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process is there; one that ended and that nobody waited for is."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process still executes; the dead child of a dead parent is for init to bury."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def open_files() -> int:
+    """Return how many file descriptors this process holds, once what was closed is."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def begun(path: Path) -> list[int]:
+    """Wait for the file that a tool writes once it is at work; return the process ids in it."""
+
+    async def is_there() -> bool:
+        return await asyncio.to_thread(path.exists)
+
+    await until(is_there)
+    return [int(pid) for pid in path.read_text().split()]

@@ -1,0 +1,32 @@
+"""What a run asks a person, and what its model was told."""
+
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+from tests.support.hold import until
+from tests.support.loop import Loop
+from tests.support.scripted import ScriptedProvider
+
+
+async def waiting(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    """Return the first question that a run asks, once it does."""
+    found: list[dict[str, Any]] = []
+
+    async def asks() -> bool:
+        found[:] = (await handle.query("status"))["waiting"]
+        return bool(found)
+
+    await until(asks)
+    return found[0]
+
+
+def told(loop: Loop, call: int = 1) -> list[str]:
+    """Return the tool results that the model saw in a model call."""
+    assert isinstance(loop.provider, ScriptedProvider)
+    return [message.text for message in loop.provider.seen[call].messages if message.role == "tool"]
+
+
+async def updated(handle: WorkflowHandle[Any, Any], name: str, argument: Any) -> Any:
+    """Send an update and return its answer."""
+    return await handle.execute_update(name, argument)  # pyright: ignore[reportUnknownMemberType]

@@ -1,0 +1,108 @@
+"""What is wrong between agents, delegates and tools is found when a worker starts or is checked."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters.agent_problems import agent_problems
+from activities.adapters.agents import ConfiguredAgents, with_default
+from client.config import OrgaConfig
+from tests.support.core import a_setup, a_spec
+from worker import checked
+from workflows.types.agents import AgentConfig
+from workflows.types.recovery import Recovery
+
+TOOLS = {name: a_spec(name) for name in ("list_files", "read_file", "search_text")}
+
+
+def problems(lead: dict[str, Any], **tools: Any) -> list[tuple[str, str, str]]:
+    agents = {"lead": AgentConfig.model_validate(lead), "helper": AgentConfig(tools=("read_file",))}
+    found = agent_problems(with_default(agents), {**TOOLS, **tools})
+    return [(each.place, each.problem, each.remedy) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("lead", "expected"),
+    [
+        pytest.param({}, [], id="nothing"),
+        pytest.param({"delegates": ["helper", {"agent": "default", "tools": ["read_file"]}]}, [], id="two delegates"),
+        pytest.param({"tools": ["terminate", "delegate"], "delegates": ["helper"]}, [], id="the loop's own tools"),
+        pytest.param(
+            {"delegates": ["helper", "helpr"]},
+            [
+                (
+                    "agents.lead.delegates.1",
+                    "no such agent: helpr",
+                    "did you mean 'helper'? there are: default, helper, lead",
+                )
+            ],
+            id="an unknown delegate",
+        ),
+        pytest.param(
+            {"delegates": ["lead"]},
+            [("agents.lead.delegates.0", "an agent cannot delegate to itself", "leave it out")],
+            id="itself",
+        ),
+        pytest.param(
+            {"delegates": [{"agent": "helper", "tools": ["read_file", "write_file"]}]},
+            [
+                (
+                    "agents.lead.delegates.0.tools",
+                    "agent helper does not list the tool write_file",
+                    "did you mean 'read_file'? there are: read_file",
+                )
+            ],
+            id="a tool that the delegate doesn't have",
+        ),
+        pytest.param(
+            {"tools": ["delegate"]},
+            [("agents.lead.tools", "there is nobody to delegate to", "name agents in agents.lead.delegates")],
+            id="delegate without delegates",
+        ),
+        pytest.param(
+            {"tools": ["gone"]},
+            [("agents.lead.tools", "no such tool: gone", "use list_files, read_file, search_text")],
+            id="a tool",
+        ),
+        pytest.param(
+            {"config": {"recovery": {"strategy": "fallback", "alternatives": ["x"]}}},
+            [
+                (
+                    "agents.lead.config.recovery.alternatives.0",
+                    "no such tool: x",
+                    "there are: list_files, read_file, search_text",
+                )
+            ],
+            id="an alternative",
+        ),
+    ],
+)
+def test_problems_name_place_and_remedy(lead: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+    assert problems(lead) == expected
+
+
+def test_options_of_tools_are_looked_at_too() -> None:
+    recovery = Recovery(strategy="fallback", alternatives=("gone",))
+    ((place, problem, _),) = problems({}, fetch=a_spec("fetch", recovery=recovery))
+    assert (place, problem) == ("tools.options.fetch.recovery.alternatives.0", "no such tool: gone")
+
+
+def test_without_the_workers_tools_only_delegates_are_looked_at() -> None:
+    agents = with_default({"lead": AgentConfig.model_validate({"tools": ["gone"], "delegates": ["nobody"]})})
+    assert [found.place for found in agent_problems(agents, None)] == ["agents.lead.delegates.0"]
+
+
+def test_a_worker_with_an_unknown_delegate_does_not_start() -> None:
+    agents = {"lead": AgentConfig.model_validate({"delegates": ["nobody"]})}
+    with pytest.raises(
+        ValueError, match=r"agents\.lead\.delegates\.0: no such agent: nobody; there are: default, lead"
+    ):
+        ConfiguredAgents(agents, TOOLS, "offline:extractive", lambda model: None, a_setup())
+
+
+def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
+    config = OrgaConfig.model_validate({"agents": {"lead": {"delegates": ["nobody"]}}})
+    report = checked(config, tmp_path)
+    assert report["problems"] == [
+        {"place": "agents.lead.delegates.0", "problem": "no such agent: nobody", "remedy": "there are: default, lead"}
+    ]

@@ -1,0 +1,253 @@
+"""Circuits of a run: every boundary, and a law over any order of calls."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from tests.support.core import a_spec, a_state, at
+from tests.support.strategies import LAW
+from workflows.decisions.breakers import admitted, with_failure, with_released, with_success
+from workflows.types.breaker import Breaker, BreakerOptions
+from workflows.types.state import AgentState
+from workflows.types.tools import ToolSpec
+
+SEARCH = a_spec("search")
+OPEN = Breaker(state="open", failures=3, opened_at=at(0))
+TRYING = Breaker(state="half_open", failures=3, opened_at=at(0), trying=1)
+
+
+def guarded(**options: object) -> ToolSpec:
+    """Return the tool with these breaker options."""
+    return a_spec("search", breaker=BreakerOptions.model_validate(options))
+
+
+def in_state(breaker: Breaker | None) -> AgentState:
+    return a_state(breakers={"search": breaker} if breaker else {})
+
+
+def failed(times: int, spec: ToolSpec = SEARCH) -> AgentState:
+    state = a_state()
+    for _ in range(times):
+        state = with_failure(state, spec, at(0))
+    return state
+
+
+def circuit(state: AgentState) -> Breaker:
+    return state.breakers.get("search", Breaker())
+
+
+def notes(state: AgentState) -> list[tuple[str, dict[str, object]]]:
+    return [(note.event, note.data) for note in state.notes]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "failures", "expected"),
+    [
+        pytest.param(3, 2, "closed", id="below the threshold"),
+        pytest.param(3, 3, "open", id="at the threshold"),
+        pytest.param(3, 4, "open", id="beyond it"),
+        pytest.param(1, 1, "open", id="a threshold of one"),
+    ],
+)
+def test_a_circuit_opens_at_its_threshold(threshold: int, failures: int, expected: str) -> None:
+    breaker = circuit(failed(failures, guarded(failure_threshold=threshold)))
+    assert (breaker.state, breaker.failures) == (expected, failures)
+
+
+def test_opening_is_noted_once() -> None:
+    assert notes(failed(5)) == [
+        ("CircuitOpened", {"tool": "search", "scope": "run", "failures": 3, "recovery_s": 60.0}),
+    ]
+
+
+def test_a_success_in_between_begins_the_count_anew() -> None:
+    state = with_success(failed(2), SEARCH)
+    assert (state.breakers, notes(state)) == ({}, [])
+    assert circuit(with_failure(state, SEARCH, at(1))) == Breaker(failures=1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "half_open_max_calls", "before", "expected"),
+    [
+        pytest.param(59.999, 1, OPEN, None, id="just before the recovery time"),
+        pytest.param(60, 1, OPEN, 1, id="at the recovery time one call may try"),
+        pytest.param(600, 1, OPEN, 1, id="long after it still one"),
+        pytest.param(60, 1, TRYING, None, id="the limit of calls that try is reached"),
+        pytest.param(60, 2, TRYING, 2, id="below the limit"),
+        pytest.param(0, 1, Breaker(failures=2), 0, id="closed with failures"),
+        pytest.param(0, 1, None, 0, id="never failed"),
+    ],
+)
+def test_who_is_let_through(
+    seconds: float, half_open_max_calls: int, before: Breaker | None, expected: int | None
+) -> None:
+    spec = guarded(half_open_max_calls=half_open_max_calls)
+    state, told = admitted(in_state(before), spec, at(seconds))
+    assert (told == "") is (expected is not None)
+    if expected is None:
+        assert state == in_state(before)
+    else:
+        assert circuit(state).trying == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds", "expected"),
+    [
+        pytest.param(OPEN, 17.2, "search is left alone for 43 s more (failures in a row: 3)", id="open"),
+        pytest.param(TRYING, 90, "search is left alone while another call tries it (failures in a row: 3)", id="tried"),
+    ],
+)
+def test_what_the_model_is_told(before: Breaker, seconds: float, expected: str) -> None:
+    _, told = admitted(in_state(before), SEARCH, at(seconds))
+    remedy = "It was not called. Use another tool, or go on without it."
+    assert told == f"[Circuit open] {expected}. {remedy}"
+
+
+@pytest.mark.parametrize("before", [pytest.param(OPEN, id="open"), pytest.param(TRYING, id="half-open")])
+def test_the_first_success_closes(before: Breaker) -> None:
+    state = with_success(in_state(before), SEARCH)
+    assert (state.breakers, notes(state)) == ({}, [("CircuitClosed", {"tool": "search", "scope": "run"})])
+
+
+def test_a_failure_of_the_call_that_tries_opens_the_circuit_anew() -> None:
+    state = with_failure(in_state(TRYING), guarded(failure_threshold=9), at(61))
+    assert circuit(state) == Breaker(state="open", failures=4, opened_at=at(61))
+    assert [event for event, _ in notes(state)] == ["CircuitOpened"]
+
+
+def test_a_late_failure_does_not_extend_the_clock_of_an_open_circuit() -> None:
+    state = with_failure(in_state(OPEN), SEARCH, at(30))
+    assert circuit(state) == OPEN.model_copy(update={"failures": 4})
+    assert notes(state) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(TRYING, TRYING.model_copy(update={"trying": 0}), id="a permit comes back"),
+        pytest.param(TRYING.model_copy(update={"trying": 0}), None, id="none is out"),
+        pytest.param(OPEN, None, id="open"),
+        pytest.param(Breaker(failures=2), None, id="closed"),
+    ],
+)
+def test_a_call_that_does_not_count_gives_its_permit_back(before: Breaker, after: Breaker | None) -> None:
+    state = with_released(in_state(before), SEARCH)
+    assert circuit(state) == (after or before)
+    assert notes(state) == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(guarded(enabled=False), id="disabled"),
+        pytest.param(guarded(scope="worker"), id="shared by the worker"),
+    ],
+)
+def test_a_circuit_that_is_not_the_runs_is_left_to_others(spec: ToolSpec) -> None:
+    state = failed(9, spec)
+    assert (state, admitted(state, spec, at(0))) == (a_state(), (state, ""))
+    kept = in_state(OPEN)
+    assert (admitted(kept, spec, at(0)), with_success(kept, spec), with_released(kept, spec)) == (
+        (kept, ""),
+        kept,
+        kept,
+    )
+
+
+def test_the_circuit_of_one_tool_is_nothing_to_another() -> None:
+    assert admitted(failed(3), a_spec("read"), at(0))[1] == ""
+
+
+@LAW
+@given(st.lists(st.sampled_from(["call", "succeed", "fail", "cancel", "wait"]), max_size=40), st.integers(1, 3))
+def test_no_permit_is_lost_even_to_a_call_that_outlives_an_opening(events: list[str], tries: int) -> None:
+    spec = guarded(failure_threshold=1, recovery_s=10, half_open_max_calls=tries)
+    state, now, in_flight = a_state(), 0, 0
+    for event in events:
+        if event == "wait":
+            now += 10
+        elif event == "call":
+            state, told = admitted(state, spec, at(now))
+            in_flight += told == ""
+        elif in_flight:
+            in_flight -= 1
+            ends = {"succeed": with_success(state, spec), "cancel": with_released(state, spec)}
+            state = ends.get(event) or with_failure(state, spec, at(now))
+        assert 0 <= circuit(state).trying <= min(tries, in_flight)
+    for _ in range(in_flight):
+        state = with_released(state, spec)
+    assert admitted(state, spec, at(now + 10))[1] == ""
+
+
+class Circuits(RuleBasedStateMachine):
+    """Against a model that keeps each call that is on its way.
+
+    As in a run, where no call outlives its iteration, calls end before the clock goes on far enough to try again.
+    """
+
+    flights = Bundle("flights")
+
+    @initialize(threshold=st.integers(1, 3), tries=st.integers(1, 3))
+    def begin(self, threshold: int, tries: int) -> None:
+        self.spec = guarded(failure_threshold=threshold, half_open_max_calls=tries, recovery_s=10)
+        self.threshold, self.tries = threshold, tries
+        self.state, self.now = a_state(), 0
+        self.model, self.row, self.opened = "closed", 0, 0
+        self.in_flight: set[int] = set()
+        self.number = 0
+
+    @rule(target=flights)
+    def call(self) -> int:
+        self.state, told = admitted(self.state, self.spec, at(self.now))
+        if self.model == "open" and self.now >= self.opened + 10:
+            self.model = "half_open"
+        is_admitted = self.model == "closed" or (self.model == "half_open" and len(self.in_flight) < self.tries)
+        assert (told == "") is is_admitted
+        self.number += 1
+        if is_admitted:
+            self.in_flight.add(self.number)
+        return self.number
+
+    @rule(flight=consumes(flights))
+    def succeed(self, flight: int) -> None:
+        if flight in self.in_flight:
+            self.in_flight.discard(flight)
+            self.state = with_success(self.state, self.spec)
+            self.model, self.row = "closed", 0
+
+    @rule(flight=consumes(flights))
+    def fail(self, flight: int) -> None:
+        if flight not in self.in_flight:
+            return
+        self.in_flight.discard(flight)
+        self.state = with_failure(self.state, self.spec, at(self.now))
+        self.row += 1
+        if self.model == "half_open" or (self.model == "closed" and self.row >= self.threshold):
+            self.model, self.opened = "open", self.now
+
+    @rule(flight=consumes(flights))
+    def cancel(self, flight: int) -> None:
+        if flight in self.in_flight:
+            self.in_flight.discard(flight)
+            self.state = with_released(self.state, self.spec)
+
+    @rule(seconds=st.integers(1, 15))
+    def wait(self, seconds: int) -> None:
+        if self.model == "open":
+            for _ in self.in_flight:
+                self.state = with_released(self.state, self.spec)
+            self.in_flight.clear()
+        self.now += seconds
+
+    @invariant()
+    def the_circuit_is_what_the_model_says(self) -> None:
+        breaker = circuit(self.state)
+        assert (breaker.state, breaker.failures) == (self.model, self.row)
+        assert breaker.trying == (len(self.in_flight) if self.model == "half_open" else 0)
+        assert 0 <= breaker.trying <= self.tries
+        assert ("search" in self.state.breakers) is (self.model != "closed" or self.row > 0)
+
+
+Circuits.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
+TestCircuits = Circuits.TestCase

@@ -1,0 +1,72 @@
+"""Budgets of a live run: what counts as raising one, and which endings a person may put off."""
+
+from typing import Any, get_args
+
+import pytest
+
+from tests.support.core import T0, a_setup, a_state
+from workflows.decisions.budget import extended, extension, is_asked_for, question
+from workflows.types.input import LoopConfig
+from workflows.types.result import StopReason
+
+ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        pytest.param(reason, reason in {"max_iterations", "max_tokens", "max_cost", "timeout"}, id=reason)
+        for reason in get_args(StopReason)
+    ],
+)
+def test_only_limits_are_asked_about(reason: StopReason, expected: bool) -> None:
+    assert is_asked_for(a_state(setup=a_setup(config=ASKS)), (reason, "")) is expected
+    assert not is_asked_for(a_state(), (reason, ""))
+    assert not is_asked_for(a_state(setup=a_setup(config=ASKS), aborted="enough"), (reason, ""))
+
+
+def test_raised_limits_win_over_the_config_and_unset_the_ending() -> None:
+    state = a_state(setup=a_setup(config=ASKS), stop=("timeout", "limit of 60 s"))
+    state = extended(state, extension(state, {"timeout_s": 90, "max_iterations": 6}))
+    assert (state.config.timeout_s, state.config.max_iterations, state.config.max_total_tokens) == (90, 6, 1_000)
+    assert state.stop is None
+    again = extended(state, extension(state, {"max_iterations": 7}))
+    assert (again.config.timeout_s, again.config.max_iterations) == (90, 7)
+
+
+def test_another_ending_stays() -> None:
+    state = a_state(setup=a_setup(config=ASKS), stop=("completed", ""))
+    assert extended(state, {"max_iterations": 6}).stop == ("completed", "")
+
+
+def test_what_is_raised_before_the_agent_is_known_never_lowers_its_limit() -> None:
+    state = extended(a_state(), extension(a_state(), {"max_iterations": 30}))
+    assert state.config.max_iterations == 30
+    prepared = state.model_copy(update={"setup": a_setup(config=LoopConfig(max_iterations=100))})
+    assert prepared.config.max_iterations == 100
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        pytest.param({"max_iterations": 5}, "5 does not raise the limit of 5", id="the same"),
+        pytest.param({"max_iterations": 4}, "4 does not raise the limit of 5", id="lower"),
+        pytest.param({"max_iterations": 10**7}, "less than or equal", id="out of bounds"),
+        pytest.param({"max_cost_usd": 1}, "no such limit", id="no such limit in this run"),
+        pytest.param({"tool_timeout_s": 1}, "tool_timeout_s: unknown key", id="no limit at all"),
+        pytest.param({"max_iterations": 9, "max_total_tokens": 1}, "max_total_tokens", id="one of two is lower"),
+        pytest.param({}, "name a limit to raise: max_iterations", id="nothing"),
+        pytest.param([1], "input", id="no object"),
+    ],
+)
+def test_what_raises_nothing_is_refused(given: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        extension(a_state(setup=a_setup(config=ASKS)), given)
+
+
+def test_a_limit_that_is_reached_again_is_another_question() -> None:
+    state = a_state(setup=a_setup(config=ASKS), iteration=5)
+    first = question(state, ("max_iterations", "limit of 5 iterations"), T0)
+    later = extended(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})
+    assert first.wait_id != question(later, ("max_iterations", "limit of 6 iterations"), T0).wait_id
+    assert first.question == "max_iterations: limit of 5 iterations. Raise it with extend_budget, or end the run"

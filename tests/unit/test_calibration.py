@@ -1,0 +1,114 @@
+"""The estimate learns from what the provider counts, and knows of instructions and tools."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import a_setup, a_spec, a_state, user
+from tests.support.strategies import LAW
+from workflows.decisions.calibration import (
+    HIGHEST,
+    LOWEST,
+    halved_budget,
+    message_budget,
+    sent_tokens,
+    with_calibration,
+    with_frame,
+)
+from workflows.decisions.conversation import added
+from workflows.decisions.estimate import frame_tokens, tokens_in
+from workflows.types.input import LoopConfig
+from workflows.types.state import AgentState, Conversation
+
+SENT = Conversation(tokens=900, frame=100)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "estimate", "counted", "expected"),
+    [
+        pytest.param(1.0, 1_000, 1_000, 1.0, id="a good estimate changes nothing"),
+        pytest.param(1.0, 1_000, 1_400, 1.2, id="half of the way at a time"),
+        pytest.param(1.2, 1_000, 1_400, 1.3, id="and half of what is left"),
+        pytest.param(1.0, 1_000, 100_000, 2.0, id="a count out of all proportion is cut to the highest"),
+        pytest.param(1.0, 1_000, 1, 0.75, id="and to the lowest"),
+        pytest.param(1.5, 1_000, 0, 1.5, id="no count says nothing"),
+        pytest.param(1.5, 499, 5_000, 1.5, id="nor does a short conversation"),
+        pytest.param(1.0, 500, 1_000, 1.5, id="at 500 it does"),
+    ],
+)
+def test_with_calibration(calibration: float, estimate: int, counted: int, expected: float) -> None:
+    sent = Conversation(tokens=estimate - 100, frame=100)
+    state = with_calibration(a_state(calibration=calibration), sent, counted)
+    assert state.calibration == pytest.approx(expected)
+
+
+@LAW
+@given(st.lists(st.integers(0, 10**7), max_size=30))
+def test_the_calibration_stays_within_its_bounds(counts: list[int]) -> None:
+    state = a_state()
+    for counted in counts:
+        state = with_calibration(state, SENT, counted)
+    assert LOWEST <= state.calibration <= HIGHEST
+
+
+@LAW
+@given(st.floats(LOWEST, HIGHEST))
+def test_a_provider_that_counts_steadily_is_known_after_ten_replies(ratio: float) -> None:
+    state = a_state()
+    for _ in range(10):
+        state = with_calibration(state, SENT, round(1_000 * ratio))
+    assert state.calibration == pytest.approx(ratio, abs=0.01)
+
+
+def test_instructions_tools_and_the_schema_of_the_answer_count() -> None:
+    bare = a_setup(instructions="").model_copy(update={"tools": ()})
+    with_text = bare.model_copy(update={"instructions": "i" * 330})
+    with_tool = with_text.model_copy(update={"tools": (a_spec("read", description="d" * 660),)})
+    with_schema = with_tool.model_copy(update={"output_schema": {"description": "s" * 990}})
+    sizes = [frame_tokens(setup) for setup in (bare, with_text, with_tool, with_schema)]
+    assert sizes[:2] == [0, 107]
+    assert 200 <= sizes[2] - sizes[1] <= 230
+    assert 300 <= sizes[3] - sizes[2] <= 330
+
+
+def test_the_frame_is_measured_once() -> None:
+    state = with_frame(a_state(setup=a_setup(instructions="i" * 330, tools=())))
+    other = state.model_copy(update={"setup": a_setup(instructions="i" * 33_000)})
+    assert state.conversation.frame == frame_tokens(a_setup(instructions="i" * 330, tools=()))
+    assert with_frame(other) is other
+
+
+def a_run(budget: int, calibration: float, frame: int) -> AgentState:
+    setup = a_setup(config=LoopConfig(context_token_budget=budget))
+    return a_state(setup=setup, calibration=calibration, conversation=Conversation(frame=frame))
+
+
+@pytest.mark.parametrize(
+    ("budget", "calibration", "frame", "expected"),
+    [
+        pytest.param(1_000, 1.0, 0, 1_000, id="all of it"),
+        pytest.param(1_000, 1.0, 300, 700, id="less what goes with every call"),
+        pytest.param(1_000, 2.0, 300, 200, id="a provider that counts twice as much leaves half"),
+        pytest.param(1_000, 0.5, 300, 1_700, id="one that counts half leaves twice as much"),
+        pytest.param(1_000, 1.0, 5_000, 0, id="tools larger than the budget leave nothing"),
+    ],
+)
+def test_the_budget_of_the_messages(budget: int, calibration: float, frame: int, expected: int) -> None:
+    assert message_budget(a_run(budget, calibration, frame)) == expected
+
+
+@pytest.mark.parametrize(
+    ("tokens", "frame", "expected"),
+    [
+        pytest.param(1_000, 0, 500, id="half"),
+        pytest.param(900, 100, 400, id="of the whole, which the frame is a part of"),
+        pytest.param(100, 900, 0, id="a frame that is more than half leaves nothing"),
+    ],
+)
+def test_what_was_too_long_is_halved(tokens: int, frame: int, expected: int) -> None:
+    assert halved_budget(Conversation(tokens=tokens, frame=frame)) == expected
+
+
+def test_what_is_sent_is_the_frame_and_all_messages() -> None:
+    conversation = added(added(Conversation(frame=50), user("a")), user("b"))
+    assert sent_tokens(conversation) == 50 + tokens_in(conversation.messages)

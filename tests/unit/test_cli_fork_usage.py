@@ -1,0 +1,54 @@
+"""What a person gets wrong with `rewind`, `fork` and `verify` before any server is asked: one line, exit code 2."""
+
+from pathlib import Path
+
+import pytest
+
+from client.cli.fork import changes
+from client.cli.main import run_command
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
+FORK = ["fork", "x", "--at-iteration", "1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["rewind", "x"], "Missing option '--to-iteration'", id="no iteration to rewind to"),
+        pytest.param(["rewind", "x", "--to-iteration", "-1"], "'--to-iteration'", id="before the beginning"),
+        pytest.param(["rewind", "x", "--to-iteration", "two"], "'--to-iteration'", id="no number"),
+        pytest.param(["fork", "x"], "Missing option '--at-iteration'", id="no iteration to fork at"),
+        pytest.param(["fork", "x", "--at-iteration", "-1"], "'--at-iteration'", id="fork before the beginning"),
+        pytest.param([*FORK, "--set", "modle=x"], "did you mean 'model'", id="a misspelled key of the input"),
+        pytest.param([*FORK, "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="a misspelled setting"),
+        pytest.param([*FORK, "--set", "recovery.max_attempt=3"], "'max_attempts'", id="a misspelled deep setting"),
+        pytest.param([*FORK, "--set", "model"], "write --set key=value", id="no value"),
+        pytest.param([*FORK, "--id", " "], "--id: must not be empty", id="an empty id"),
+        pytest.param(["verify", "x", "--journal", "gone"], "gone cannot be read", id="no such export"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert run_command(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("orga: ")
+    assert says in shown.err
+    assert shown.err.count("\n") == 1
+
+
+def test_settings_go_where_they_belong() -> None:
+    pairs = ["model=openai:m", "tools=read_file, list_files", "max_iterations=9", "recovery.max_attempts=3"]
+    assert changes(pairs) == {
+        "model": "openai:m",
+        "tools": ["read_file", "list_files"],
+        "config": {"max_iterations": "9", "recovery": {"max_attempts": "3"}},
+    }

@@ -1,0 +1,256 @@
+"""The strategies of `context_strategy`: what each of them takes away, and what none of them does."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import conversation_of, user
+from tests.support.strategies import LAW
+from tests.support.turns import TASK, are_paired, conversations, turn
+from workflows.decisions.compaction import NOTHING, Compaction, compaction, compaction_data
+from workflows.decisions.conversation import handed_over
+from workflows.decisions.estimate import size_of, tokens_in
+from workflows.decisions.masking import UNTOUCHED, results_to_mask
+from workflows.decisions.summary import reserved_tokens, summary_tokens
+from workflows.decisions.window import MAX_CONVERSATION_BYTES, latest_group, messages_to_drop
+from workflows.types.context import ContextRef, News
+from workflows.types.input import ContextStrategy
+from workflows.types.masked import masked
+from workflows.types.messages import Message
+from workflows.types.ranges import indexes, within
+from workflows.types.state import Conversation
+from workflows.types.summary import Summary, summary_message
+
+budgets = st.integers(20, 1_500)
+strategies: st.SearchStrategy[ContextStrategy] = st.sampled_from(get_args(ContextStrategy))
+
+
+def compacted(conversation: Conversation, plan: Compaction) -> tuple[Message, ...]:
+    """Return what the model sees, where the summary is as long as it may be."""
+    text = "s" * (plan.summary_tokens * 4)
+    summary = Summary(drop=plan.drop, text=text) if plan.summary_tokens else None
+    return handed_over(conversation, plan.drop, plan.mask, summary)[1].messages
+
+
+@LAW
+@given(conversations(with_summary=True), strategies, budgets)
+def test_the_task_what_is_pinned_and_the_last_group_stay_word_for_word(
+    conversation: Conversation, strategy: ContextStrategy, budget: int
+) -> None:
+    seen = compacted(conversation, compaction(conversation, strategy, budget))
+    last = conversation.messages[latest_group(conversation.messages[: conversation.sent]) :]
+    assert seen[0] == TASK
+    assert [m for m in seen if m.pinned] == [m for m in conversation.messages if m.pinned]
+    assert seen[len(seen) - len(last) :] == last
+
+
+@LAW
+@given(conversations(with_summary=True), strategies, budgets)
+def test_a_call_is_never_parted_from_its_results_and_a_user_speaks_first(
+    conversation: Conversation, strategy: ContextStrategy, budget: int
+) -> None:
+    seen = compacted(conversation, compaction(conversation, strategy, budget))
+    assert are_paired(seen)
+    assert seen[0].role == "user"
+
+
+@LAW
+@given(conversations(with_summary=True), strategies, budgets)
+def test_nothing_goes_while_all_fits(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
+    if conversation.tokens <= budget:
+        assert compaction(conversation, strategy, budget) is NOTHING
+
+
+@LAW
+@given(conversations(with_summary=True), strategies, budgets)
+def test_what_is_done_makes_it_shorter(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
+    plan = compaction(conversation, strategy, budget)
+    if plan.drop or plan.mask:
+        assert tokens_in(compacted(conversation, plan)) < conversation.tokens
+
+
+@LAW
+@given(conversations(), budgets)
+def test_no_budget_drops_anything_where_nothing_is_to_be_dropped(conversation: Conversation, budget: int) -> None:
+    assert compaction(conversation, "none", budget) == NOTHING
+
+
+@LAW
+@given(conversations(), budgets)
+def test_masking_is_enough_or_the_oldest_go_as_well(conversation: Conversation, budget: int) -> None:
+    plan = compaction(conversation, "observation_masking", budget)
+    if conversation.tokens <= budget:
+        return
+    assert not indexes(plan.mask) & indexes(plan.drop)
+    old = conversation.messages[: max(len(conversation.messages) - UNTOUCHED, 0)]
+    changed = [i for i, m in enumerate(old) if masked(m) != m and i < latest_group(_sent(conversation))]
+    assert indexes(plan.mask) == set(changed) - indexes(plan.drop)
+    if tokens_in(compacted(conversation, Compaction(mask=results_to_mask(conversation)))) <= budget:
+        assert plan.drop == ()
+    else:
+        assert indexes(plan.drop) or messages_to_drop(conversation, 0) == ()
+
+
+@LAW
+@given(conversations(with_summary=True), budgets)
+def test_a_summary_stands_for_more_than_it_can_be_and_then_all_fits_that_can(
+    conversation: Conversation, budget: int
+) -> None:
+    plan = compaction(conversation, "anchored_summary", budget)
+    may_go = messages_to_drop(conversation, 0)
+    reserve = reserved_tokens(summary_tokens(budget))
+    if plan == NOTHING:
+        due = tokens_in(_unsummed(conversation, messages_to_drop(conversation, budget, reserve)))
+        assert conversation.tokens <= budget or due <= reserve
+        return
+    assert plan.summary_tokens == summary_tokens(budget)
+    assert tokens_in(_unsummed(conversation, plan.drop)) > reserve
+    if tokens_in(compacted(conversation, plan)) > budget:
+        assert indexes(plan.drop) == indexes(may_go)
+
+
+@LAW
+@given(conversations(with_summary=True), budgets)
+def test_there_is_never_more_than_one_summary_and_it_stands_where_the_first_message_went(
+    conversation: Conversation, budget: int
+) -> None:
+    plan = compaction(conversation, "anchored_summary", budget)
+    seen = compacted(conversation, plan)
+    assert sum(message.summary for message in seen) <= 1
+    if plan.drop:
+        place = plan.drop[0][0]
+        assert seen[:place] == conversation.messages[:place]
+        assert seen[place].summary
+
+
+def _sent(conversation: Conversation) -> tuple[Message, ...]:
+    return conversation.messages[: conversation.sent]
+
+
+def _unsummed(conversation: Conversation, drop: Any) -> tuple[Message, ...]:
+    return tuple(message for message in within(conversation.messages, drop) if not message.summary)
+
+
+FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number, size=1_000))]
+
+
+@pytest.mark.parametrize(
+    ("messages", "sent", "budget", "expected"),
+    [
+        pytest.param(FIVE_TURNS, 11, 5_000, NOTHING, id="all fits"),
+        pytest.param(FIVE_TURNS, 11, 1_500, Compaction(mask=((2, 3), (4, 5))), id="all older than six messages"),
+        pytest.param(FIVE_TURNS, 9, 1_500, Compaction(mask=((2, 3), (4, 5))), id="also where some are news"),
+        pytest.param(
+            [TASK, *turn(1, 9, 1_000)], 11, 1_500, NOTHING, id="the results of the last call, however many they are"
+        ),
+        pytest.param(
+            [*FIVE_TURNS[:3], *turn(2, 8, 1_000)],
+            *(3, 1_500, NOTHING),
+            id="the latest that the model has seen, where all that follows is news",
+        ),
+        pytest.param([TASK, *turn(1, size=9_000), *turn(2)], 5, 500, Compaction(((1, 3),)), id="six or fewer: window"),
+        pytest.param(
+            FIVE_TURNS, 11, 1_000, Compaction(((1, 7),), ()), id="still over: the oldest go, and need no placeholder"
+        ),
+        pytest.param(
+            [TASK, *turn(1, 1, 20), *turn(2, 2, 1_000), *turn(3, 1, 3_000), *turn(4), *turn(5)],
+            *(12, 1_300, Compaction(mask=((4, 6),))),
+            id="neighbours are one range, a short result stays",
+        ),
+    ],
+)
+def test_observation_masking(messages: list[Message], sent: int, budget: int, expected: Compaction) -> None:
+    assert compaction(conversation_of(*messages, sent=sent), "observation_masking", budget) == expected
+
+
+def test_what_is_masked_already_is_not_masked_again() -> None:
+    """A second request for the same would only cost the provider's prompt cache."""
+    conversation = conversation_of(*FIVE_TURNS, sent=11)
+    plan = compaction(conversation, "observation_masking", 1_500)
+    _, seen = handed_over(conversation, plan.drop, plan.mask)
+    assert results_to_mask(seen) == ()
+
+
+SUMMARY = summary_message("s" * 300)
+
+
+@pytest.mark.parametrize(
+    ("messages", "budget", "expected"),
+    [
+        pytest.param(FIVE_TURNS, 5_000, NOTHING, id="all fits"),
+        pytest.param(FIVE_TURNS, 1_500, Compaction(((1, 9),), summary_tokens=300), id="the oldest, to 70 % with it"),
+        pytest.param(
+            [TASK, SUMMARY, *FIVE_TURNS[1:]],
+            1_500,
+            Compaction(((1, 10),), summary_tokens=300),
+            id="with an earlier one",
+        ),
+        pytest.param(
+            [TASK, SUMMARY, *turn(1, size=9_000)], 1_500, NOTHING, id="an earlier one alone needs no other in its place"
+        ),
+        pytest.param(
+            [TASK, *turn(1, size=800), *turn(2, size=9_000)],
+            *(1_500, NOTHING),
+            id="nothing where the summary could be longer than what it stands for",
+        ),
+        pytest.param(
+            [TASK, *turn(1, size=1_500), *turn(2, size=9_000)],
+            *(1_500, Compaction(((1, 3),), summary_tokens=300)),
+            id="but where it is shorter, though that is not enough",
+        ),
+        pytest.param(
+            [TASK, *turn(0, size=5_000), user("keep", pinned=True), *turn(1, size=5_000), *turn(2)],
+            *(1_500, Compaction(((1, 3), (4, 6)), summary_tokens=300)),
+            id="what is pinned stays between",
+        ),
+    ],
+)
+def test_anchored_summary(messages: list[Message], budget: int, expected: Compaction) -> None:
+    assert compaction(conversation_of(*messages, sent=len(messages)), "anchored_summary", budget) == expected
+
+
+@pytest.mark.parametrize("strategy", get_args(ContextStrategy))
+def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -> None:
+    """A conversation above it could not be carried to the next run."""
+    turns = [message for number in range(20) for message in turn(number, size=60_000)]
+    conversation = conversation_of(TASK, *turns, sent=41)
+    seen = compacted(conversation, compaction(conversation, strategy, 10**8))
+    assert sum(size_of(message) for message in seen) <= MAX_CONVERSATION_BYTES
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        pytest.param(ContextRef(), None, id="nothing went"),
+        pytest.param(
+            ContextRef(drop=((1, 3), (5, 6))),
+            {"strategy": "sliding_window", "messages_dropped": 3},
+            id="the window",
+        ),
+        pytest.param(
+            ContextRef(mask=((1, 3),)),
+            {"strategy": "observation_masking", "messages_dropped": 0, "messages_masked": 2},
+            id="masks",
+        ),
+        pytest.param(
+            ContextRef(mask=((3, 4),), drop=((1, 3),)),
+            {"strategy": "observation_masking", "messages_dropped": 2, "messages_masked": 1},
+            id="masks, and the window after them",
+        ),
+        pytest.param(
+            ContextRef(drop=((1, 3),), summary=News(summary="7.summary")),
+            {"strategy": "anchored_summary", "messages_dropped": 2, "summary": "model"},
+            id="a model's summary",
+        ),
+        pytest.param(
+            ContextRef(drop=((1, 3),), summary=News(message=summary_message("2 messages"))),
+            {"strategy": "anchored_summary", "messages_dropped": 2, "summary": "fallback"},
+            id="a summary that no model wrote",
+        ),
+    ],
+)
+def test_what_the_journal_tells(context: ContextRef, expected: dict[str, Any] | None) -> None:
+    over_the_wire = ContextRef.model_validate_json(context.model_dump_json(exclude_unset=True))
+    assert compaction_data(over_the_wire) == expected

@@ -1,0 +1,78 @@
+"""Which allowed calls are started: terminate alone, no stopped step, no more than the budget leaves."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import T0, a_call, a_setup, a_spec, a_state
+from tests.support.strategies import LAW
+from workflows.decisions.dispatch import turned_down, wants_more, with_over_budget
+from workflows.decisions.limits import stop_reason
+from workflows.decisions.steps import with_failed_call
+from workflows.types.input import LoopConfig
+from workflows.types.recovery import Recovery
+from workflows.types.state import AgentState
+from workflows.types.usage import ToolCallCounts
+
+
+def a_run(max_tool_calls: int | None = None, **fields: Any) -> AgentState:
+    setup = a_setup(a_spec("read"), a_spec("save"), config=LoopConfig(max_tool_calls=max_tool_calls))
+    return a_state(setup=setup, **fields)
+
+
+def test_without_limits_all_are_started() -> None:
+    assert turned_down(a_run(), [a_call(f"t{n}") for n in range(9)]) == {}
+
+
+def test_beside_terminate_nothing_is_started() -> None:
+    down = turned_down(a_run(), [a_call("read"), a_call("terminate"), a_call("save")])
+    assert {index: outcome.text for index, outcome in down.items()} == {
+        0: "[Not run] the reply ends the run",
+        2: "[Not run] the reply ends the run",
+    }
+
+
+@LAW
+@given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
+def test_never_more_than_the_budget_leaves(limit: int, run: int, delegated: int, wanted: int) -> None:
+    state = a_run(limit, tool_calls=ToolCallCounts(proposed=run, run=run), delegated_tool_calls=delegated)
+    calls = [a_call(n=n) for n in range(wanted)]
+    down = turned_down(state, calls)
+    left = max(limit - run - delegated, 0)
+    assert sorted(down) == list(range(min(left, wanted), wanted))
+    assert wants_more(state, calls) == bool(down)
+
+
+def test_a_stopped_step_takes_no_room_in_the_budget() -> None:
+    state = a_run(1)
+    for _ in range(2):
+        state = with_failed_call(state, a_call(path="a"), "gone", T0)
+    down = turned_down(state, [a_call(path="a"), a_call(path="b")])
+    assert list(down) == [0]
+    assert down[0].text.startswith("[Step limit] read")
+    assert down[0].status == "not_run"
+
+
+def test_a_tool_that_used_up_its_recoveries_is_not_started() -> None:
+    spec = a_spec("save", recovery=Recovery(strategy="llm_recovery", max_recovery_attempts=1))
+    state = a_state(setup=a_setup(spec), failures={"save": 2})
+    assert list(turned_down(state, [a_call("save"), a_call("read")])) == [0]
+
+
+@pytest.mark.parametrize(
+    ("wanted_more", "expected"),
+    [
+        pytest.param([True], None, id="once: the model may still answer"),
+        pytest.param([True, False], None, id="it found another way"),
+        pytest.param([True, False, True], None, id="not in a row"),
+        pytest.param([True, True], "max_iterations", id="twice in a row ends the run"),
+    ],
+)
+def test_wanting_more_again_and_again_ends_the_run(wanted_more: list[bool], expected: str | None) -> None:
+    state = a_run(3)
+    for is_over in wanted_more:
+        state = with_over_budget(state, is_over)
+    stop = stop_reason(state, state.config, T0)
+    assert (stop and stop[0]) == expected

@@ -1,0 +1,100 @@
+"""Schemas for the two models without a provider: the offline reader and the small local model."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.models.extractive import ExtractiveProvider
+from activities.adapters.models.reader.fill import can_fill, filled
+from activities.adapters.models.smollm.actions import action_schema, data_in, describe
+from activities.adapters.models.smollm.bounds import bounded
+from activities.ports import ModelRequest
+from workflows.types.answer_json import answer_json
+from workflows.types.messages import Message
+from workflows.types.tools import ToolSpec
+
+ONE: dict[str, Any] = {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 20}}}
+TREE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "kids": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["name"],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param({"type": "string"}, True, id="a string"),
+        pytest.param(ONE, True, id="an object of one string"),
+        pytest.param(ONE | {"required": ["answer"], "additionalProperties": False}, True, id="required and closed"),
+        pytest.param({}, False, id="anything"),
+        pytest.param({"type": "string", "minLength": 3}, False, id="a string of a form"),
+        pytest.param({"type": "string", "enum": ["yes"]}, False, id="a choice"),
+        pytest.param(ONE | {"required": ["answer", "sources"]}, False, id="something else is required"),
+        pytest.param(ONE | {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}, False, id="two strings"),
+        pytest.param({"type": "object", "properties": {"n": {"type": "integer"}}}, False, id="a number"),
+        pytest.param({"type": "object"}, False, id="an object of anything"),
+    ],
+)
+def test_what_the_reader_can_fill(schema: dict[str, Any], expected: bool) -> None:
+    assert can_fill(schema) is expected
+    if expected:
+        assert argument_errors(schema, answer_json(filled(schema, 'quoted "text" é\n' * 9))) == []
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+async def test_the_reader_answers_in_the_schema_however_little_room_it_has(limit: int) -> None:
+    task = Message(role="user", text="How are retries configured?")
+    request = ModelRequest(model="extractive", messages=(task,), output_schema=ONE, max_output_tokens=limit)
+    pieces: list[str] = []
+    reply = await ExtractiveProvider().complete(request, pieces.append)
+    assert (reply.finish, reply.text) == ("stop", "".join(pieces))
+    assert argument_errors(ONE, answer_json(reply.text)) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param({"type": "string"}, {"type": "string", "maxLength": 200}, id="a string"),
+        pytest.param(
+            {"type": "string", "minLength": 300}, {"type": "string", "minLength": 300, "maxLength": 300}, id="long"
+        ),
+        pytest.param({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}, id="a choice"),
+        pytest.param({"type": "string", "maxLength": 5_000}, {"type": "string", "maxLength": 5_000}, id="a limit"),
+        pytest.param(
+            {"type": "array", "items": {"type": "string"}},
+            {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 10},
+            id="a list",
+        ),
+        pytest.param({"const": {"type": "string"}}, {"const": {"type": "string"}}, id="data"),
+        pytest.param(
+            {"properties": {"type": {"type": "integer"}}}, {"properties": {"type": {"type": "integer"}}}, id="a name"
+        ),
+    ],
+)
+def test_everything_that_the_small_model_writes_has_an_end(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert bounded(schema) == expected
+
+
+def test_the_small_models_answer_holds_data_and_references_still_hold() -> None:
+    schema = action_schema((ToolSpec(name="now"),), "auto", 100, TREE)
+    assert schema is not None
+    good: dict[str, Any] = {"action": "answer", "data": {"name": "a", "kids": [{"name": "b", "kids": []}]}}
+    assert argument_errors(schema, good) == []
+    assert argument_errors(schema, {"action": "answer", "data": {"name": "a", "kids": [{"name": 1}]}})
+    assert argument_errors(schema, {"action": "answer", "text": "a"})
+    assert 'where DATA fits {"type":"object"' in describe((ToolSpec(name="now"),), TREE)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param('{"action": "answer", "data": {"n": 1}}', '{"n":1}', id="data"),
+        pytest.param('{"action": "answer", "data": null}', "null", id="null"),
+        pytest.param('{"action": "answer", "text": "a"}', "", id="text"),
+        pytest.param('{"action": "call_tool", "tool": "now", "data": 1}', "", id="a call"),
+    ],
+)
+def test_the_data_of_an_answer(raw: str, expected: str) -> None:
+    assert data_in(raw) == expected

@@ -1,0 +1,220 @@
+"""A final answer that has to fit a schema: what each provider is sent, and how its answer reads."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters import http
+from tests.support.model_http import (
+    Network,
+    a_request,
+    call_block,
+    chunk,
+    completed,
+    message_events,
+    provider,
+    streamed,
+    text_block,
+)
+from tests.support.sdk_types import assert_anthropic_takes, assert_openai_takes
+from workflows.types.messages import ToolCall
+from workflows.types.tools import ToolSpec
+
+SEARCH = ToolSpec(name="search", parameters={"type": "object", "properties": {"q": {"type": "string"}}})
+CITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+OPEN = {"type": "object", "properties": {"city": {"type": "string"}}}
+CITIES = {"type": "array", "items": {"$ref": "#/$defs/city"}, "$defs": {"city": CITY}}
+VALUE = {"type": "object", "properties": {"value": {"type": "integer"}}}
+ANTHROPIC = "anthropic"
+DONE = "[DONE]"
+
+
+def body_of(kind: str, name: str, arguments: str) -> http.Response:
+    """Return a streamed reply that calls one tool."""
+    if kind == ANTHROPIC:
+        return streamed(*message_events(call_block("t1", name, arguments), stop="tool_use"))
+    call = {"index": 0, "id": "t1", "function": {"name": name, "arguments": arguments}}
+    return streamed(chunk(tool_calls=[call]), chunk("tool_calls"), DONE)
+
+
+def said(kind: str, text: str) -> http.Response:
+    if kind == ANTHROPIC:
+        return streamed(*message_events(text_block(text)))
+    return streamed(chunk(content=text), chunk("stop"), DONE)
+
+
+async def sent(kind: str, **fields: Any) -> dict[str, Any]:
+    asked = {"output_schema": CITY, **fields}
+    _, _, network = await completed(kind, said(kind, "{}"), request=a_request(**asked))
+    (assert_anthropic_takes if kind == ANTHROPIC else assert_openai_takes)(network.body())
+    return network.body()
+
+
+def names(body: dict[str, Any]) -> list[str]:
+    return [tool.get("name") or tool["function"]["name"] for tool in body.get("tools", ())]
+
+
+def told(body: dict[str, Any]) -> bool:
+    return any("fits this JSON Schema" in str(m["content"]) for m in body["messages"] if m["role"] == "system")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "strict", "is_told"),
+    [
+        pytest.param("openai", {}, True, False, id="OpenAI, a closed schema"),
+        pytest.param("openai", {"tools": (SEARCH,)}, True, False, id="OpenAI, beside tools"),
+        pytest.param("openai", {"output_schema": OPEN}, False, False, id="OpenAI, an open schema"),
+        pytest.param("openrouter", {"model": "openai/gpt-5", "tools": (SEARCH,)}, True, False, id="OpenAI, routed"),
+        pytest.param("openrouter", {"model": "meta/llama"}, True, True, id="another, routed"),
+        pytest.param("ollama", {}, True, True, id="Ollama"),
+        pytest.param("openai-compatible", {}, True, True, id="a server like it"),
+    ],
+)
+async def test_where_the_provider_enforces_a_schema_it_is_asked_to(
+    kind: str, fields: dict[str, Any], strict: bool, is_told: bool
+) -> None:
+    body = await sent(kind, **fields)
+    schema = fields.get("output_schema", CITY)
+    assert body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "final_answer", "schema": schema, "strict": strict},
+    }
+    assert (told(body), "final_answer" in names(body)) == (is_told, False)
+    assert body.get("tool_choice", "auto") == "auto"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "offered"),
+    [
+        pytest.param("anthropic", {}, ["final_answer"], id="Anthropic"),
+        pytest.param("anthropic", {"tools": (SEARCH,)}, ["search", "final_answer"], id="Anthropic, beside tools"),
+        pytest.param("ollama", {"tools": (SEARCH,)}, ["search", "final_answer"], id="Ollama, beside tools"),
+        pytest.param(
+            "openrouter",
+            {"model": "meta/llama", "tools": (SEARCH,)},
+            ["search", "final_answer"],
+            id="routed to another",
+        ),
+        pytest.param("openai", {"output_schema": CITIES}, ["final_answer"], id="OpenAI, a schema that is no object"),
+    ],
+)
+async def test_elsewhere_the_answer_is_a_forced_call(kind: str, fields: dict[str, Any], offered: list[str]) -> None:
+    body = await sent(kind, **fields)
+    assert names(body) == offered
+    assert body["tool_choice"] == ({"type": "any"} if kind == ANTHROPIC else "required")
+    assert "response_format" not in body
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "text"),
+    [
+        pytest.param(CITY, '{"city": "Rom"}', '{"city":"Rom"}', id="an object"),
+        pytest.param(CITIES, '{"value": [{"city": "Rom"}]}', '[{"city":"Rom"}]', id="a list in its wrapping"),
+        pytest.param(CITIES, '{"value": [], "x": 1}', '{"value":[],"x":1}', id="a wrapping with more in it"),
+        pytest.param(VALUE, '{"value": 3}', '{"value":3}', id="an object that only looks wrapped"),
+        pytest.param(CITIES, '[{"city": "Rom"}]', '[{"city": "Rom"}]', id="a list without its wrapping"),
+        pytest.param(CITY, '{"city": ', '{"city": ', id="what is no JSON, for the gate to tell"),
+        pytest.param(CITY, "", "{}", id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["anthropic", "ollama"])
+async def test_the_call_becomes_the_text(kind: str, schema: dict[str, Any], arguments: str, text: str) -> None:
+    asked = a_request(output_schema=schema, tools=(SEARCH,))
+    reply, _, _ = await completed(kind, body_of(kind, "final_answer", arguments), request=asked)
+    assert (reply.text, reply.calls, reply.finish) == (text, (), "stop")
+    assert not {"calls", "finish"} & reply.model_fields_set
+
+
+async def test_a_cut_call_stays_cut() -> None:
+    events = message_events(call_block("t1", "final_answer", '{"city": "Ro'), stop="max_tokens")
+    reply, _, _ = await completed(ANTHROPIC, streamed(*events), request=a_request(output_schema=CITY))
+    assert (reply.text, reply.calls, reply.finish) == ('{"city": "Ro', (), "length")
+
+
+async def test_beside_other_calls_the_answer_came_too_early() -> None:
+    blocks = [text_block("hm"), call_block("t1", "search", "{}"), call_block("t2", "final_answer", '{"city": "x"}')]
+    events = message_events(*blocks, stop="tool_use")
+    reply, _, _ = await completed(ANTHROPIC, streamed(*events), request=a_request(output_schema=CITY, tools=(SEARCH,)))
+    assert (reply.text, reply.calls) == ("hm", (ToolCall(call_id="t1", name="search"),))
+    assert reply.finish == "tool_calls"
+
+
+async def test_words_before_the_call_are_not_the_answer() -> None:
+    events = message_events(text_block("So:"), call_block("t", "final_answer", '{"city": "x"}'), stop="tool_use")
+    reply, _, _ = await completed(ANTHROPIC, streamed(*events), request=a_request(output_schema=CITY))
+    assert reply.text == '{"city":"x"}'
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "ollama", "openai"])
+async def test_text_where_a_call_was_asked_for_is_left_to_the_gate(kind: str) -> None:
+    asked = a_request(output_schema=CITY, tools=(SEARCH,))
+    reply, text, _ = await completed(kind, said(kind, '{"city": "Rom"}'), request=asked)
+    assert reply.text == text == '{"city": "Rom"}'
+
+
+async def test_without_a_schema_a_made_up_call_stays_a_call() -> None:
+    reply, _, _ = await completed(ANTHROPIC, body_of(ANTHROPIC, "final_answer", "{}"), request=a_request())
+    assert [call.name for call in reply.calls] == ["final_answer"]
+
+
+def refused(message: str) -> http.Response:
+    return http.Response(400, json={"error": {"type": "invalid_request_error", "message": message}})
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(
+            "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.", id="a model"
+        ),
+        pytest.param("This response_format type is unavailable now", id="a server with an older kind"),
+        pytest.param("Invalid schema for response_format 'final_answer': 'x' is not permitted.", id="this schema"),
+        pytest.param("Unrecognized request argument supplied: response_format", id="a server without"),
+        pytest.param("Failed to initialize samplers: failed to parse grammar", id="a grammar that cannot be built"),
+    ],
+)
+async def test_a_server_that_takes_no_schema_gets_the_tool(refusal: str) -> None:
+    called = [body_of("openai", "final_answer", '{"city": "Rom"}') for _ in range(2)]
+    network = Network([refused(refusal), *called])
+    model = provider("openai", network)
+    replies = [await model.complete(a_request(output_schema=CITY), lambda piece: None) for _ in range(2)]
+    await model.close()
+    assert [reply.text for reply in replies] == ['{"city":"Rom"}'] * 2
+    assert [("response_format" in network.body(i), names(network.body(i))) for i in range(3)] == [
+        (True, []),
+        (False, ["final_answer"]),
+        (False, ["final_answer"]),
+    ]
+
+
+async def test_a_model_without_forced_calls_may_choose() -> None:
+    network = Network([refused("tool_choice: any is not supported by this model"), said(ANTHROPIC, '{"city": "x"}')])
+    model = provider(ANTHROPIC, network)
+    reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
+    await model.close()
+    assert reply.text == '{"city": "x"}'
+    assert network.body()["tool_choice"] == {"type": "auto"}
+
+
+async def test_a_server_that_takes_neither_is_told_in_words() -> None:
+    answers = [refused("unknown field: response_format"), refused("some-model does not support tools")]
+    network = Network([*answers, said("ollama", '{"city": "Rom"}')])
+    model = provider("ollama", network)
+    reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
+    await model.close()
+    assert reply.text == '{"city": "Rom"}'
+    assert (names(network.body()), told(network.body())) == ([], True)
+    assert not {"response_format", "tool_choice"} & network.body().keys()
+
+
+async def test_no_schema_changes_nothing() -> None:
+    bodies: list[dict[str, Any]] = []
+    for kind in ("openai", ANTHROPIC):
+        body = await sent(kind, output_schema=None, tools=(SEARCH,))
+        bodies.append(body)
+    assert all(names(body) == ["search"] and "response_format" not in body for body in bodies)

@@ -1,0 +1,139 @@
+"""The gate on final answers that have a schema, and on delegations, which it only ever narrows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.loop_tools import delegate_tool
+from activities.adapters.policy.listed import ListedTools
+from activities.gate import MAX_REASON_CHARS, GateActivities
+from activities.narrowing import narrowed
+from activities.ports import Judgement, PolicyEngine, Proposal
+from tests.support.activities import Beats
+from tests.support.core import a_call
+from tests.support.strategies import LAW
+from workflows.types.delegation import DelegateSpec
+from workflows.types.gate import GateRequest, Verdict
+from workflows.types.messages import ToolCall
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+DELEGATES = (DelegateSpec(agent="writer", tools=("read", "write")), DelegateSpec(agent="reader"))
+DELEGATE = delegate_tool(DELEGATES)
+
+
+class Engine:
+    """Gives one judgement and keeps what it was asked."""
+
+    def __init__(self, judgement: Judgement) -> None:
+        self._judgement = judgement
+        self.asked: list[Proposal] = []
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Return it."""
+        self.asked.append(proposal)
+        return self._judgement
+
+
+async def verdict(engine: PolicyEngine, **fields: Any) -> Verdict:
+    request = GateRequest(agent="lead", iteration=1, **fields)
+    (found,) = (await Beats().run(GateActivities(engine, argument_errors).gate, request)).verdicts
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param("the answer is 3", "it is not JSON alone: Expecting value at character 0", id="prose"),
+        pytest.param("", "it is not JSON alone: ", id="nothing"),
+        pytest.param("{}", '$: "n" is a required property', id="a missing property"),
+        pytest.param('{"n": "3"}', '$.n: "3" is not of type "integer"', id="a wrong type"),
+        pytest.param("[1]", '$: [1] is not of type "object"', id="no object"),
+        pytest.param('{"n": "\x00"}', "it is not JSON alone: Invalid control character", id="a raw control character"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_is_invalid_and_no_policy_is_asked(answer: str, reason: str) -> None:
+    engine = Engine(Judgement(allowed=True))
+    found = await verdict(engine, answer=answer, output_schema=SCHEMA)
+    assert found.decision == "invalid"
+    assert found.reason.startswith(f"the final answer does not fit the schema: {reason}")
+    assert len(found.reason) <= MAX_REASON_CHARS
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("answer", ['{"n": 3}', '```json\n{"n": 3}\n```'])
+async def test_an_answer_that_fits_goes_to_the_policy_as_it_was_written(answer: str) -> None:
+    engine = Engine(Judgement(allowed=False, reason="three is a secret"))
+    found = await verdict(engine, answer=answer, output_schema=SCHEMA)
+    assert (found, engine.asked[0].answer) == (Verdict(decision="deny", reason="three is a secret"), answer)
+
+
+async def test_calls_are_not_held_to_the_schema_of_the_answer() -> None:
+    call = a_call("delegate", agent="reader", task="read")
+    found = await verdict(
+        Engine(Judgement(allowed=True)), calls=(call,), specs=(DELEGATE,), delegates=DELEGATES, output_schema=SCHEMA
+    )
+    assert found == Verdict(decision="allow")
+
+
+def delegation(agent: str) -> dict[str, Any]:
+    call: ToolCall = a_call("delegate", agent=agent, task="do it")
+    return {"calls": (call,), "specs": (DELEGATE,), "offered": ("delegate",), "delegates": DELEGATES}
+
+
+@pytest.mark.parametrize(
+    ("agent", "judged", "tools"),
+    [
+        pytest.param("writer", None, ("read", "write"), id="the config's own narrowing"),
+        pytest.param("writer", ("write", "run"), ("write",), id="narrowed by the policy, never widened"),
+        pytest.param("writer", ("run",), (), id="nothing left"),
+        pytest.param("reader", ("read",), ("read",), id="narrowed by the policy alone"),
+        pytest.param("reader", None, None, id="not narrowed"),
+    ],
+)
+async def test_an_allowed_delegation_says_what_it_may_use(
+    agent: str, judged: tuple[str, ...] | None, tools: tuple[str, ...] | None
+) -> None:
+    found = await verdict(Engine(Judgement(allowed=True, tools=judged)), **delegation(agent))
+    assert (found.decision, found.tools) == ("allow", tools)
+    assert ("tools" in found.model_fields_set) is (tools is not None)
+
+
+async def test_a_denied_delegation_says_why_alone() -> None:
+    found = await verdict(Engine(Judgement(allowed=False, reason="no", tools=("read",))), **delegation("writer"))
+    assert found == Verdict(decision="deny", reason="no")
+
+
+async def test_the_default_policy_lets_a_listed_delegation_through_with_its_tools() -> None:
+    assert await verdict(ListedTools(), **delegation("writer")) == Verdict(decision="allow", tools=("read", "write"))
+
+
+async def test_an_unknown_agent_is_invalid_with_those_that_there_are() -> None:
+    found = await verdict(Engine(Judgement(allowed=True)), **delegation("nobody"))
+    assert found.decision == "invalid"
+    assert '$.agent: "nobody" is not one of "writer" or "reader"' in found.reason
+
+
+async def test_a_delegation_whose_bounds_are_not_known_is_denied() -> None:
+    found = await verdict(Engine(Judgement(allowed=True)), **delegation("writer") | {"delegates": ()})
+    assert found == Verdict(decision="deny", reason="'writer' is no agent to delegate to")
+
+
+async def test_tools_of_a_judgement_mean_nothing_for_other_calls() -> None:
+    found = await verdict(Engine(Judgement(allowed=True, tools=("x",))), answer="done")
+    assert found == Verdict(decision="allow")
+
+
+some_tools = st.none() | st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
+
+
+@LAW
+@given(some_tools, some_tools)
+def test_a_policy_never_widens(config: Sequence[str] | None, policy: Sequence[str] | None) -> None:
+    target = DelegateSpec(agent="a", tools=None if config is None else tuple(config))
+    found = narrowed(target, Judgement(allowed=True, tools=None if policy is None else tuple(policy)))
+    for bound in (config, policy):
+        assert bound is None or (found is not None and set(found) <= set(bound))

@@ -1,0 +1,87 @@
+"""The `[PRE_HYDRATED_CONTEXT]` block reaches every provider's request, and the offline reader quotes from it."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from activities.adapters.models.extractive import ExtractiveProvider
+from activities.adapters.models.reader.evidence import evidence_of
+from activities.adapters.models.reader.question import question_of
+from activities.ports import ModelRequest
+from tests.support.model_http import (
+    a_request,
+    chunk,
+    completed,
+    message_events,
+    streamed,
+    text_block,
+)
+from workflows.decisions.hydration_block import context_block
+from workflows.types.hydration import CONTEXT_BLOCK, Reference, Resolved
+from workflows.types.messages import Message
+
+PAGE = "Honey\nBees make honey from nectar in summer.\nThe end"
+FILE = "./hive.md (lines 1-2 of 2)\n1\t# Hive\n2\tThe hive has forty drones."
+
+
+def a_source(kind: str, value: str, tool: str, content: str) -> Resolved:
+    return Resolved(reference=Reference(ref_type=kind, value=value), status="resolved", tool=tool, content=content)
+
+
+BLOCK = context_block(
+    [
+        a_source(
+            "url", "https://bees.test/honey", "fetch_url", f"[abcdefabcdef begins: x]\n{PAGE}\n[abcdefabcdef ends]"
+        ),
+        a_source("file", "./hive.md", "read_file", FILE),
+        Resolved(reference=Reference(ref_type="issue", value="#1"), status="failed", content="drones drones"),
+    ]
+)
+
+
+def conversation(task: str) -> tuple[Message, ...]:
+    return (Message(role="user", text=task, pinned=True), Message(role="user", text=BLOCK, pinned=True))
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai", "openrouter", "ollama"])
+async def test_every_provider_is_sent_the_block_as_the_users_words(kind: str) -> None:
+    """Never as system text, which would raise what a page says to an instruction."""
+    answer = (
+        streamed(*message_events(text_block("hi"))) if kind == "anthropic" else streamed(chunk("stop", content="hi"))
+    )
+    request = a_request(messages=conversation("What do bees make?"), system=("Be kind.",))
+    _, _, network = await completed(kind, answer, request=request)
+
+    body: dict[str, Any] = network.body()
+    carriers = [message["role"] for message in body["messages"] if CONTEXT_BLOCK in json.dumps(message)]
+    assert carriers == ["user"]
+    assert "forty drones" in json.dumps(body["messages"])
+    assert CONTEXT_BLOCK not in json.dumps(body.get("system", ""))
+
+
+def test_the_block_is_no_question() -> None:
+    assert question_of(conversation("What do bees make?")).text == "What do bees make?"
+
+
+def test_the_block_is_evidence_under_the_names_of_its_sources() -> None:
+    evidence = evidence_of(conversation("What do bees make?"))
+
+    assert evidence.lines["hive.md"] == {1: "# Hive", 2: "The hive has forty drones."}
+    assert evidence.read["hive.md"] == {1, 2}
+    assert evidence.lines["https://bees.test/honey"] == dict(enumerate(PAGE.split("\n"), start=1))
+    assert list(evidence.context) == ["https://bees.test/honey"]
+
+
+@pytest.mark.parametrize(
+    ("task", "source"),
+    [
+        pytest.param("What do bees make from nectar in summer?", "https://bees.test/honey:1-3", id="a page"),
+        pytest.param("How many drones does the hive have?", "hive.md:2", id="a file"),
+    ],
+)
+def test_the_offline_reader_answers_from_it(task: str, source: str) -> None:
+    request = ModelRequest(model="extractive", messages=conversation(task))
+    reply = asyncio.run(ExtractiveProvider().complete(request, lambda text: None))
+    assert f"`{source}`" in reply.text

@@ -1,0 +1,53 @@
+"""A masked result: one line in place of a text, never longer than the text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import user
+from tests.support.strategies import LAW, messages, texts
+from workflows.types.masked import masked
+from workflows.types.messages import Message
+
+
+def a_result(text: str, tool: str | None = "read_file", *, is_error: bool = False) -> Message:
+    return Message(role="tool", text=text, call_id="c1", tool=tool, is_error=is_error)
+
+
+results = st.builds(a_result, texts | st.integers(0, 5_000).map(lambda n: "é" * n), st.none() | texts)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param(a_result("x" * 2_000), "[Result of read_file left out: 2,000 bytes]", id="tool and size"),
+        pytest.param(a_result("é" * 50, "say"), "[Result of say left out: 100 bytes]", id="the size is in bytes"),
+        pytest.param(a_result("x" * 99, None), "[Result of tool left out: 99 bytes]", id="a tool that is not known"),
+        pytest.param(a_result("x" * 99, "a\nb"), "[Result of a b left out: 99 bytes]", id="a name of two lines"),
+        pytest.param(
+            a_result("x" * 999, "n" * 300), f"[Result of {'n' * 100} left out: 999 bytes]", id="a name without end"
+        ),
+        pytest.param(a_result("x" * 39), "x" * 39, id="a text shorter than the placeholder stays"),
+        pytest.param(a_result("x" * 40), "x" * 40, id="so does one that is as long"),
+        pytest.param(a_result("x" * 41), "[Result of read_file left out: 41 bytes]", id="one byte more goes"),
+        pytest.param(a_result("x" * 90, is_error=True), "[Result of read_file left out: 90 bytes]", id="a failure"),
+        pytest.param(user("x" * 2_000), "x" * 2_000, id="what a user says stays"),
+        pytest.param(Message(role="assistant", text="x" * 2_000), "x" * 2_000, id="so does what the model says"),
+    ],
+)
+def test_masked(message: Message, expected: str) -> None:
+    assert masked(message) == message.model_copy(update={"text": expected})
+
+
+@LAW
+@given(results)
+def test_a_placeholder_is_never_longer_than_the_text(result: Message) -> None:
+    assert len(masked(result).text.encode()) <= len(result.text.encode())
+
+
+@LAW
+@given(results | messages)
+def test_a_masked_message_stays_as_it_is(message: Message) -> None:
+    """So it goes on naming the size of the original."""
+    once = masked(message)
+    assert masked(once) is once

@@ -1,0 +1,148 @@
+"""What a run is offered: all sources merged, then profile and ceiling, and the tools of the loop itself."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.arguments import argument_errors
+from tests.support.core import a_setup, a_spec
+from workflows.types.agents import AgentConfig
+from workflows.types.context import PrepareRequest
+from workflows.types.delegation import Ceiling, Delegate, DelegateSpec
+from workflows.types.input import InvalidInput, LoopConfig
+from workflows.types.profile import ToolProfile
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolSpec
+
+TOOLS = {
+    "read": a_spec("read", verified=True),
+    "write": a_spec("write"),
+    "run": a_spec("run", recovery=Recovery(strategy="fallback", alternatives=("read", "ran"))),
+}
+LEAD = AgentConfig(
+    tools=("read", "write", "terminate"),
+    delegates=(Delegate(agent="writer", tools=("write",)), Delegate(agent="reader"), Delegate(agent="writer")),
+)
+AGENTS = {
+    "lead": LEAD,
+    "writer": AgentConfig(tools=("write",), description="Writes it down."),
+    "reader": AgentConfig(tools=("read",), config=LoopConfig(tool_profile=ToolProfile(exclude=("*",)))),
+    "runner": AgentConfig(tools=("run",)),
+    "lonely": AgentConfig(tools=("read", "delegate")),
+}
+CONFIGURED = ConfiguredAgents(AGENTS, TOOLS, "offline:extractive", lambda model: None, a_setup())
+
+
+async def offered(**fields: Any) -> list[str]:
+    setup = await CONFIGURED.setup(PrepareRequest.model_validate({"agent": "lead", **fields}))
+    assert bool(setup.delegates) == any(tool.name == "delegate" for tool in setup.tools)
+    return [tool.name for tool in setup.tools]
+
+
+async def the_tool(name: str, **fields: Any) -> ToolSpec:
+    setup = await CONFIGURED.setup(PrepareRequest.model_validate({"agent": "lead", **fields}))
+    found = setup.tool(name)
+    assert found is not None
+    return found
+
+
+def profile(**fields: Any) -> dict[str, Any]:
+    return {"config": {"tool_profile": fields}}
+
+
+def under(*tools: str) -> dict[str, Any]:
+    return {"ceiling": Ceiling(tools=tools)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({}, ["read", "write", "terminate", "delegate"], id="what the agent lists, and delegate"),
+        pytest.param({"tools": ("write",)}, ["write"], id="a run's own part leaves delegate out"),
+        pytest.param({"tools": ("delegate", "read")}, ["delegate", "read"], id="or names it"),
+        pytest.param(profile(include=["r*", "d*"]), ["read", "delegate"], id="a profile hides"),
+        pytest.param(profile(require_verified=True), ["read", "terminate", "delegate"], id="the loop's are verified"),
+        pytest.param(profile(include=["none"]), [], id="a profile that leaves nothing"),
+        pytest.param({"agent": "reader"}, [], id="an agent's own profile"),
+        pytest.param(
+            {"agent": "reader", "config": {"tool_profile": None}}, ["read"], id="taken away by the run with null"
+        ),
+        pytest.param({"agent": "reader", **profile(include=["*"])}, [], id="merged with the run's, key by key"),
+        pytest.param(under("write", "run"), ["write"], id="a ceiling narrows and never widens"),
+        pytest.param(under("write", "delegate"), ["write", "delegate"], id="and holds for delegate"),
+        pytest.param(under(), [], id="a ceiling of nothing"),
+        pytest.param({"depth": 9}, ["read", "write", "terminate", "delegate"], id="depth does not hide delegate"),
+    ],
+)
+async def test_what_is_offered(fields: dict[str, Any], expected: list[str]) -> None:
+    assert await offered(**fields) == expected
+
+
+async def test_the_delegates_of_a_run_are_told_what_they_are_good_for() -> None:
+    setup = await CONFIGURED.setup(PrepareRequest(agent="lead"))
+    assert setup.delegates == (
+        DelegateSpec(agent="writer", description="Writes it down.", tools=("write",)),
+        DelegateSpec(agent="reader"),
+    )
+    description = (await the_tool("delegate")).description
+    assert description.endswith("\n- writer: Writes it down.\n- reader")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "fits"),
+    [
+        pytest.param("delegate", {"agent": "writer", "task": "write"}, True, id="a delegation"),
+        pytest.param("delegate", {"agent": "lead", "task": "write"}, False, id="to nobody it may delegate to"),
+        pytest.param("delegate", {"agent": "writer", "task": ""}, False, id="of nothing"),
+        pytest.param("delegate", {"agent": "writer"}, False, id="without a task"),
+        pytest.param("delegate", {"agent": "writer", "task": "x", "tools": ["rm"]}, False, id="with more"),
+        pytest.param("terminate", {"reason": "done", "output": ""}, True, id="an ending"),
+        pytest.param("terminate", {"output": "x"}, False, id="an ending without a reason"),
+    ],
+)
+async def test_the_arguments_of_the_loops_own_tools(tool: str, arguments: dict[str, Any], fits: bool) -> None:
+    assert (argument_errors((await the_tool(tool)).parameters, arguments) == []) is fits
+
+
+async def test_the_effects_of_the_loops_own_tools() -> None:
+    assert (await the_tool("delegate")).effect == "irreversible"
+    assert (await the_tool("terminate")).effect == "read_only"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        pytest.param(
+            {"agent": "lonely"},
+            "tools: agent 'lonely' has nobody to delegate to; name agents in agents.lonely.delegates",
+            id="delegate without delegates",
+        ),
+        pytest.param(
+            {"tools": ("delegat",)},
+            "tools: agent 'lead' does not list 'delegat'; did you mean 'delegate'? "
+            "there are: delegate, read, terminate, write",
+            id="a name near delegate",
+        ),
+        pytest.param(
+            {"agent": "runner"},
+            "tools.options.run.recovery.alternatives.1: this worker has no tool 'ran'; did you mean 'run'? "
+            "there are: read, run, write",
+            id="an alternative of a tool that nobody has",
+        ),
+        pytest.param(
+            {"config": {"recovery": {"strategy": "fallback", "alternatives": ["raed"]}}},
+            "config.recovery.alternatives.0: this worker has no tool 'raed'; did you mean 'read'? ",
+            id="an alternative for all tools",
+        ),
+        pytest.param(
+            {"config": {"pre_hydration": {"resolution_tools": {"ticket": "tickets", "url": "read"}}}},
+            "config.pre_hydration.resolution_tools.ticket: this worker has no tool 'tickets'; there are: ",
+            id="a resolution tool",
+        ),
+    ],
+)
+async def test_what_names_no_tool_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await offered(**fields)
+    assert str(caught.value).startswith(message)

@@ -1,0 +1,86 @@
+"""What a provider takes of a JSON Schema, and schemas made to fit."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict, moved
+
+CLOSED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Where"},
+        "tags": {"type": "array", "items": {"enum": [1]}},
+    },
+    "required": ["tags", "city"],
+    "additionalProperties": False,
+}
+TREE: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}, {"$ref": "#/$defs/n"}],
+    "$defs": {"n": {"type": "integer"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param(CLOSED, True, id="an object"),
+        pytest.param({"type": "array"}, False, id="a list"),
+        pytest.param({"properties": {}}, False, id="no type"),
+        pytest.param({"type": ["object", "null"]}, False, id="two types"),
+        pytest.param({"type": "object", "anyOf": [CLOSED]}, False, id="an object of several kinds"),
+        pytest.param({"type": "object", "$ref": "#/$defs/x", "$defs": {"x": {}}}, False, id="a reference"),
+    ],
+)
+def test_what_can_stand_at_the_top(schema: dict[str, Any], expected: bool) -> None:
+    assert fits_as_root(schema) is expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        pytest.param({"type": "array", "items": {"type": "integer"}}, [1], ["x"], id="a list"),
+        pytest.param(TREE, ["a", ["b", 3]], ["a", [1.5]], id="a schema that refers to itself and to its parts"),
+        pytest.param({"enum": [{"$ref": "#"}]}, {"$ref": "#"}, {"$ref": "#/properties/x"}, id="data like a reference"),
+        pytest.param({"properties": {"$ref": {"type": "integer"}}}, {"$ref": 1}, {"$ref": "x"}, id="a property $ref"),
+    ],
+)
+def test_a_schema_made_a_property_means_the_same(schema: dict[str, Any], good: Any, bad: Any) -> None:
+    root = as_root(schema, "value")
+    assert fits_as_root(root)
+    assert (argument_errors(schema, good), argument_errors(root, {"value": good})) == ([], [])
+    assert argument_errors(schema, bad)
+    assert argument_errors(root, {"value": bad})
+
+
+def test_a_schema_that_can_be_a_root_stays_as_it_is() -> None:
+    assert as_root(CLOSED, "value") is CLOSED
+
+
+def test_moving_a_schema_leaves_the_one_given_alone() -> None:
+    before = json.dumps(TREE)
+    assert moved(TREE, "#/a")["anyOf"][1]["items"] == {"$ref": "#/a"}
+    assert json.dumps(TREE) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param({}, True, id="closed, all required"),
+        pytest.param({"additionalProperties": True}, False, id="open"),
+        pytest.param({"required": ["city"]}, False, id="an optional property"),
+        pytest.param(
+            {"properties": CLOSED["properties"] | {"city": {"type": "object"}}}, False, id="an open object in it"
+        ),
+        pytest.param(
+            {"properties": CLOSED["properties"] | {"city": {"type": "string", "minLength": 1}}}, False, id="a keyword"
+        ),
+        pytest.param({"$defs": {"x": {"type": "object", "properties": {}}}}, False, id="an open definition"),
+        pytest.param({"$defs": {"x": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}}}, True, id="a closed definition"),
+        pytest.param({"patternProperties": {}}, False, id="a keyword at the top"),
+    ],
+)
+def test_strict_mode(change: dict[str, Any], expected: bool) -> None:
+    assert is_strict(CLOSED | change) is expected

@@ -1,0 +1,184 @@
+"""Steps that get nowhere: when they are stopped, and what a person may do about them."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.core import a_call, a_state, at
+from workflows.decisions.steps import (
+    MAX_STEPS,
+    refusal,
+    step_key,
+    with_failed_call,
+    with_resolved_step,
+    with_succeeded_call,
+)
+from workflows.types.input import AgentInput, LoopConfig
+from workflows.types.state import AgentState
+from workflows.types.steps import Step, StepIteration
+from workflows.types.waits import Choice, Resolution, Wait
+
+CALL = a_call("search", q="cats")
+KEY = step_key(CALL)
+SAME = "timed out after 1041 ms"
+ALIKE = "timed out after 1042 ms"
+OTHER = "no such index: cats"
+
+
+def tracked(**settings: Any) -> AgentState:
+    """Return the state of a run with these settings; without any, they are null."""
+    steps = StepIteration(**settings) if settings else None
+    return a_state(input=AgentInput(task="t", config=LoopConfig(step_iteration=steps)))
+
+
+def after(state: AgentState, *errors: str) -> AgentState:
+    for error in errors:
+        state = with_failed_call(state, CALL, error, at(1))
+    return state
+
+
+def asked(state: AgentState) -> Wait:
+    (wait,) = state.waits
+    return wait
+
+
+def resolved(state: AgentState, choice: Choice, **fields: str) -> AgentState:
+    wait = asked(state)
+    decision = Resolution(escalation_id=wait.wait_id, choice=choice, **fields)
+    return with_resolved_step(state, wait.model_copy(update={"resolution": decision}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "errors", "stopped"),
+    [
+        pytest.param({}, [SAME], "", id="one failure"),
+        pytest.param({}, [SAME, OTHER], "failed attempts: 2", id="as many as are allowed, by default two"),
+        pytest.param({}, [SAME, ALIKE], "it failed 2 times, the last two alike", id="alike"),
+        pytest.param({"max_reattempts": 5}, [SAME, OTHER, SAME], "", id="below the limit, never alike in a row"),
+        pytest.param(
+            {"max_reattempts": 5}, [SAME, OTHER, OTHER], "it failed 3 times, the last two alike", id="alike below it"
+        ),
+        pytest.param({"max_reattempts": 1}, [SAME], "failed attempts: 1", id="no second attempt"),
+        pytest.param(
+            {"max_reattempts": 5, "similarity_threshold": 4 / 7},
+            ["kitten", "sitting"],
+            "it failed 2 times, the last two alike",
+            id="exactly at the threshold",
+        ),
+        pytest.param(
+            {"max_reattempts": 5, "similarity_threshold": 4 / 7 + 0.001}, ["kitten", "sitting"], "", id="just below it"
+        ),
+        pytest.param({"max_reattempts": 5}, ["", ""], "it failed 2 times, the last two alike", id="without a text"),
+        pytest.param({"enabled": False}, [SAME] * 9, "", id="disabled"),
+    ],
+)
+def test_when_a_step_is_stopped(settings: dict[str, Any], errors: list[str], stopped: str) -> None:
+    state = after(tracked(**settings), *errors)
+    assert state.steps.get(KEY, Step(tool="search")).stopped == stopped
+    assert (refusal(state, CALL) != "") is (stopped != "")
+    assert [note.event for note in state.notes] == (["StepLimitReached"] if stopped else [])
+
+
+def test_the_model_is_told_why_and_what_to_do_instead() -> None:
+    assert refusal(after(tracked(), SAME, OTHER), CALL) == (
+        "[Step limit] search with these arguments is not run again: failed attempts: 2. "
+        "Use other arguments or another tool, or go on without it."
+    )
+
+
+def test_the_stop_is_noted_with_its_step() -> None:
+    (note,) = after(tracked(), SAME, OTHER).notes
+    assert note.data == {"step_id": KEY, "tool": "search", "attempts": 2, "reason": "failed attempts: 2"}
+
+
+def test_a_step_is_a_tool_with_its_arguments() -> None:
+    state = after(tracked(), SAME, SAME)
+    assert refusal(state, a_call("search", "another id", q="cats"))
+    assert refusal(state, a_call("search", q="dogs")) == ""
+    assert refusal(state, a_call("find", q="cats")) == ""
+    assert step_key(a_call(a=1, b=2)) == step_key(a_call(b=2, a=1))
+
+
+def test_a_success_forgets_the_failures() -> None:
+    state = with_succeeded_call(after(tracked(), SAME), CALL)
+    assert state.steps == {}
+    assert refusal(after(state, SAME), CALL) == ""
+
+
+def test_a_failure_of_a_step_that_is_stopped_changes_nothing() -> None:
+    """The same call twice in one reply: both were running when the first one stopped the step."""
+    stopped = after(tracked(on_limit_reached="escalate"), SAME, SAME)
+    assert after(stopped, SAME) == stopped
+
+
+def test_abort_task_ends_the_run() -> None:
+    state = after(tracked(on_limit_reached="abort_task"), SAME, SAME)
+    assert state.stop == ("error", f"step limit of search, it failed 2 times, the last two alike: {SAME}")
+
+
+def test_abort_task_leaves_an_ending_that_is_decided() -> None:
+    state = tracked(on_limit_reached="abort_task").model_copy(update={"stop": ("timeout", "late")})
+    assert after(state, SAME, SAME).stop == ("timeout", "late")
+
+
+def test_escalate_asks_a_person_and_stops_the_clock() -> None:
+    state = after(tracked(on_limit_reached="escalate").model_copy(update={"iteration": 4}), SAME, SAME)
+    wait = asked(state)
+    assert (wait.wait_id, wait.kind, wait.since, state.stop) == ("step-4-1", "escalation", at(1), None)
+    assert wait.question == "search gets nowhere, failed attempts: 2. Retry, skip, give its result, or abort?"
+    assert wait.data == {"step_id": KEY, "tool": "search", "arguments": '{"q":"cats"}', "attempts": 2, "error": SAME}
+    assert state.clock.stopped_at == at(1)
+    assert refusal(state, CALL)
+
+
+def test_two_steps_of_one_iteration_are_two_questions() -> None:
+    state = after(tracked(on_limit_reached="escalate", max_reattempts=1), SAME)
+    state = with_failed_call(state, a_call("read", path="a"), OTHER, at(1))
+    assert [wait.wait_id for wait in state.waits] == ["step-0-1", "step-0-2"]
+
+
+ESCALATED = after(tracked(on_limit_reached="escalate"), SAME, SAME)
+
+
+def test_a_question_that_is_open_changes_nothing() -> None:
+    assert with_resolved_step(ESCALATED, asked(ESCALATED)) == ESCALATED
+
+
+def test_retry_forgets_the_attempts() -> None:
+    state = resolved(ESCALATED, "retry")
+    assert (state.steps, refusal(state, CALL)) == ({}, "")
+
+
+def test_skip_stops_the_step_for_good() -> None:
+    state = resolved(ESCALATED, "skip", by="anna", reason="not needed")
+    assert "an operator skipped it (anna): not needed" in refusal(state, CALL)
+    assert state.stop is None
+
+
+def test_a_result_reaches_the_model_and_answers_the_call_from_then_on() -> None:
+    state = resolved(ESCALATED, "result", result="3 cats")
+    told = state.conversation.messages[-1]
+    assert (told.role, told.text) == ("user", '[Result from the operator] search {"q":"cats"}\n3 cats')
+    assert "an operator gave its result: 3 cats" in refusal(state, CALL)
+
+
+def test_abort_ends_the_run_as_escalated() -> None:
+    state = resolved(ESCALATED, "abort", by="anna", reason="hopeless")
+    assert state.stop == ("escalated", "search: an operator ended the run (anna): hopeless")
+
+
+def test_a_decision_about_a_step_that_is_no_longer_known_still_holds() -> None:
+    wait = asked(ESCALATED)
+    decided = wait.model_copy(update={"resolution": Resolution(escalation_id=wait.wait_id, choice="skip")})
+    state = with_resolved_step(ESCALATED.model_copy(update={"steps": {}}), decided)
+    assert state.steps[KEY] == Step(tool="search", stopped="an operator skipped it")
+
+
+def test_the_newest_steps_are_kept_within_bounds() -> None:
+    state = tracked(max_reattempts=5)
+    for number in range(MAX_STEPS + 1):
+        state = with_failed_call(state, a_call("search", n=number), "x" * 100_000, at(1))
+    assert len(state.steps) == MAX_STEPS
+    assert step_key(a_call("search", n=0)) not in state.steps
+    assert step_key(a_call("search", n=MAX_STEPS)) in state.steps
+    assert len(state.model_dump_json()) < 200_000

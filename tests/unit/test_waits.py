@@ -1,0 +1,120 @@
+"""Waits for a person: asked, decided once, closed; the clock stands still while one is open."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import T0, a_state, at
+from tests.support.strategies import LAW
+from workflows.decisions.interventions import with_pause, with_resume
+from workflows.decisions.waits import closed, opened, parsed_resolution, with_resolution
+from workflows.types.state import AgentState
+from workflows.types.waits import Choice, Resolution, Wait, WaitKind
+
+
+def a_wait(wait_id: str = "w", kind: WaitKind = "escalation") -> Wait:
+    return Wait(wait_id=wait_id, kind=kind, since=T0, question="what now?")
+
+
+def decided(wait_id: str = "w", choice: Choice = "skip", **fields: Any) -> Resolution:
+    return Resolution(escalation_id=wait_id, choice=choice, **fields)
+
+
+def test_the_first_decision_stays() -> None:
+    state = opened(a_state(), a_wait(), T0)
+    state = with_resolution(state, decided(choice="retry"), at(1))
+    state = with_resolution(state, decided(choice="abort"), at(2))
+    assert [wait.resolution and wait.resolution.choice for wait in state.waits] == ["retry"]
+
+
+def test_asking_and_deciding_are_noted() -> None:
+    state = opened(a_state(), a_wait(), T0)
+    state = closed(with_resolution(state, decided(by="ada"), at(1)), "w", at(2))
+    assert [(note.event, note.data.get("choice"), note.data.get("by")) for note in state.notes] == [
+        ("ApprovalRequested", None, None),
+        ("ApprovalResolved", "skip", "ada"),
+    ]
+    assert state.waits == ()
+
+
+def test_a_wait_that_nobody_decided_is_closed_without_a_choice() -> None:
+    state = closed(opened(a_state(), a_wait(), T0), "w", at(1))
+    assert state.notes[-1].data["choice"] == "none"
+
+
+def test_closing_what_does_not_wait_changes_nothing() -> None:
+    state = a_state()
+    assert closed(state, "w", T0) is state
+
+
+def test_a_week_of_waiting_costs_no_time() -> None:
+    state = opened(a_state(), a_wait(), at(10))
+    assert state.clock.elapsed_s(at(600_000)) == 10
+    state = with_resolution(state, decided(), at(700_000))
+    assert state.clock.elapsed_s(at(700_005)) == 15
+
+
+def test_the_clock_goes_only_when_nothing_holds_it() -> None:
+    state = with_pause(opened(a_state(), a_wait(), at(10)), at(20))
+    state = with_resolution(state, decided(), at(30))
+    assert state.clock.elapsed_s(at(1_000)) == 10
+    assert with_resume(state, at(1_000)).clock.elapsed_s(at(1_001)) == 11
+
+
+ACTIONS = st.lists(st.tuples(st.sampled_from(["pause", "resume", "ask", "decide"]), st.integers(0, 100)), max_size=20)
+
+
+@LAW
+@given(ACTIONS)
+def test_time_that_counts_is_the_time_in_which_nothing_held_the_run(actions: list[tuple[str, int]]) -> None:
+    state, now, counted, paused, waits = a_state(), 0, 0, False, 0
+    for action, seconds in actions:
+        counted += 0 if paused or waits else seconds
+        now += seconds
+        state, paused, waits = _acted(state, action, now, paused, waits)
+    assert state.clock.elapsed_s(at(now)) == counted
+
+
+def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -> tuple[AgentState, bool, int]:
+    match action:
+        case "pause":
+            return with_pause(state, at(now)), True, waits
+        case "resume":
+            return with_resume(state, at(now)), False, waits
+        case "ask":
+            return opened(state, a_wait(f"w{len(state.waits)}"), at(now)), paused, waits + 1
+        case _:
+            open_ids = [wait.wait_id for wait in state.waits if wait.resolution is None]
+            if not open_ids:
+                return state, paused, waits
+            return with_resolution(state, decided(open_ids[0]), at(now)), paused, waits - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "says"),
+    [
+        pytest.param("escalation", {"escalation_id": "x", "choice": "skip"}, "no escalation 'x' waits", id="unknown"),
+        pytest.param("escalation", {"escalation_id": "w", "choice": "go"}, "choice: ", id="no such choice"),
+        pytest.param("escalation", {"escalation_id": "w"}, "choice: ", id="no choice"),
+        pytest.param("escalation", {"escalation_id": "w", "choice": "skip", "x": 1}, "x: unknown key", id="more"),
+        pytest.param("escalation", None, "input: ", id="nothing"),
+        pytest.param("budget", {"escalation_id": "w", "choice": "retry"}, "extend_budget", id="a budget is raised"),
+        pytest.param(
+            "escalation",
+            {"escalation_id": "w", "choice": "result", "result": "x" * 100_001},
+            "must not be longer",
+            id="a result too long",
+        ),
+    ],
+)
+def test_a_decision_that_does_not_fit_is_refused(kind: WaitKind, raw: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parsed_resolution(opened(a_state(), a_wait(kind=kind), T0), raw)
+
+
+def test_a_decision_that_comes_late_is_refused() -> None:
+    state = with_resolution(opened(a_state(), a_wait(), T0), decided(choice="retry"), at(1))
+    with pytest.raises(ValueError, match="decided already: retry"):
+        parsed_resolution(state, {"escalation_id": "w", "choice": "skip"})

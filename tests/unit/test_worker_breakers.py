@@ -1,0 +1,357 @@
+"""Circuits that the runs of a worker share: what counts, who may try, and what a model call is told."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from threading import Barrier
+from typing import Any
+
+import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities import breakers
+from activities.breakers import TurnedAway, WorkerBreakers, monotonic_time
+from activities.conversations import Conversations
+from activities.model_calls import LAST_TRY_S
+from activities.model_circuits import GuardedModels
+from activities.ports import ModelError, ModelRequest
+from activities.reason import ReasonActivities
+from activities.tool_circuits import ToolCircuits
+from tests.support.activities import Beats, NoHistory
+from tests.support.core import a_request, a_setup, a_spec, at, user
+from tests.support.scripted import ScriptedModels, ScriptedProvider, answers
+from tests.support.telemetry import fresh_globals
+from workflows.types import telemetry_names as names
+from workflows.types.breaker import CIRCUIT_OPEN, Breaker, BreakerOptions, CircuitOptions
+from workflows.types.input import SLACK_S
+from workflows.types.tools import WORKER_SHUTDOWN
+
+__all__ = ["fresh_globals"]
+
+OPTIONS = CircuitOptions()
+SETUP = a_setup(instructions="be short")
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> datetime:
+        return at(self.seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def shared(clock: Clock) -> WorkerBreakers:
+    return WorkerBreakers(clock)
+
+
+def guard(shared: WorkerBreakers) -> AbstractContextManager[None]:
+    """Return the guard around a call of `search`; an OSError counts."""
+    return shared.guarded("search", OPTIONS, lambda error: isinstance(error, OSError))
+
+
+def call(shared: WorkerBreakers, error: BaseException | None = None) -> None:
+    """Make a call that ends like this."""
+    with guard(shared):
+        if error is not None:
+            raise error
+
+
+def fail(shared: WorkerBreakers, times: int = 1) -> None:
+    for _ in range(times):
+        with pytest.raises(OSError, match="down"):
+            call(shared, OSError("down"))
+
+
+def state_of(shared: WorkerBreakers) -> str:
+    return shared.circuit("search").state
+
+
+def test_the_circuit_opens_at_the_threshold_and_is_tried_after_its_time(shared: WorkerBreakers, clock: Clock) -> None:
+    fail(shared, 2)
+    assert state_of(shared) == "closed"
+    fail(shared)
+    clock.seconds = 59.5
+    with pytest.raises(TurnedAway, match=r"search is left alone for 1 s more \(failures in a row: 3\)") as turned_away:
+        call(shared)
+    assert turned_away.value.wait_s == 0.5
+    clock.seconds = 60
+    call(shared)
+    assert shared.circuit("search") == Breaker()
+
+
+def test_a_failure_of_the_call_that_tries_opens_it_anew(shared: WorkerBreakers, clock: Clock) -> None:
+    fail(shared, 3)
+    clock.seconds = 60
+    fail(shared)
+    clock.seconds = 119
+    with pytest.raises(TurnedAway):
+        call(shared)
+    clock.seconds = 120
+    call(shared)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ValueError("bad"), id="the call's own fault"),
+        pytest.param(asyncio.CancelledError(), id="cancelled"),
+    ],
+)
+def test_what_does_not_count_gives_its_permit_back(shared: WorkerBreakers, clock: Clock, error: BaseException) -> None:
+    for _ in range(9):
+        with pytest.raises(type(error)):
+            call(shared, error)
+    assert state_of(shared) == "closed"
+    fail(shared, 3)
+    clock.seconds = 60
+    with pytest.raises(type(error)):
+        call(shared, error)
+    assert shared.circuit("search").trying == 0
+    call(shared)
+    assert state_of(shared) == "closed"
+
+
+def test_a_call_that_is_turned_away_does_not_count(shared: WorkerBreakers) -> None:
+    fail(shared, 3)
+    for _ in range(5):
+        with pytest.raises(TurnedAway):
+            call(shared)
+    assert shared.circuit("search").failures == 3
+
+
+def test_while_a_call_tries_others_are_turned_away(shared: WorkerBreakers, clock: Clock) -> None:
+    fail(shared, 3)
+    clock.seconds = 60
+    with guard(shared), pytest.raises(TurnedAway, match="while another call tries it") as turned_away:
+        call(shared)
+    assert turned_away.value.wait_s == 0
+    call(shared)
+
+
+@pytest.mark.parametrize(
+    "error", [pytest.param(OSError("down"), id="failed"), pytest.param(asyncio.CancelledError(), id="cancelled")]
+)
+def test_a_call_older_than_the_opening_takes_no_permit_from_those_that_try(
+    shared: WorkerBreakers, clock: Clock, error: BaseException
+) -> None:
+    """Calls of many runs may last longer than the recovery time."""
+    old = guard(shared)
+    old.__enter__()
+    fail(shared, 3)
+    clock.seconds = 60
+    with guard(shared):
+        old.__exit__(type(error), error, None)
+        assert shared.circuit("search").trying == 1
+        with pytest.raises(TurnedAway):
+            call(shared)
+    assert state_of(shared) == "closed"
+
+
+def test_circuits_have_nothing_to_do_with_each_other(shared: WorkerBreakers) -> None:
+    fail(shared, 3)
+    with shared.guarded("read", OPTIONS, lambda error: True):
+        pass
+    assert (state_of(shared), shared.circuit("read").state) == ("open", "closed")
+
+
+def test_only_the_newest_circuits_are_kept(shared: WorkerBreakers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakers, "MAX_CIRCUITS", 2)
+    for name in ("a", "b", "c"):
+        with pytest.raises(OSError, match="down"), shared.guarded(name, OPTIONS, lambda error: True):
+            raise OSError("down")
+    assert [shared.circuit(name).failures for name in ("a", "b", "c")] == [0, 1, 1]
+
+
+def test_threads_share_one_permit(shared: WorkerBreakers, clock: Clock) -> None:
+    fail(shared, 3)
+    clock.seconds = 60
+    together = Barrier(8, timeout=30)
+
+    def attempt(_: int) -> bool:
+        together.wait()
+        try:
+            with shared.guarded("search", OPTIONS, lambda error: False):
+                together.wait()
+        except TurnedAway:
+            together.wait()
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(8))) == 1
+
+
+def test_the_clock_of_a_worker_never_goes_back() -> None:
+    assert monotonic_time() <= monotonic_time()
+
+
+def failing(kind: str) -> ModelError:
+    return ModelError(kind, "acme failed", retryable=True)
+
+
+async def asked(models: GuardedModels, name: str = "acme:large") -> str:
+    provider, model = models.resolve(name)
+    return (await provider.complete(ModelRequest(model=model), lambda text: None)).text
+
+
+def guarded_models(shared: WorkerBreakers, *steps: Any, options: CircuitOptions = OPTIONS) -> GuardedModels:
+    return GuardedModels(ScriptedModels(ScriptedProvider(steps)), shared, options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        *[
+            pytest.param(kind, "open", id=kind)
+            for kind in ("ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream")
+        ],
+        *[
+            pytest.param(kind, "closed", id=f"not {kind}")
+            for kind in ("RateLimited", "InvalidRequest", "AuthenticationFailed", "ContextOverflow", "ReplyTooLarge")
+        ],
+    ],
+)
+async def test_what_speaks_against_a_provider(shared: WorkerBreakers, kind: str, expected: str) -> None:
+    models = guarded_models(shared, failing(kind))
+    for _ in range(3):
+        with pytest.raises(ModelError, match="acme failed"):
+            await asked(models)
+    assert shared.circuit("provider:acme").state == expected
+
+
+async def test_the_models_of_a_provider_share_its_circuit_and_others_have_theirs(shared: WorkerBreakers) -> None:
+    models = guarded_models(shared, *[failing("ServerError")] * 3, answers("fine"))
+    for name in ("acme:small", "acme:large", " acme:large"):
+        with pytest.raises(ModelError, match="acme failed"):
+            await asked(models, name)
+    with pytest.raises(ModelError) as turned_away:
+        await asked(models, "acme:small")
+    assert (turned_away.value.kind, turned_away.value.retryable) == (CIRCUIT_OPEN, True)
+    assert str(turned_away.value).startswith("provider:acme is left alone for 60 s more (failures in a row: 3)")
+    assert await asked(models, "other:large") == "fine"
+
+
+async def test_a_circuit_that_is_disabled_is_none(shared: WorkerBreakers) -> None:
+    models = guarded_models(
+        shared, *[failing("ServerError")] * 9, answers("fine"), options=CircuitOptions(enabled=False)
+    )
+    for _ in range(9):
+        with pytest.raises(ModelError, match="acme failed"):
+            await asked(models)
+    assert await asked(models) == "fine"
+
+
+@pytest.mark.parametrize(
+    ("left_s", "seconds", "expected_s", "is_final"),
+    [
+        pytest.param(1_000, 18, 42, False, id="the next attempt comes when the circuit may be tried"),
+        pytest.param(40, 0, 40 - SLACK_S - 1 - LAST_TRY_S, False, id="brought forward to the end of the run's clock"),
+        pytest.param(LAST_TRY_S + SLACK_S + 1, 0, 0, True, id="final when no time is left"),
+    ],
+)
+async def test_when_a_model_call_comes_back(
+    shared: WorkerBreakers, clock: Clock, left_s: float, seconds: float, expected_s: float, is_final: bool
+) -> None:
+    conversations = Conversations(NoHistory())
+    conversations.keep_setup(SETUP)
+    reason = ReasonActivities(guarded_models(shared, failing("ServerError")), conversations).reason
+    request = a_request((user("task", pinned=True),), SETUP)
+    failures: list[ApplicationError] = []
+    for _ in range(4):
+        clock.seconds = seconds if len(failures) == 3 else 0
+        with pytest.raises(ApplicationError) as caught:
+            await Beats(left_s=left_s).run(reason, request)
+        failures.append(caught.value)
+    last = failures[-1]
+    assert [failure.type for failure in failures] == ["ServerError"] * 3 + [CIRCUIT_OPEN]
+    assert last.non_retryable is is_final
+    assert last.next_retry_delay is not None
+    assert abs(last.next_retry_delay - timedelta(seconds=expected_s)) < timedelta(seconds=1)
+
+
+@pytest.mark.usefixtures("fresh_globals")
+def test_a_circuit_that_opens_is_counted_by_tool_or_provider(shared: WorkerBreakers) -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+    metrics.set_meter_provider(meters)
+    for name in ("search", "provider:acme"):
+        for _ in range(5):
+            with pytest.raises((OSError, TurnedAway)), shared.guarded(name, OPTIONS, lambda error: True):
+                raise OSError("down")
+    data = reader.get_metrics_data()
+    assert data is not None
+    points = [
+        (dict(point.attributes or {}), getattr(point, "value", None))
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name == names.CIRCUITS_OPENED
+        for point in metric.data.data_points
+    ]
+    assert points == [
+        ({names.TOOL: "search", names.CIRCUIT_SCOPE: "worker"}, 1),
+        ({names.PROVIDER: "acme", names.CIRCUIT_SCOPE: "worker"}, 1),
+    ]
+    meters.shutdown()
+
+
+class Ending(ActivityInboundInterceptor):
+    """An activity that ends like this, after it was cancelled for these reasons."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        raise self._error
+
+
+CANCELLED = asyncio.CancelledError()
+
+
+@pytest.mark.parametrize(
+    ("error", "details", "expected"),
+    [
+        pytest.param(ApplicationError("down"), None, 1, id="what may be tried again"),
+        pytest.param(ApplicationError("no such page", non_retryable=True), None, 0, id="the call's own fault"),
+        pytest.param(ApplicationError("odd", type="Odd"), None, 0, id="final by the tool's options"),
+        pytest.param(ApplicationError("stopped", type=WORKER_SHUTDOWN), None, 0, id="the worker was stopped"),
+        pytest.param(CANCELLED, ActivityCancellationDetails(timed_out=True), 1, id="cancelled by a time-out"),
+        pytest.param(CANCELLED, ActivityCancellationDetails(cancel_requested=True), 0, id="cancelled by its run"),
+        pytest.param(CANCELLED, ActivityCancellationDetails(not_found=True), 0, id="its run has ended"),
+        pytest.param(CANCELLED, ActivityCancellationDetails(worker_shutdown=True), 0, id="cancelled by the worker"),
+        pytest.param(KeyError("ours"), None, 0, id="a defect of ours"),
+    ],
+)
+async def test_what_speaks_against_a_tool(
+    shared: WorkerBreakers, error: BaseException, details: ActivityCancellationDetails | None, expected: int
+) -> None:
+    spec = a_spec("unknown", breaker=BreakerOptions(scope="worker"), non_retryable=("Odd",))
+    guarded = ToolCircuits(shared, [spec]).intercept_activity(Ending(error))
+    environment = ActivityEnvironment()
+
+    async def run() -> None:
+        if details is not None:
+            environment.cancel(details)
+        await guarded.execute_activity(ExecuteActivityInput(run, (), None, {}))
+
+    with pytest.raises(type(error)):
+        await environment.run(run)
+    assert shared.circuit("unknown").failures == expected
+
+
+def test_where_no_tool_asks_for_it_nothing_stands_in_the_way(shared: WorkerBreakers) -> None:
+    plain = Ending(KeyError())
+    assert ToolCircuits(shared, [a_spec("read")]).intercept_activity(plain) is plain

@@ -1,0 +1,65 @@
+"""Which of the allowed calls of a reply are started, and what the others are answered."""
+
+from collections.abc import Sequence
+
+from workflows.decisions import steps
+from workflows.decisions.limits import tool_calls_run
+from workflows.decisions.outcomes import not_run, turned_away
+from workflows.decisions.recovery import tries_left
+from workflows.decisions.recovery_texts import given_up
+from workflows.types.delegation import TERMINATE
+from workflows.types.messages import ToolCall
+from workflows.types.outcome import Outcome
+from workflows.types.state import AgentState
+
+
+def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+    """Return the outcomes of the calls that are not started, by their place among `calls`.
+
+    Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
+    of the rest, no more than `max_tool_calls` leaves, in call order.
+    """
+    ending = next((index for index, call in enumerate(calls) if call.name == TERMINATE), None)
+    if ending is not None:
+        return {i: not_run(call, "the reply ends the run") for i, call in enumerate(calls) if i != ending}
+    found: dict[int, Outcome] = {}
+    left = _left(state)
+    for index, call in enumerate(calls):
+        outcome = _refused(state, call) or (over_budget(state, call) if left <= 0 else None)
+        if outcome is not None:
+            found[index] = outcome
+        else:
+            left -= 1
+    return found
+
+
+def over_budget(state: AgentState, call: ToolCall) -> Outcome:
+    """Return the outcome of a call beyond `max_tool_calls`."""
+    limit = state.config.max_tool_calls
+    return not_run(call, f"the run's {limit} tool calls are used up; answer with what you have")
+
+
+def wants_more(state: AgentState, calls: Sequence[ToolCall]) -> bool:
+    """Return whether some of these calls are beyond `max_tool_calls` alone."""
+    return sum(1 for call in calls if _refused(state, call) is None and call.name != TERMINATE) > _left(state)
+
+
+def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
+    """Count the iterations in a row that wanted more calls than there were."""
+    count = state.over_budget + 1 if is_over else 0
+    return state if count == state.over_budget else state.model_copy(update={"over_budget": count})
+
+
+def _left(state: AgentState) -> float:
+    limit = state.config.max_tool_calls
+    return float("inf") if limit is None else max(limit - tool_calls_run(state), 0)
+
+
+def _refused(state: AgentState, call: ToolCall) -> Outcome | None:
+    stopped = steps.refusal(state, call)
+    if stopped:
+        return turned_away(call, stopped)
+    spec = state.setup.tool(call.name) if state.setup else None
+    if spec is not None and tries_left(state, spec) == 0:
+        return turned_away(call, given_up(call.name))
+    return None

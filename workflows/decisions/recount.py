@@ -1,0 +1,67 @@
+"""Counting anew, event by event, what the result of a run says that it did."""
+
+from math import isclose
+from typing import Any, cast
+
+from workflows.types.history import Happening
+from workflows.types.messages import Reply
+from workflows.types.result import AgentResult
+from workflows.types.state import AgentState
+from workflows.types.usage import UsageTotals
+
+MODEL_CALLS = frozenset({"reason", "summarise"})
+
+
+class Recount:
+    """Takes in the events of a chain of runs, in order."""
+
+    def __init__(self) -> None:
+        self._iterations = 0
+        self._usage = UsageTotals()
+        self._proposals = 0
+        self._has_begun = False
+
+    def feed(self, happening: Happening) -> list[str]:
+        """Return what the result says otherwise, once the run is completed."""
+        match happening.kind:
+            case "started":
+                self._start(happening)
+            case "finished" if happening.name in MODEL_CALLS:
+                self._count(happening)
+            case "child_finished":
+                ended = cast("dict[str, Any]", happening.value or {})
+                self._usage = self._usage.plus_totals(UsageTotals.model_validate(ended.get("usage") or {}))
+            case "workflow_completed":
+                return self._miscounts(AgentResult.model_validate(happening.value))
+            case _:
+                pass
+        return []
+
+    def _start(self, happening: Happening) -> None:
+        """Begin with what a fork shares, or with what was carried out of runs that are gone."""
+        arguments: list[Any] = happening.value or []
+        if not self._has_begun and len(arguments) > 1 and arguments[1] is not None:
+            state = AgentState.model_validate(arguments[1])
+            self._iterations, self._usage = state.iteration, state.usage
+            self._proposals = state.tool_calls.proposed
+        self._has_begun = True
+
+    def _count(self, happening: Happening) -> None:
+        reply = Reply.model_validate(happening.value)
+        self._usage = self._usage.plus(reply.usage, reply.cost_usd)
+        if happening.name == "reason":
+            self._iterations += 1
+            self._proposals += len(reply.calls)
+
+    def _miscounts(self, ended: AgentResult) -> list[str]:
+        usage, counts = ended.usage, ended.tool_calls
+        cost, recount = usage.cost_usd or 0.0, self._usage.cost_usd or 0.0
+        tokens = ("input_tokens", "output_tokens", "cached_input_tokens", "total_tokens", "model_calls")
+        pairs = [("iterations", ended.iterations, self._iterations)]
+        pairs += [(f"usage.{name}", getattr(usage, name), getattr(self._usage, name)) for name in tokens]
+        wrong = [f"{name} is {said}, counted {counted}" for name, said, counted in pairs if said != counted]
+        if not isclose(cost, recount, rel_tol=1e-9, abs_tol=1e-9):
+            wrong.append(f"usage.cost_usd is {cost}, counted {recount}")
+        if counts.proposed != counts.run + counts.denied or counts.proposed > self._proposals:
+            wrong.append(f"tool_calls do not add up: {counts.model_dump()} of {self._proposals} in replies")
+        return wrong

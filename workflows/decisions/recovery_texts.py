@@ -1,0 +1,76 @@
+"""What the model and people are told about a recovery."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic_core import to_json
+
+from workflows.types.clipped import clip
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.messages import ToolCall
+from workflows.types.recovery import Recovery
+from workflows.types.state import AgentState
+from workflows.types.waits import Wait
+
+SHOWN_MESSAGES = 4
+SHOWN_BYTES = 2_000
+"""Of the arguments, and of each message, in what a person is shown."""
+
+
+def from_fallback(tool: str, error: str, text: str) -> str:
+    """Say that another tool answered."""
+    return f"[Fallback] {tool} answered instead; the call failed: {error}\n{text}"
+
+
+def cached(text: str, age_s: float, error: str) -> str:
+    """Say that an earlier result is shown."""
+    return f"[Cached result, {age_s:.0f} s old] the call failed now: {error}\n{text}"
+
+
+def asked_again(left: int) -> str:
+    """Say how often the model may still try."""
+    return f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
+
+
+def given_up(tool: str) -> str:
+    """Say that a tool is not called any more."""
+    return f"[Recovery] {tool} is not called again in this run; go on without it."
+
+
+def person_gave(result: str) -> str:
+    """Say that a person gave the result."""
+    return f"[Result from the operator]\n{result}"
+
+
+def dead_lettered(letter: DeadLetter) -> str:
+    """Say that the call is kept."""
+    return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person is asked about."""
+
+    call: ToolCall
+    wait_id: str
+    error: str
+    at: datetime
+
+
+def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Wait:
+    """Return the question to a person about a call that failed."""
+    call = asked.call
+    arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
+    data: dict[str, object] = {"tool": call.name, "call_id": call.call_id, "error": clip(asked.error, SHOWN_BYTES)}
+    if settings.context_snapshot:
+        latest = state.conversation.messages[-SHOWN_MESSAGES:]
+        data["arguments"] = clip(arguments, SHOWN_BYTES)
+        data["latest"] = [{"role": m.role, "text": clip(m.text, SHOWN_BYTES)} for m in latest]
+    return Wait(
+        wait_id=asked.wait_id,
+        kind="escalation",
+        since=asked.at,
+        question=f"{call.name} failed: try again, skip, give its result, abort?",
+        queue=settings.queue,
+        data=data,
+    )

@@ -1,0 +1,132 @@
+"""Steps that get nowhere: the same call, failing again, is stopped instead of being tried for ever."""
+
+from datetime import datetime
+
+from pydantic_core import to_json
+
+from workflows.decisions.conversation import added
+from workflows.decisions.fingerprint import fingerprint
+from workflows.decisions.notes import noted
+from workflows.decisions.similarity import MAX_COMPARED_CHARS, similarity
+from workflows.decisions.waits import opened
+from workflows.types.messages import Message, ToolCall
+from workflows.types.state import AgentState
+from workflows.types.steps import Step, StepIteration
+from workflows.types.waits import Resolution, Wait
+
+MAX_STEPS = 200
+"""Steps that are remembered, the newest; the state has to fit a payload."""
+
+MAX_SHOWN_CHARS = 2_000
+
+_ASKED = "it waits for an operator's decision"
+
+
+def step_key(call: ToolCall) -> str:
+    """Return the id of the step that a call is an attempt of: the tool with its arguments, in whatever order."""
+    return fingerprint(call)
+
+
+def refusal(state: AgentState, call: ToolCall) -> str:
+    """Return what the model is told instead of running the call, or "" while its step may be tried."""
+    step = state.steps.get(step_key(call))
+    if step is None or not step.stopped or not _settings(state).enabled:
+        return ""
+    return (
+        f"[Step limit] {call.name} with these arguments is not run again: {step.stopped}. "
+        "Use other arguments or another tool, or go on without it."
+    )
+
+
+def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetime) -> AgentState:
+    """Count a failed attempt. As many as are allowed, or one that failed like the one before it, stop the step."""
+    settings, key = _settings(state), step_key(call)
+    before = state.steps.get(key, Step(tool=call.name))
+    if not settings.enabled or before.stopped:
+        return state
+    error = error[:MAX_COMPARED_CHARS]
+    step = Step(tool=call.name, attempts=before.attempts + 1, last_error=error)
+    if before.attempts and similarity(before.last_error, error) >= settings.similarity_threshold:
+        return _stopped(state, call, step, f"it failed {step.attempts} times, the last two alike", now)
+    if step.attempts >= settings.max_reattempts:
+        return _stopped(state, call, step, f"failed attempts: {step.attempts}", now)
+    return _with(state, key, step)
+
+
+def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
+    """Forget what failed before."""
+    return _with(state, step_key(call), None)
+
+
+def with_resolved_step(state: AgentState, wait: Wait) -> AgentState:
+    """Do what a person decided about the step that `wait` asked about; closing the wait is the caller's."""
+    decision, key, tool = wait.resolution, str(wait.data.get("step_id", "")), str(wait.data.get("tool", ""))
+    if decision is None:
+        return state
+    step = state.steps.get(key) or Step(tool=tool)
+    match decision.choice:
+        case "retry":
+            return _with(state, key, None)
+        case "skip":
+            return _with(state, key, step.model_copy(update={"stopped": _by("an operator skipped it", decision)}))
+        case "result":
+            return _with_result(state, wait, step, decision)
+        case "abort":
+            return state.model_copy(update={"stop": ("escalated", _by(f"{tool}: an operator ended the run", decision))})
+
+
+def _settings(state: AgentState) -> StepIteration:
+    return state.config.step_iteration or StepIteration()
+
+
+def _stopped(state: AgentState, call: ToolCall, step: Step, reason: str, now: datetime) -> AgentState:
+    settings, key = _settings(state), step_key(call)
+    asks = settings.on_limit_reached == "escalate"
+    state = _with(state, key, step.model_copy(update={"stopped": _ASKED if asks else reason}))
+    state = noted(state, "StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
+    if asks:
+        return opened(state, _question(state, call, step, now), now)
+    if settings.on_limit_reached == "abort_task" and state.stop is None:
+        detail = f"step limit of {call.name}, {reason}: {step.last_error}"
+        return state.model_copy(update={"stop": ("error", detail)})
+    return state
+
+
+def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Wait:
+    prefix = f"step-{state.iteration}-"
+    number = sum(wait.wait_id.startswith(prefix) for wait in state.waits) + 1
+    return Wait(
+        wait_id=f"{prefix}{number}",
+        kind="escalation",
+        since=now,
+        question=f"{call.name} gets nowhere, failed attempts: {step.attempts}. Retry, skip, give its result, or abort?",
+        data={
+            "step_id": step_key(call),
+            "tool": call.name,
+            "arguments": to_json(call.arguments, inf_nan_mode="strings").decode()[:MAX_SHOWN_CHARS],
+            "attempts": step.attempts,
+            "error": step.last_error,
+        },
+    )
+
+
+def _with_result(state: AgentState, wait: Wait, step: Step, decision: Resolution) -> AgentState:
+    text = f"[Result from the operator] {step.tool} {wait.data.get('arguments', '')}\n{decision.result}"
+    told = added(state.conversation, Message(role="user", text=text))
+    known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
+    state = _with(state, str(wait.data.get("step_id", "")), step.model_copy(update={"stopped": known}))
+    return state.model_copy(update={"conversation": told})
+
+
+def _by(what: str, decision: Resolution) -> str:
+    who = f"{what} ({decision.by})" if decision.by else what
+    return (f"{who}: {decision.reason}" if decision.reason else who)[:MAX_SHOWN_CHARS]
+
+
+def _with(state: AgentState, key: str, step: Step | None) -> AgentState:
+    if step is None and key not in state.steps:
+        return state
+    steps = {other: kept for other, kept in state.steps.items() if other != key}
+    if step is not None:
+        steps[key] = step
+    return state.model_copy(update={"steps": dict(list(steps.items())[-MAX_STEPS:])})

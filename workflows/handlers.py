@@ -1,0 +1,105 @@
+"""What clients may ask of a live run: its signals, updates and queries. They only record; the loop acts."""
+
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.decisions import budget, interventions, recovery, rewinds, waits
+from workflows.decisions.result import shown_conversation, status
+from workflows.phases.run import Run
+from workflows.types.context import InterventionKind
+from workflows.types.state import Intervention
+from workflows.types.status import AgentStatus, ShownMessage
+
+
+class Handlers:
+    """A handler takes any arguments: one that could not be called would fail the workflow task again and again."""
+
+    _run: Run
+
+    @workflow.signal
+    def steer(self, *guidance: Any) -> None:
+        """Guide the next reasoning step."""
+        self._record("steer", guidance)
+
+    @workflow.signal
+    def add_context(self, *context: Any) -> None:
+        """Append to what the agent knows."""
+        self._record("add_context", context)
+
+    @workflow.signal
+    def pause(self, *_: Any) -> None:
+        """Stop before the next phase; clocks and budgets stand still."""
+        self._run.change(interventions.with_pause, workflow.now())
+
+    @workflow.signal
+    def resume(self, *_: Any) -> None:
+        """Go on after a pause."""
+        self._run.change(interventions.with_resume, workflow.now())
+
+    @workflow.signal
+    def abort(self, *why: Any) -> None:
+        """Cancel what is in flight and end."""
+        self._run.change(interventions.with_abort, interventions.signal_text(why))
+
+    @workflow.signal
+    def rewound(self, *rewind: Any) -> None:
+        """Go on from where a reset put the run; sent by `orga rewind` together with the reset."""
+        self._run.change(rewinds.with_rewind, rewind[0] if rewind else None, workflow.now())
+
+    @workflow.update
+    def extend_budget(self, *limits: Any) -> dict[str, float]:
+        """Raise limits of this run; return those that hold now."""
+        raised = budget.extension(self._run.state, _first(limits))
+        self._run.change(budget.extended, raised)
+        return self._run.state.extended
+
+    @extend_budget.validator
+    def _raises_a_limit(self, *limits: Any) -> None:
+        self._refuse_when_over()
+        budget.extension(self._run.state, _first(limits))
+
+    @workflow.update
+    def resolve_escalation(self, *resolution: Any) -> str:
+        """Decide what waits for a person; return the choice."""
+        decision = waits.parsed_resolution(self._run.state, _first(resolution))
+        self._run.change(waits.with_resolution, decision, workflow.now())
+        return decision.choice
+
+    @resolve_escalation.validator
+    def _decides_what_waits(self, *resolution: Any) -> None:
+        self._refuse_when_over()
+        waits.parsed_resolution(self._run.state, _first(resolution))
+
+    @workflow.update
+    def requeue(self, *letter_id: Any) -> None:
+        """Send a dead letter again, before the next reasoning step."""
+        self._run.change(recovery.requeued, str(_first(letter_id)))
+
+    @requeue.validator
+    def _is_a_dead_letter(self, *letter_id: Any) -> None:
+        self._refuse_when_over()
+        recovery.requeued(self._run.state, str(_first(letter_id)))
+
+    @workflow.query
+    def status(self) -> AgentStatus:
+        """Where the run stands."""
+        return status(self._run.state, workflow.now())
+
+    @workflow.query
+    def conversation(self) -> list[ShownMessage]:
+        """The messages as the model would see them."""
+        return shown_conversation(self._run.state)
+
+    def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
+        guidance = Intervention(kind=kind, text=interventions.signal_text(arguments))
+        self._run.change(interventions.with_guidance, guidance)
+
+    def _refuse_when_over(self) -> None:
+        state = self._run.state
+        if state.aborted is not None or state.phase == "done":
+            raise ValueError("the run is ending; it takes no more decisions")
+
+
+def _first(arguments: tuple[Any, ...]) -> Any:
+    return arguments[0] if arguments else None

@@ -1,0 +1,54 @@
+"""The circuits of a run around its tool calls: decided in `decisions.breakers`, shown where people look."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from temporalio import workflow
+
+from workflows.decisions import breakers
+from workflows.phases import attributes
+from workflows.phases.failures import is_infrastructure
+from workflows.phases.run import Run
+from workflows.types.tools import ToolSpec
+
+
+def let_through(run: Run, spec: ToolSpec) -> str:
+    """Return "" when the call may go ahead, else what the model is told."""
+    state, refusal = breakers.admitted(run.state, spec, workflow.now())
+    run.change(lambda _: state)
+    return refusal
+
+
+def succeeded(run: Run, spec: ToolSpec) -> None:
+    """Take in a success."""
+    with _shown(run, spec):
+        run.change(breakers.with_success, spec)
+
+
+def failed(run: Run, spec: ToolSpec, error: BaseException) -> None:
+    """Take in a failure; one that is the call's own fault says nothing about the tool."""
+    if not is_infrastructure(error, spec.options.non_retryable):
+        return released(run, spec)
+    with _shown(run, spec):
+        run.change(breakers.with_failure, spec, workflow.now())
+    return None
+
+
+def released(run: Run, spec: ToolSpec) -> None:
+    """Take in a call that was cancelled or failed by its own fault."""
+    with _shown(run, spec):
+        run.change(breakers.with_released, spec)
+
+
+@contextmanager
+def _shown(run: Run, spec: ToolSpec) -> Generator[None]:
+    before = _is_open(run, spec)
+    yield
+    after = _is_open(run, spec)
+    if before != after:
+        attributes.show_circuits(run)
+
+
+def _is_open(run: Run, spec: ToolSpec) -> bool:
+    breaker = run.state.breakers.get(spec.name)
+    return breaker is not None and breaker.state == "open"

@@ -1,0 +1,73 @@
+"""Hydrate: what the task refers to is looked up before the first reasoning step, through the gate like any call."""
+
+import asyncio
+
+from temporalio import workflow
+
+from workflows.decisions import hydration
+from workflows.decisions.outcomes import cancelled, refused
+from workflows.decisions.references import references_in
+from workflows.decisions.waits import closed
+from workflows.phases import attributes, gate
+from workflows.phases.calls import carried_out
+from workflows.phases.interrupt import settle
+from workflows.phases.pace import enter, unpaused
+from workflows.phases.run import Run
+from workflows.phases.spans import phase_span
+from workflows.types.hydration import PreHydration
+from workflows.types.messages import ToolCall
+from workflows.types.outcome import Outcome
+
+
+async def hydrate(run: Run) -> None:
+    """Look up, once in a run, what its task refers to; a task that refers to nothing leaves no trace in the history."""
+    if run.state.hydrated or run.is_interrupted():
+        return
+    config = run.config.pre_hydration or PreHydration()
+    references = references_in(run.state.input.task, config) if config.enabled else ()
+    looked_up = hydration.lookups(references, config, run.setup.tools, hydration.calls_left(run.state))
+    calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
+    outcomes: tuple[Outcome, ...] = ()
+    if calls:
+        enter(run, "hydrating")
+        with phase_span("hydrate", 0):
+            outcomes = await _outcomes(run, calls, config.timeout_s)
+        run.change(hydration.with_calls, outcomes)
+    late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
+    by_id = {outcome.call.call_id: outcome for outcome in outcomes}
+    run.change(hydration.with_hydration, hydration.found(looked_up, by_id, late), config.max_context_tokens)
+    await unpaused(run)
+
+
+async def _outcomes(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
+    """Return an outcome for each call that was judged; none when the run is ended before."""
+    rulings = await gate.judge_calls(run, calls, iteration=0)
+    await unpaused(run)
+    if rulings is None or run.is_interrupted():
+        return ()
+    permitted = {index: ruling.permitted for index, ruling in enumerate(rulings) if ruling.permitted is not None}
+    tasks = {i: asyncio.create_task(carried_out(run, allowed, f"0.{i}")) for i, allowed in permitted.items()}
+    await _settled(run, list(tasks.values()), timeout_s)
+    return tuple(
+        _ended(tasks[index], permitted[index]) if index in tasks else refused(ruling.call, ruling.verdict)
+        for index, ruling in enumerate(rulings)
+    )
+
+
+async def _settled(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: float) -> None:
+    """Wait for all of them, for the deadline, or for the end of the run; what is in by then is kept."""
+    if not tasks:
+        return
+    deadline = asyncio.create_task(workflow.sleep(timeout_s, summary="pre-hydration"))
+    await settle(tasks, lambda: deadline.done() or run.is_interrupted())
+    deadline.cancel()
+    for wait in run.state.waits:  # raised by a lookup that was cut off: nobody waits for the answer any more
+        run.change(closed, wait.wait_id, workflow.now())
+        attributes.show_waiting(run)
+
+
+def _ended(task: asyncio.Task[Outcome], permitted: gate.Permitted) -> Outcome:
+    """Return the outcome of a call that ended, or was given up."""
+    if not task.done() or task.cancelled():
+        return cancelled(permitted.call, permitted.spec)
+    return task.result()

@@ -1,0 +1,49 @@
+"""At a limit: a person is asked for more budget, where the config says so."""
+
+from collections.abc import Callable
+
+from temporalio import workflow
+
+from workflows.decisions import budget, dispatch, waits
+from workflows.decisions.interventions import with_abort
+from workflows.phases import attributes
+from workflows.phases.pace import enter
+from workflows.phases.run import Run
+from workflows.types.messages import ToolCall
+from workflows.types.result import StopReason
+
+
+async def asked_for(
+    run: Run, stop: tuple[StopReason, str], is_raised: Callable[[], bool]
+) -> tuple[StopReason, str] | None:
+    """Wait until the limit is raised; return the ending when a person declines it."""
+    wait = budget.question(run.state, stop, workflow.now())
+    run.change(budget.without_stop)
+    run.change(waits.opened, wait, workflow.now())
+    phase = run.state.phase
+    enter(run, "waiting")
+    attributes.show_waiting(run)
+    await workflow.wait_condition(lambda: _is_decided(run, wait.wait_id) or is_raised() or run.is_interrupted())
+    asked = waits.wait_named(run.state, wait.wait_id)
+    declined = asked.resolution if asked else None
+    run.change(waits.closed, wait.wait_id, workflow.now())
+    enter(run, phase)
+    attributes.show_waiting(run)
+    if declined is not None:
+        return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
+    return None
+
+
+async def for_calls(run: Run, calls: tuple[ToolCall, ...]) -> None:
+    """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
+    limit: tuple[StopReason, str] = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
+    if dispatch.wants_more(run.state, calls) and budget.is_asked_for(run.state, limit):
+        declined = await asked_for(run, limit, lambda: not dispatch.wants_more(run.state, calls))
+        if declined is not None and declined[0] == "aborted":
+            run.change(with_abort, declined[1])
+    run.change(dispatch.with_over_budget, dispatch.wants_more(run.state, calls))
+
+
+def _is_decided(run: Run, wait_id: str) -> bool:
+    wait = waits.wait_named(run.state, wait_id)
+    return wait is None or wait.resolution is not None

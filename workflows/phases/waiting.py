@@ -1,0 +1,30 @@
+"""Waiting for a person: as long as it takes, outside the run's clock, and an abort goes through."""
+
+from temporalio import workflow
+
+from workflows.decisions import waits
+from workflows.phases import attributes
+from workflows.phases.run import Run
+from workflows.types.waits import Resolution, Wait
+
+
+async def decided(run: Run, wait: Wait) -> Resolution | None:
+    """Ask a person and return the decision; None when the run is ended before there is one."""
+    run.change(waits.opened, wait, workflow.now())
+    return await answered(run, wait.wait_id)
+
+
+async def answered(run: Run, wait_id: str) -> Resolution | None:
+    """Wait for the decision on a question that is open, and close it."""
+    attributes.show_waiting(run)
+    try:
+        await workflow.wait_condition(lambda: _resolution(run, wait_id) is not None or run.is_interrupted())
+        return _resolution(run, wait_id)
+    finally:  # also when the call that waits is cancelled: an open question would hold the clock
+        run.change(waits.closed, wait_id, workflow.now())
+        attributes.show_waiting(run)
+
+
+def _resolution(run: Run, wait_id: str) -> Resolution | None:
+    wait = waits.wait_named(run.state, wait_id)
+    return wait.resolution if wait is not None else None
