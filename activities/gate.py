@@ -19,6 +19,9 @@ from workflows.types.tools import ToolSpec
 
 MAX_REASON_CHARS = 1_000
 
+MAX_MODIFICATIONS = 2
+"""Times that a policy may change the arguments of one call; a set that changes its own change for ever is denied."""
+
 ArgumentErrors = Callable[[dict[str, Any], Any], list[str]]
 """Takes a JSON Schema and a value; returns what does not fit; raises ValueError for a schema that is no schema."""
 
@@ -45,7 +48,8 @@ class GateActivities:
     async def _on_answer(self, request: GateRequest) -> Verdict:
         if problem := self._misfit_answer(request):
             return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
-        return await self._judge(_proposal(request))
+        proposal = _proposal(request)
+        return _verdict(proposal, await self._judgement(proposal))
 
     def _misfit_answer(self, request: GateRequest) -> str:
         if request.output_schema is None:
@@ -57,11 +61,18 @@ class GateActivities:
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
 
     async def _on_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
-        spec = specs.get(call.name)
-        problem = _unknown(call, request.offered) if spec is None else self._misfit(call, spec)
-        if problem or spec is None:
-            return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS])
-        return await self._judge(_proposal(request, call, spec))
+        """Return the verdict; arguments that policy put in place of the model's are checked and judged like any."""
+        spec, proposed = specs.get(call.name), call.arguments
+        for _ in range(MAX_MODIFICATIONS + 1):
+            problem = _unknown(call, request.offered) if spec is None else self._misfit(call, spec)
+            if problem or spec is None:
+                return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS])
+            judgement = await self._judgement(_proposal(request, call, spec))
+            if not judgement.allowed or judgement.arguments is None or judgement.arguments == call.arguments:
+                verdict = _verdict(_proposal(request, call, spec), judgement)
+                return verdict if call.arguments == proposed else _with_arguments(verdict, call)
+            call = call.model_copy(update={"arguments": judgement.arguments})
+        return _denied(f"the policy changed the arguments of {call.name} again and again")
 
     def _misfit(self, call: ToolCall, spec: ToolSpec) -> str:
         if call.malformed is not None:
@@ -72,29 +83,46 @@ class GateActivities:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
 
-    async def _judge(self, proposal: Proposal) -> Verdict:
+    async def _judgement(self, proposal: Proposal) -> Judgement:
         try:
-            judgement = await self._engine.judge(proposal)
+            return await self._engine.judge(proposal)
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
-            return _denied(f"the policy engine failed: {type(error).__name__}: {error_text(error)}")
-        return (
-            _allowed(proposal, judgement) if judgement.allowed is True else _denied(judgement.reason or "not allowed")
-        )
+            return Judgement(
+                allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
+            )
 
 
-def _allowed(proposal: Proposal, judgement: Judgement) -> Verdict:
+def _verdict(proposal: Proposal, judgement: Judgement) -> Verdict:
+    """Return the verdict; only what is set is written, since every verdict is in the history."""
+    by: dict[str, Any] = {name: value for name in ("policies", "version") if (value := getattr(judgement, name))}
+    if judgement.allowed is not True:
+        return _denied(judgement.reason or "not allowed", **by)
+    if judgement.approval is not None and not _is_approved(proposal, judgement):
+        reason = clean_text(judgement.reason)[:MAX_REASON_CHARS]
+        return Verdict(decision="approval", reason=reason, approval=judgement.approval, **by)
     if proposal.call is None or proposal.call.name != DELEGATE:
-        return Verdict(decision="allow")
+        return Verdict(decision="allow", **by)
     target = target_of(proposal.call, proposal.delegates)
     if target is None:  # what its config leaves it is not known
-        return _denied(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to")
+        return _denied(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
     tools = narrowed(target, judgement)
-    return Verdict(decision="allow") if tools is None else Verdict(decision="allow", tools=tools)
+    return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
 
 
-def _denied(reason: str) -> Verdict:
-    return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS])
+def _is_approved(proposal: Proposal, judgement: Judgement) -> bool:
+    """Whether a person who may do so has approved this very proposal under this very policy set."""
+    approvers = judgement.approval.approvers if judgement.approval else ()
+    may_decide = not approvers or proposal.approved_by in approvers
+    return bool(proposal.approved_by) and may_decide and proposal.approved_version == judgement.version
+
+
+def _with_arguments(verdict: Verdict, call: ToolCall) -> Verdict:
+    return verdict.model_copy(update={"arguments": call.arguments})
+
+
+def _denied(reason: str, **by: Any) -> Verdict:
+    return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS], **by)
 
 
 def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec | None = None) -> Proposal:
@@ -108,6 +136,12 @@ def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec
         trusted_context=request.trusted_context,
         listed=request.offered,
         delegates=request.delegates,
+        purpose=request.purpose,
+        depth=request.depth,
+        taint=request.taint,
+        left=request.left,
+        approved_by=request.approved_by,
+        approved_version=request.approved_version,
     )
 
 

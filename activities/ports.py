@@ -1,11 +1,12 @@
 """What the activities need from outside, as protocols; `worker.py` brings the adapters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.delegation import DelegateSpec
+from workflows.types.gate import ApprovalTerms, Purpose
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.tools import ToolOutput, ToolSpec
 
@@ -118,6 +119,17 @@ class Proposal:
     trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
     listed: Sequence[str] = ()
     """Tools that the agent's config lists."""
+    purpose: Purpose = "reply"
+    depth: int = 0
+    """Delegations that lead to this run."""
+    taint: Sequence[str] = ()
+    """Tools whose untrusted content has entered the conversation."""
+    left: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What is left of each budget that is limited."""
+    approved_by: str = ""
+    """Who has approved this call already."""
+    approved_version: str = ""
+    """The version of the policy set that asked for the approval."""
     delegates: Sequence[DelegateSpec] = ()
     """Agents that a `delegate` call may name, with the tools that the config leaves them."""
 
@@ -130,6 +142,14 @@ class Judgement:
     reason: str = ""
     tools: tuple[str, ...] | None = None
     """Of a delegation: the most that the other agent may use. It narrows what the config leaves it, never widens it."""
+    arguments: dict[str, Any] | None = None
+    """Of a call that is allowed otherwise than proposed: the arguments to use, which are checked and judged again."""
+    approval: ApprovalTerms | None = None
+    """Of a call that is allowed once a person has said yes."""
+    policies: tuple[str, ...] = ()
+    """Ids of the policies that decided."""
+    version: str = ""
+    """Of the policy set."""
 
 
 class PolicyEngine(Protocol):

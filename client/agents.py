@@ -1,38 +1,25 @@
 """Agents from Python: start one, steer it, ask it, wait for it."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import uuid_utils
-from temporalio.client import (
-    Client,
-    WorkflowExecutionDescription,
-    WorkflowExecutionStatus,
-    WorkflowFailureError,
-    WorkflowHandle,
-)
-from temporalio.client import WorkflowQueryFailedError as QueryFailed
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
-from client.errors import NoAnswer, OrgaError, RunEnded, RunFailed, RunNotFound
+from client.errors import OrgaError, RunFailed
+from client.exchange import Exchange, translated
 from workflows.decisions.summaries import one_line
 from workflows.types.input import AgentInput, parse_input
 from workflows.types.names import AGENT_WORKFLOW, TASK_QUEUE
 from workflows.types.result import AgentResult
 from workflows.types.status import AgentStatus, ShownMessage
+from workflows.types.text import clean_text
+from workflows.types.waits import Choice, Resolution
 
 SUMMARY_CHARS = 150
-QUERY_TIMEOUT = timedelta(seconds=10)
-
-_UNANSWERED = {
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.INTERNAL,
-    RPCStatusCode.FAILED_PRECONDITION,
-}
 
 
 class AgentHandle:
@@ -41,7 +28,7 @@ class AgentHandle:
     def __init__(self, client: Client, workflow_id: str) -> None:
         """Stand for the run through all its continue-as-new runs, so it is bound to none of them."""
         self.id = workflow_id
-        self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id)
+        self._exchange = Exchange(client, workflow_id)
 
     async def steer(self, guidance: str) -> None:
         """Guide the next reasoning step. Guidance is queued, in order.
@@ -50,23 +37,65 @@ class AgentHandle:
             RunNotFound: No run has this id.
             RunEnded: It takes no more signals.
         """
-        await self._signal("steer", guidance)
+        await self._exchange.signal("steer", guidance)
 
     async def add_context(self, context: str) -> None:
         """Append to what the agent knows."""
-        await self._signal("add_context", context)
+        await self._exchange.signal("add_context", context)
 
     async def pause(self) -> None:
         """Stop before the next phase; clocks and budgets stand still."""
-        await self._signal("pause")
+        await self._exchange.signal("pause")
 
     async def resume(self) -> None:
         """Go on after a pause."""
-        await self._signal("resume")
+        await self._exchange.signal("resume")
 
     async def abort(self, why: str = "") -> None:
         """Cancel what is in flight and end with reason `aborted`."""
-        await self._signal("abort", why)
+        await self._exchange.signal("abort", why)
+
+    async def extend_budget(self, **limits: float) -> dict[str, float]:
+        """Raise limits of the live run and return all that were raised so far.
+
+        Args:
+            limits: The new limits, not what is added to the old ones; names as in `BudgetExtension`.
+
+        Raises:
+            Refused: An unknown limit, or one that would not get higher.
+            RunEnded: There is nothing to raise any more.
+            NoAnswer: No worker is there to take it.
+        """
+        return dict(await self._exchange.update("extend_budget", limits))
+
+    async def resolve_escalation(
+        self, escalation_id: str, choice: Choice, result: str = "", by: str = "", reason: str = ""
+    ) -> None:
+        """Decide what waits for a person.
+
+        Args:
+            escalation_id: The `wait_id` that `status` shows.
+            choice: What to do; a budget takes `skip` (end at the limit) and `abort` only.
+            result: What the run goes on with, for `result`.
+            by: Who decided.
+            reason: Stands in the journal.
+
+        Raises:
+            Refused: Nothing waits under this id, it is decided already, or the choice does not fit.
+        """
+        texts = {"result": result, "by": by, "reason": reason}
+        cleaned = {name: clean_text(text) for name, text in texts.items()}
+        resolution = Resolution(escalation_id=escalation_id, choice=choice, **cleaned)
+        await self._exchange.update("resolve_escalation", resolution.model_dump(mode="json"))
+
+    async def requeue(self, letter_id: str) -> None:
+        """Let the run send a dead letter again before its next reasoning step, under the key that it had.
+
+        Raises:
+            Refused: There is no such letter.
+            RunEnded: Only a fork of it can (`client.requeue`).
+        """
+        await self._exchange.update("requeue", letter_id)
 
     async def status(self) -> AgentStatus:
         """Return where the run stands.
@@ -74,11 +103,21 @@ class AgentHandle:
         Raises:
             NoAnswer: No worker is there to answer.
         """
-        return AgentStatus.model_validate(await self._query("status"))
+        return AgentStatus.model_validate(await self._exchange.query("status"))
+
+    async def live_status(self) -> AgentStatus:
+        """Return where the run stands, to decide something about it; says at once when nobody could take that.
+
+        Raises:
+            RunEnded: It is not live.
+            NoAnswer: No worker is there.
+        """
+        await self._exchange.polled()
+        return await self.status()
 
     async def conversation(self) -> list[ShownMessage]:
         """Return the messages as the model would see them."""
-        return [ShownMessage.model_validate(message) for message in await self._query("conversation")]
+        return [ShownMessage.model_validate(message) for message in await self._exchange.query("conversation")]
 
     async def result(self) -> AgentResult:
         """Wait for the ending; a run that is rewound meanwhile has another.
@@ -88,42 +127,21 @@ class AgentHandle:
         """
         while True:
             try:
-                return AgentResult.model_validate(await self._workflow.result())
+                return AgentResult.model_validate(await self._exchange.workflow.result())
             except WorkflowFailureError as error:
                 if not await self._goes_on(error):
                     raise RunFailed(_cause(error)) from None
             except RPCError as error:
-                raise _translated(error, self.id) from error
+                raise translated(error, self.id) from error
 
     async def describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run, its activities in flight included."""
-        try:
-            return await self._workflow.describe()
-        except RPCError as error:
-            raise _translated(error, self.id) from error
+        return await self._exchange.describe()
 
     async def _goes_on(self, error: WorkflowFailureError) -> bool:
         """Return whether the run was reset: that terminates it, and begins another under its id at once."""
         is_terminated = isinstance(error.cause, TerminatedError)
         return is_terminated and (await self.describe()).status != WorkflowExecutionStatus.TERMINATED
-
-    async def _signal(self, name: str, *arguments: str) -> None:
-        try:
-            await self._workflow.signal(name, args=list(arguments))
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message:
-                raise RunEnded(self.id) from None
-            raise _translated(error, self.id) from error
-
-    async def _query(self, name: str) -> Any:
-        try:
-            return await self._workflow.query(name, rpc_timeout=QUERY_TIMEOUT)
-        except QueryFailed as error:
-            raise OrgaError(f"{self.id} cannot answer {name!r}: {error}") from error
-        except RPCError as error:
-            if error.status in _UNANSWERED:
-                raise NoAnswer((await self.describe()).task_queue) from None
-            raise _translated(error, self.id) from error
 
 
 async def start_agent(
@@ -162,7 +180,7 @@ async def start_agent(
             search_attributes=search_attributes,
         )
     except RPCError as error:
-        raise _translated(error, workflow_id) from error
+        raise translated(error, workflow_id) from error
     except WorkflowAlreadyStartedError:
         raise OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id") from None
     return AgentHandle(client, handle.id)
@@ -170,11 +188,3 @@ async def start_agent(
 
 def _cause(error: WorkflowFailureError) -> str:
     return str(error.cause)
-
-
-def _translated(error: RPCError, workflow_id: str) -> OrgaError:
-    if error.status == RPCStatusCode.NOT_FOUND:
-        return RunNotFound(workflow_id)
-    if error.status == RPCStatusCode.INVALID_ARGUMENT:
-        return OrgaError(f"the server refuses {workflow_id!r}: {error.message}")
-    return OrgaError(f"the Temporal server answered {error.status.name.lower()}: {error.message}; see `orga doctor`")

@@ -19,6 +19,10 @@ class RunEnded(OrgaError):
         super().__init__(f"run {workflow_id!r} has ended; `orga journal {workflow_id}` shows how")
 
 
+class Refused(OrgaError):
+    """The run turned a decision away before it reached its history; it says why."""
+
+
 class NotAnAgent(OrgaError):
     """The id belongs to a workflow of another type."""
 

@@ -1,6 +1,6 @@
 """Forking a run: another one with the same past, up to the end of an iteration."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,12 +30,13 @@ async def fork(
     *,
     changes: Mapping[str, Any] | None = None,
     task: str | None = None,
+    requeue: Collection[str] = (),
     new_id: str | None = None,
 ) -> AgentHandle:
     """Start a run that shares another's past up to the end of an iteration; the other one is left alone.
 
     The fork has the model, instructions and settings of its past and the tools that its agent has now. Its effects are
-    its own: no idempotency key is one of the other run.
+    its own: no idempotency key is one of the other run, but for the dead letters that it sends again.
 
     Args:
         client: From `connect`.
@@ -44,6 +45,7 @@ async def fork(
         changes: Keys of the input that are other in the fork (`model`, `instructions`, `tools`, `agent`); those of
             `config` one by one.
         task: What the fork shall do, asked behind the conversation so far.
+        requeue: Dead letters of that past that the fork sends again first.
         new_id: `agent-<uuid7>` unless given.
 
     Raises:
@@ -53,10 +55,10 @@ async def fork(
     """
     runs = await histories(client, await run_chain(client, workflow_id))
     run, state, at = await _past(client, workflow_id, runs, at_iteration)
-    if state.stop is not None and state.stop[0] == "completed" and task is None:
+    if state.stop is not None and state.stop[0] == "completed" and task is None and not requeue:
         raise OrgaError(f"iteration {at_iteration} is the answer of run {workflow_id!r}: give the fork a --task")
     source = ForkedFrom(workflow_id=workflow_id, run_id=run.run_id, iteration=at_iteration)
-    forked = fork_of(state, source, changes or {}, task, at)
+    forked = fork_of(state, source, changes=changes or {}, task=task, ended_at=at, requeue=requeue)
     if len(forked.model_dump_json(exclude_unset=True).encode()) > MAX_CARRIED_BYTES:
         raise OrgaError(f"the past of {workflow_id!r} is too large to share; fork it at an earlier iteration")
     described = await AgentHandle(client, workflow_id).describe()

@@ -93,7 +93,9 @@ async def _delegated(client: Client, happening: Happening) -> AsyncGenerator[Jou
 def past_missing(started: Happening) -> Happening:
     """Return what stands for the runs that the server has forgotten."""
     carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
-    return _missing(started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}")
+    return _missing(
+        started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}"
+    )
 
 
 def _missing(found: Happening, detail: str) -> Happening:

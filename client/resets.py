@@ -55,8 +55,10 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
         if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
             raise
     run_id = await _reset(client, boundary, _held(), keeps_interventions=keeps_interventions)
-    await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
-    await _let_go(client, boundary.workflow_id, run_id)
+    try:
+        await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
+    finally:
+        await _let_go(client, boundary.workflow_id, run_id)
     return run_id
 
 

@@ -8,6 +8,7 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import Info
 
+from client.compiled_once import compile_once
 from client.converter import data_converter
 
 PASSED_THROUGH = (
@@ -23,6 +24,7 @@ so that no run can leave anything behind for another."""
 
 def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkflowRunner:
     """Return the sandbox that every worker and replayer uses, for the converter that it uses."""
+    compile_once()
     asks = converter.external_storage is not None or isinstance(converter.payload_codec, WithSerializationContext)
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return _Runner(restrictions=restrictions, is_asked_for_contexts=asks)

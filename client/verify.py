@@ -9,7 +9,7 @@ from client.chain import RunHistory, histories, run_chain
 from client.errors import NotAnAgent, RunNotFound
 from client.exports import export_check
 from client.history import read_events
-from client.journal import past_missing
+from client.journal import past_missing, read_journal
 from client.replay_check import difference, recorded_ending, replayed
 from client.verified import Check, Verification
 from workflows.decisions.context_fold import ContextFold
@@ -37,7 +37,9 @@ async def verify(client: Client, workflow_id: str, *, exported: Sequence[Journal
     runs = await histories(client, chain)
     checks, entries = await verified_histories(client, workflow_id, runs, is_cut=chain.is_cut)
     if exported is not None:
-        checks.append(export_check(workflow_id, exported, entries))
+        has_delegated = bool(_delegated(entries))
+        told = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
+        checks.append(export_check(workflow_id, exported, told))
     for delegated in _delegated(entries):
         checks += await _verified_delegate(client, delegated)
     return Verification(workflow_id, tuple(checks))

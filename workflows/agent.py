@@ -1,6 +1,7 @@
 """AgentWorkflow: observe, reason, gate, act, until an answer or a limit."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from temporalio import workflow
@@ -13,6 +14,7 @@ from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
 from workflows.handlers import Handlers
 from workflows.phases import act, attributes, gate, more_budget, reason, requeue, spans, stuck
+from workflows.phases.approve import approved
 from workflows.phases.deadline import watch_clock
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
 from workflows.phases.hydrate import hydrate
@@ -136,7 +138,8 @@ class AgentWorkflow(Handlers):
             gated = await gate.judge(run, proposed)
         if gated is None:
             return self._leave_unjudged(proposed)
-        if gated.answer is not None:
+        gated = replace(gated, rulings=await approved(run, gated.rulings, str(run.state.iteration)))
+        if gated.answer is not None and not run.is_interrupted():
             return self._take_answer(proposed, gated)
         await unpaused(run)
         if run.is_interrupted():

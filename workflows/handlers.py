@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from workflows.decisions import budget, interventions, recovery, rewinds, waits
+from workflows.decisions import approvals, budget, interventions, recovery, rewinds, waits
 from workflows.decisions.result import shown_conversation, status
 from workflows.phases.run import Run
 from workflows.types.context import InterventionKind
@@ -72,6 +72,26 @@ class Handlers:
         waits.parsed_resolution(self._run.state, _first(resolution))
 
     @workflow.update
+    def approve(self, *decision: Any) -> None:
+        """Say yes to one held call; it is bound to exactly that call."""
+        self._decide(decision, approved=True)
+
+    @approve.validator
+    def _may_be_approved(self, *decision: Any) -> None:
+        self._refuse_when_over()
+        approvals.parsed_decision(self._run.state, _first(decision), workflow.now())
+
+    @workflow.update
+    def deny(self, *decision: Any) -> None:
+        """Say no to one held call; the reason reaches the model."""
+        self._decide(decision, approved=False)
+
+    @deny.validator
+    def _may_be_denied(self, *decision: Any) -> None:
+        self._refuse_when_over()
+        approvals.parsed_decision(self._run.state, _first(decision), workflow.now())
+
+    @workflow.update
     def requeue(self, *letter_id: Any) -> None:
         """Send a dead letter again, before the next reasoning step."""
         self._run.change(recovery.requeued, str(_first(letter_id)))
@@ -94,6 +114,10 @@ class Handlers:
     def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         guidance = Intervention(kind=kind, text=interventions.signal_text(arguments))
         self._run.change(interventions.with_guidance, guidance)
+
+    def _decide(self, decision: tuple[Any, ...], *, approved: bool) -> None:
+        parsed = approvals.parsed_decision(self._run.state, _first(decision), workflow.now())
+        self._run.change(approvals.answered, parsed, approved)
 
     def _refuse_when_over(self) -> None:
         state = self._run.state

@@ -6,7 +6,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client.boundaries import NoSuchIteration
 from client.config_file import ConfigError
-from client.errors import NotAnAgent, RunFailed, RunNotFound
+from client.errors import NotAnAgent, Refused, RunFailed, RunNotFound
 from client.server.endpoint import ServerUnavailable
 from workflows.types.input import InvalidInput
 from workflows.types.result import StopReason
@@ -48,7 +48,7 @@ def of_ending(reason: StopReason) -> ExitCode:
 
 def of_error(error: BaseException) -> ExitCode:
     """Return the code for an error that ends a command."""
-    if isinstance(error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent, NoSuchIteration)):
+    if isinstance(error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent, NoSuchIteration, Refused)):
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
         return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED

@@ -1,20 +1,23 @@
 """`orga list`: the runs, by one visibility query."""
 
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from temporalio.client import Client
 
+from client.asking import Asked, Asking
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json
 from client.cli.output import json_result, note, result
-from client.cli.run_rows import Filter, rows, table
+from client.cli.required_attributes import require_attributes
+from client.cli.run_rows import Filter, Row, rows, table
 from client.cli.session import session
-from client.errors import OrgaError
-from client.server.search_attributes import SearchAttributesRefused, missing
+from client.cli.status_lines import letter_lines
+from workflows.types.search_attributes import AGENT, DEAD_LETTERS, TENANT
+from workflows.types.status import AgentStatus
 
 
 def list_runs(
@@ -22,6 +25,9 @@ def list_runs(
     running: Annotated[bool, typer.Option("--running", help="Only runs that have not ended.")] = False,
     agent: Annotated[str | None, typer.Option(help="Only runs of this agent.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only runs for this tenant.")] = None,
+    dead_letters: Annotated[
+        bool, typer.Option("--dead-letters", help="Only runs with calls that were given up, and those calls.")
+    ] = False,
     query: Annotated[str | None, typer.Option(help="And this, in Temporal's visibility query language.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     json: Json = False,
@@ -31,32 +37,51 @@ def list_runs(
 
     Example: orga list --running --agent reviewer
 
+    Example: orga list --dead-letters
+
     Example: orga list --query "OrgaTermination = 'max_tokens' AND StartTime > '2026-01-01T00:00:00Z'"
     """
-    return completed(_listed(Filter(running, agent, tenant, query), limit, config, as_json=json))
+    return completed(_listed(Filter(running, agent, tenant, query, dead_letters), limit, config, as_json=json))
 
 
 async def _listed(wanted: Filter, limit: int, config: Path | None, *, as_json: bool) -> int:
+    needed = {AGENT: wanted.agent, TENANT: wanted.tenant, DEAD_LETTERS: wanted.dead_letters}
+    statuses: Statuses = {}
     async with session(config) as here:
-        await _require_attributes(here.client, needed=bool(wanted.agent or wanted.tenant))
+        await require_attributes(here.client, *(key for key, is_wanted in needed.items() if is_wanted))
         found = await rows(here.client, wanted, limit)
+        if wanted.dead_letters:
+            statuses = await _statuses(here.client, found)
     if as_json:
-        json_result([asdict(row) | {"started": row.started.isoformat()} for row in found])
+        json_result([_json(row, statuses) for row in found])
     elif found:
         result(table(found))
+        for row in found if wanted.dead_letters else ():
+            result("\n".join(["", row.id, *_letter_lines(row, statuses[row.id])]))
     else:
         note('there is no such run; start one with: orga run "…"')
     return 0
 
 
-async def _require_attributes(client: Client, *, needed: bool) -> None:
-    """Say when the server lacks what runs are found by; it is an error only where the query needs it."""
-    lacking: list[str] = []
-    with suppress(SearchAttributesRefused):  # who may not list them can still search
-        lacking = await missing(client)
-    if not lacking:
-        return
-    remedy = f"the server lacks the search attributes {', '.join(lacking)}; register them with: orga setup"
-    if needed:
-        raise OrgaError(remedy)
-    note(remedy)
+Statuses = dict[str, AgentStatus | None]
+"""By run; None where no worker answers."""
+
+
+async def _statuses(client: Client, found: Sequence[Row]) -> Statuses:
+    statuses = await Asking(client).statuses([Asked(row.id, row.task_queue) for row in found])
+    return {row.id: status for row, status in zip(found, statuses, strict=True)}
+
+
+def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
+    shown = asdict(row) | {"started": row.started.isoformat()}
+    if row.id not in statuses:
+        return shown
+    status = statuses[row.id]
+    letters = None if status is None else [letter.model_dump(mode="json") for letter in status.dead_letters]
+    return shown | {"letters": letters}
+
+
+def _letter_lines(row: Row, status: AgentStatus | None) -> list[str]:
+    if status is None:
+        return [f"  {row.dead_letters} dead letters; no worker answers, start one with: orga worker"]
+    return letter_lines(row.id, status, "  ")

@@ -11,10 +11,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from client.cli.narration import Line, Tone
+from client.cli.line import Line, Tone
 from client.cli.progress import InFlight, Progress
 from client.cli.screen import remarks
-from client.cli.terminal_text import harmless
+from client.cli.terminal_text import harmless, on_one_line
 
 TEXT_LINES = 6
 """Of what a model is writing."""
@@ -62,12 +62,13 @@ def is_terminal() -> bool:
 
 
 def block(progress: Progress, now: datetime) -> RenderableType:
-    """Return the block: streaming text, what is in flight, remarks, meters."""
+    """Return the block: streaming text, what is in flight, what stands, remarks, meters."""
     parts: list[RenderableType] = []
     for activity in progress.in_flight:
         if activity.name == _MODEL_CALL and activity.text:
             parts.append(_tail(activity.text))
     parts += [_flight(activity, now) for activity in progress.in_flight if activity.name != _MODEL_CALL]
+    parts += [Text(line, style="dim") for line in _standing(progress)]
     parts += [Text(remark, style="yellow") for remark in remarks(progress)]
     return Group(*parts, _meters(progress, now))
 
@@ -83,6 +84,16 @@ def _flight(activity: InFlight, now: datetime) -> Text:
     return Text(f"  {harmless(activity.name)} {max((now - activity.since).total_seconds(), 0.0):.1f} s", style="cyan")
 
 
+def _standing(progress: Progress) -> list[str]:
+    """Return what lasts longer than an iteration."""
+    lines = [f"  ⇢ {child.agent}: {on_one_line(child.task)}" for child in progress.children]
+    if progress.circuits:
+        lines.append(f"  left alone (open circuit): {', '.join(progress.circuits)}")
+    if progress.dead_letters:
+        lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {progress.run_id}")
+    return lines
+
+
 def _meters(progress: Progress, now: datetime) -> Table:
     budgets = progress.budgets
     phase = "paused" if progress.paused else progress.phase
@@ -92,11 +103,19 @@ def _meters(progress: Progress, now: datetime) -> Table:
         _meter("tokens", progress.tokens, budgets.max_total_tokens if budgets else None),
         _meter("s", int(progress.clock_s(now)), budgets.timeout_s if budgets else None),
     ]
+    if budgets and budgets.max_model_calls is not None:
+        cells.append(_spent("model calls", budgets.model_calls, budgets.max_model_calls))
+    if budgets and budgets.max_tool_calls is not None:
+        cells.append(_spent("tool calls", budgets.tool_calls, budgets.max_tool_calls))
     if progress.cost_usd is not None:
         cells.append(Text(f"{progress.cost_usd:.4f} USD"))
     table = Table.grid(padding=(0, 2))
     table.add_row(*cells)
     return table
+
+
+def _spent(unit: str, left: int | None, limit: int) -> Text:
+    return _meter(unit, limit - (left or 0), limit)
 
 
 def _meter(unit: str, spent: float, limit: float | None) -> Text:

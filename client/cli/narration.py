@@ -1,41 +1,37 @@
 """The journal in words: each entry as lines that a person reads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
+from client.cli.line import Line
+from client.cli.narrated_notes import told_note
 from client.cli.terminal_text import on_one_line
 from workflows.decisions.summaries import call_summary
 from workflows.types.journal import JournalEntry
 from workflows.types.messages import ToolCall
 
-Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
-"""`quiet` is for the whole timeline only; `person` is what somebody sent into the run."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line, harmless for a terminal."""
-
-    text: str
-    tone: Tone = "plain"
-
 
 class Narrator:
-    """Tells entries in order; remembers what the calls of an iteration are."""
+    """Tells the entries of one run in order; remembers what its calls are."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[str, str]] = []
+        self._delegates: dict[str, str] = {}
         self._dispatched_at: datetime | None = None
 
     def tell(self, entry: JournalEntry) -> list[Line]:
         """Return the lines of an entry; an event of a later version is told by its data."""
-        teller = _TELLERS.get(entry.event)
-        return teller(self, entry) if teller else [Line(on_one_line(str(entry.data)), "quiet")]
+        if teller := _TELLERS.get(entry.event):
+            return teller(self, entry)
+        noted = told_note(entry)
+        return [Line(on_one_line(str(entry.data)), "quiet")] if noted is None else noted
 
     def _started(self, entry: JournalEntry) -> list[Line]:
-        return [Line(f"task: {on_one_line(str(entry.data.get('task', '')))}")]
+        lines = [Line(f"task: {on_one_line(str(entry.data.get('task', '')))}")]
+        if source := entry.data.get("forked_from"):
+            lines.append(Line(f"fork of {source.get('workflow_id')} at iteration {source.get('iteration')}", "quiet"))
+        return lines
 
     def _reasoned(self, entry: JournalEntry) -> list[Line]:
         actions: list[dict[str, Any]] = entry.data.get("actions", [])
@@ -66,12 +62,16 @@ class Narrator:
         names = dict(self._calls)
         return [_outcome(outcome, names, took) for outcome in outcomes] or [Line("nothing was run", "quiet")]
 
-    def _compacted(self, entry: JournalEntry) -> list[Line]:
-        return [Line(f"{entry.data.get('messages_dropped')} older messages left out of the context", "quiet")]
+    def _delegation_started(self, entry: JournalEntry) -> list[Line]:
+        agent = on_one_line(str(entry.data.get("agent", "")))
+        self._delegates[str(entry.data.get("workflow_id"))] = agent
+        return [Line(f"⇢ {agent}: {on_one_line(str(entry.data.get('task', '')))}", "call")]
 
-    def _intervened(self, entry: JournalEntry) -> list[Line]:
-        text = on_one_line(str(entry.data.get("text", "")))
-        return [Line(f"{entry.data.get('kind')}{': ' if text else ''}{text}", "person")]
+    def _delegation_ended(self, entry: JournalEntry) -> list[Line]:
+        child = str(entry.data.get("workflow_id"))
+        reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 300)
+        told = f"{self._delegates.get(child, child)}: {reason}{': ' if detail else ''}{detail}"
+        return [Line(f"✓ {told}", "good") if reason == "completed" else Line(f"✗ {told}", "bad")]
 
     def _terminated(self, entry: JournalEntry) -> list[Line]:
         reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 400)
@@ -84,8 +84,8 @@ _TELLERS: dict[str, Callable[[Narrator, JournalEntry], list[Line]]] = {
     "PolicyEvaluated": Narrator._judged,
     "ToolsDispatched": Narrator._dispatched,
     "ObservationsCollected": Narrator._observed,
-    "ContextCompacted": Narrator._compacted,
-    "InterventionReceived": Narrator._intervened,
+    "DelegationStarted": Narrator._delegation_started,
+    "DelegationEnded": Narrator._delegation_ended,
     "Terminated": Narrator._terminated,
 }
 

@@ -3,19 +3,28 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from client.cli.nesting import run_of
 from workflows.types.journal import JournalEntry
+from workflows.types.state import Child
 from workflows.types.status import AgentStatus, Budgets
 from workflows.types.usage import Usage
+from workflows.types.waits import Wait
 
 _PHASES = {
     "Started": "preparing",
+    "PreHydrationComplete": "reasoning",
+    "ApprovalRequested": "waiting",
+    "ApprovalResolved": "acting",
     "ReasoningComplete": "gating",
     "PolicyEvaluated": "acting",
     "ToolsDispatched": "acting",
     "ObservationsCollected": "reasoning",
     "Terminated": "done",
 }
-_TOOLLESS = ("prepare", "reason")
+_SPENDING = ("ReasoningComplete", "DelegationEnded")
+_TOOLLESS = ("prepare", "reason", "summarise")
+_QUIET = {"waiting", "hydrating"}
+"""Phases that only the run's own word tells."""
 
 
 @dataclass(frozen=True)
@@ -38,29 +47,42 @@ class InFlight:
 class Progress:
     """One frame of the live view."""
 
+    run_id: str = ""
     agent: str = ""
     iteration: int = 0
-    phase: str = "waiting"
+    phase: str = "starting"
     paused: bool = False
     tokens: int = 0
     cost_usd: float | None = None
     spent_s: float = 0.0
-    """Seconds of the run's clock at `spent_at`; it goes on from there unless paused."""
+    """Seconds of the run's clock at `spent_at`; it goes on from there unless paused or waiting for a person."""
     spent_at: datetime | None = None
     budgets: Budgets | None = None
+    waiting: tuple[Wait, ...] = ()
+    """What waits for a person."""
+    circuits: tuple[str, ...] = ()
+    """Tools that are left alone at the moment."""
+    children: tuple[Child, ...] = ()
+    """Delegated runs in flight."""
+    below: tuple[tuple[str, AgentStatus], ...] = ()
+    """Where the delegated runs stand, and those below them, by workflow id."""
+    dead_letters: int = 0
     in_flight: tuple[InFlight, ...] = ()
     task_queue: str = ""
     lacks_worker: bool = False
 
     def with_entry(self, entry: JournalEntry) -> "Progress":
-        """Take in the next journal entry."""
-        usage = Usage.model_validate(entry.data.get("usage") or {}) if entry.event == "ReasoningComplete" else Usage()
+        """Take in the next journal entry; where a delegated run stands is not where this one does."""
+        if run_of(entry):
+            return self
+        usage = Usage.model_validate((entry.data.get("usage") or {}) if entry.event in _SPENDING else {})
         return replace(
             self,
             agent=entry.agent,
             iteration=entry.iteration,
             phase=_PHASES.get(entry.event, self.phase),
             paused=_paused(self.paused, entry),
+            waiting=_still_waiting(self.waiting, entry),
             tokens=self.tokens + usage.input_tokens + usage.output_tokens,
             spent_at=self.spent_at or entry.timestamp,
         )
@@ -77,8 +99,14 @@ class Progress:
 
     def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
         """Take in the run's own word, which has its limits, its cost and its clock."""
+        is_told = bool({status.phase, self.phase} & _QUIET)
         return replace(
             self,
+            phase=status.phase if is_told else self.phase,
+            waiting=tuple(status.waiting),
+            circuits=open_circuits(status),
+            children=tuple(status.children),
+            dead_letters=len(status.dead_letters),
             budgets=status.budgets,
             cost_usd=status.usage.cost_usd,
             paused=status.paused,
@@ -88,9 +116,22 @@ class Progress:
 
     def clock_s(self, now: datetime) -> float:
         """Return the seconds that the run has spent."""
-        if self.spent_at is None or self.paused:
+        if self.spent_at is None or self.paused or self.waiting:
             return self.spent_s
         return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)
+
+
+def _still_waiting(waiting: tuple[Wait, ...], entry: JournalEntry) -> tuple[Wait, ...]:
+    """Return what is not decided by this entry; what is asked anew is taken from the status, with its data."""
+    if entry.event == "Terminated":
+        return ()
+    decided = entry.data.get("id") if entry.event == "ApprovalResolved" else None
+    return tuple(wait for wait in waiting if wait.wait_id != decided)
+
+
+def open_circuits(status: AgentStatus) -> tuple[str, ...]:
+    """Return the tools whose circuit is not closed."""
+    return tuple(sorted(tool for tool, breaker in status.breakers.items() if breaker.state != "closed"))
 
 
 def _paused(before: bool, entry: JournalEntry) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -22,12 +21,15 @@ class Filter:
     agent: str | None = None
     tenant: str | None = None
     query: str | None = None
+    dead_letters: bool = False
 
     def visibility(self) -> str:
         """Return the query in Temporal's words."""
         parts = [f"WorkflowType = {_quoted(AGENT_WORKFLOW)}", "ExecutionStatus != 'ContinuedAsNew'"]
         if self.running:
             parts.append("ExecutionStatus = 'Running'")
+        if self.dead_letters:
+            parts.append(f"{known.DEAD_LETTERS.name} > 0")
         for key, value in ((known.AGENT, self.agent), (known.TENANT, self.tenant)):
             if value is not None:
                 parts.append(f"{key.name} = {_quoted(value)}")
@@ -46,6 +48,11 @@ class Row:
     started: datetime
     cost_usd: float | None
     tenant: str | None
+    task_queue: str
+    waiting: str | None = None
+    """What a live run waits for a person for."""
+    dead_letters: int = 0
+    open_circuits: Sequence[str] = ()
 
 
 async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
@@ -79,23 +86,30 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _row(run: WorkflowExecution) -> Row:
-    attributes = run.typed_search_attributes
+    attributes, is_live = run.typed_search_attributes, run.status == WorkflowExecutionStatus.RUNNING
     return Row(
         id=run.id,
         agent=attributes.get(known.AGENT),
-        state=_state(run, attributes.get(known.PHASE), attributes.get(known.TERMINATION)),
+        state=_state(run),
         iteration=attributes.get(known.ITERATION),
         started=run.start_time,
         cost_usd=attributes.get(known.COST_USD),
         tenant=attributes.get(known.TENANT),
+        task_queue=run.task_queue,
+        waiting=attributes.get(known.WAITING) if is_live else None,
+        dead_letters=attributes.get(known.DEAD_LETTERS) or 0,
+        open_circuits=tuple(attributes.get(known.OPEN_CIRCUITS) or ()) if is_live else (),
     )
 
 
-def _state(run: WorkflowExecution, phase: Any, termination: Any) -> str:
+def _state(run: WorkflowExecution) -> str:
+    attributes = run.typed_search_attributes
     if run.status == WorkflowExecutionStatus.RUNNING:
-        return f"running ({phase})" if phase == "paused" else "running"
+        if kind := attributes.get(known.WAITING):
+            return f"running (waits: {kind})"
+        return "running (paused)" if attributes.get(known.PHASE) == "paused" else "running"
     if run.status == WorkflowExecutionStatus.COMPLETED:
-        return str(termination or "completed")
+        return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"
 
 

@@ -3,10 +3,13 @@
 from datetime import UTC, datetime
 from typing import Protocol
 
-from client.cli.narration import Line
+from client.cli.deciding import in_one_line
+from client.cli.line import Line
 from client.cli.output import note
 from client.cli.progress import InFlight, Progress
 from client.cli.terminal_text import on_one_line
+from workflows.types.status import Budgets
+from workflows.types.waits import Wait
 
 WAITING = "waiting for a worker on task queue {!r}; start one with: orga worker"
 
@@ -60,9 +63,15 @@ class PlainScreen:
 
 
 def remarks(progress: Progress) -> list[str]:
-    """Return what is worth knowing beside the journal: no worker, an attempt after a failure."""
-    waiting = [WAITING.format(progress.task_queue)] if progress.lacks_worker else []
-    return waiting + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+    """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
+    lacking = [WAITING.format(progress.task_queue)] if progress.lacks_worker else []
+    questions = [_question(progress.run_id, wait, progress.budgets) for wait in progress.waiting]
+    questions += [_question(run, wait, status.budgets) for run, status in progress.below for wait in status.waiting]
+    return lacking + questions + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+
+
+def _question(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
+    return f"waits for you: {on_one_line(wait.question, 300)} → {in_one_line(run_id, wait, budgets)}"
 
 
 def _retry(activity: InFlight) -> str:

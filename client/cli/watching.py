@@ -1,6 +1,7 @@
 """Following a run to its end: journal, activities in flight, status and workers come together on a screen."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -11,8 +12,10 @@ from temporalio.service import RPCError
 
 from client.agents import AgentHandle
 from client.cli.in_flight import in_flight
+from client.cli.line import Line
 from client.cli.live_screen import LiveScreen, is_terminal
-from client.cli.narration import Line, Narrator
+from client.cli.narration import Narrator
+from client.cli.nesting import INDENT, Nesting, run_of
 from client.cli.progress import Progress
 from client.cli.screen import PlainScreen, Screen
 from client.errors import NotAnAgent, OrgaError, RunNotFound
@@ -21,6 +24,7 @@ from client.pollers import pollers
 from client.told import Told
 from workflows.types.journal import JournalEntry
 from workflows.types.result import AgentResult
+from workflows.types.status import AgentStatus
 
 FLIGHT_S = 0.3
 STATUS_S = 2.0
@@ -38,7 +42,7 @@ class Watch:
         self._client = client
         self._run = run
         self._screen = screen
-        self._progress = Progress(task_queue=task_queue)
+        self._progress = Progress(run_id=run.id, task_queue=task_queue)
         self._misses = 0
 
     async def to_the_end(self) -> AgentResult:
@@ -61,22 +65,35 @@ class Watch:
         return await self._run.result()
 
     async def _journal(self) -> None:
-        narrator = Narrator()
+        narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
         async for entry in followed(self._client, self._run.id):
-            if entry.iteration > self._progress.iteration:
+            run, indent = run_of(entry), INDENT * nesting.depth(entry)
+            if not run and entry.iteration > self._progress.iteration:
                 self._screen.told(Line(f"iteration {entry.iteration}", "person"), entry.timestamp)
             self._show(self._progress.with_entry(entry))
-            for line in narrator.tell(entry):
+            for line in narrators[run].tell(entry):
                 if line.tone != "quiet":
-                    self._screen.told(line, entry.timestamp)
+                    self._screen.told(replace(line, text=indent + line.text), entry.timestamp)
 
     async def _flight(self) -> None:
         description = await self._run.describe()
         self._show(self._progress.with_in_flight(await in_flight(description, self._client.data_converter)))
 
     async def _status(self) -> None:
-        if not self._progress.lacks_worker and self._progress.iteration:
-            self._show(self._progress.with_status(await self._run.status(), datetime.now(UTC)))
+        if not self._progress.lacks_worker and self._progress.agent:
+            status = await self._run.status()
+            if status.phase != "preparing":  # before that, the limits are not those of its agent yet
+                below = tuple([each async for each in self._below(status)])
+                self._show(replace(self._progress.with_status(status, datetime.now(UTC)), below=below))
+
+    async def _below(self, status: AgentStatus) -> AsyncGenerator[tuple[str, AgentStatus]]:
+        """Yield where the delegated runs stand: one of them may wait for a person while nobody looks at it."""
+        for child in status.children:
+            with suppress(OrgaError):  # it may have ended meanwhile, or not begun
+                its_own = await AgentHandle(self._client, child.workflow_id).status()
+                yield child.workflow_id, its_own
+                async for deeper in self._below(its_own):
+                    yield deeper
 
     async def _pollers(self) -> None:
         there = await pollers(self._client, self._progress.task_queue)

@@ -1,12 +1,14 @@
 """`orga rewind`, `fork` and `verify` as users run them: real processes, the embedded server, a real worker."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.orga_command import Orga, an_orga
+from tests.support.orga_command import COMMAND, Orga, an_orga
 
 QUESTION = "What is the retry limit?"
 
@@ -41,6 +43,26 @@ def test_a_run_is_rewound_and_ends_again(orga: Orga) -> None:
     assert (back.code, json.loads(back.out)["termination"]["reason"]) == (0, "completed")
     assert "look once more" in orga("journal", "agent-again").out
     assert orga("verify", "agent-again").code == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "is_rewound"),
+    [pytest.param(b"n\n", 130, False, id="no"), pytest.param(b"y\n", 0, True, id="yes")],
+)
+def test_a_person_at_a_terminal_is_asked_first(orga: Orga, typed: bytes, code: int, is_rewound: bool) -> None:
+    run_id = f"agent-asked-{code}"
+    assert orga("run", QUESTION, "--id", run_id).code == 0
+    person, terminal = os.openpty()
+    os.write(person, typed)
+    command = [*COMMAND, "rewind", run_id, "--to-iteration", "0"]
+    done = subprocess.run(
+        command, stdin=terminal, capture_output=True, cwd=orga.folder, env=orga.env, timeout=60, check=False
+    )
+    os.close(person)
+    os.close(terminal)
+    assert (done.returncode, b"rewind agent-asked" in done.stderr) == (code, True), done.stderr
+    orga("attach", run_id)
+    assert ("rewind" in orga("journal", run_id).out) is is_rewound
 
 
 def test_a_fork_prints_its_id_and_goes_its_own_way(orga: Orga, ended: str) -> None:

@@ -79,7 +79,7 @@ async def test_the_limit_holds_and_every_call_is_answered_once_in_order(client: 
     results = [m for m in provider.seen[1].messages if m.role == "tool"]
     assert [(m.call_id, m.text) for m in results] == [(call_id, text) for call_id, _, text in expected]
     collected = next(entry for entry in ran.journal if entry.event == "ObservationsCollected").data["outcomes"]
-    assert [(o["call_id"], o["status"]) for o in collected] == [(call_id, status) for call_id, status, _ in expected]
+    assert [o["call_id"] for o in collected] == [call_id for call_id, status, _ in expected if status != "denied"]
     assert ran.result.tool_calls.model_dump() == {"proposed": 14, "run": ALLOWED, "denied": 2, "failed": 6}
 
 

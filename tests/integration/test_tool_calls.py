@@ -112,7 +112,7 @@ async def test_a_tool_over_its_time_is_an_error_and_the_loop_goes_on(client: Cli
 
     assert ran.result.output == "went on"
     assert provider.seen[1].messages[-1].text == (
-        "[Error] it took longer than its time limit. The outcome is unknown: it may have taken effect. "
+        "[Error] TimeLimit: slow took longer than its 1 s. The outcome is unknown: it may have taken effect. "
         "Find out before you call it again."
     )
 

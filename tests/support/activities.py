@@ -34,7 +34,7 @@ class Beats:
         limit = None if left_s is None else timedelta(seconds=left_s)
         now = datetime.now(UTC)
         known: dict[str, Any] = {"workflow_id": RUN.workflow_id, "workflow_run_id": RUN.run_id}
-        known |= {"scheduled_time": now, "started_time": now}
+        known |= {"scheduled_time": now, "started_time": now, "start_to_close_timeout": timedelta(seconds=60)}
         self.environment.info = replace(self.environment.info, **{**known, "schedule_to_close_timeout": limit, **info})
 
     async def run(self, activity: Callable[[Any], Awaitable[T]], request: Any) -> T:

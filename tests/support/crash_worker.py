@@ -27,6 +27,7 @@ from tests.support.loop import WORKER_FACTS, FakeTool
 from tests.support.scripted import ScriptedModels, answers, calls
 from worker import Parts, build_worker
 from workflows.types.agents import AgentConfig
+from workflows.types.delegation import Delegate
 from workflows.types.messages import Reply
 from workflows.types.tools import Effect, ToolOptions
 
@@ -102,7 +103,10 @@ class CrashWorker:
     def _parts(self) -> Parts:
         tools = [self._tool(name, effect, options) for name, (effect, options) in TOOLS.items()]
         agents = ConfiguredAgents(
-            {"default": AgentConfig(tools=tuple(TOOLS))},
+            {
+                "default": AgentConfig(tools=tuple(TOOLS), delegates=(Delegate(agent="helper"),)),
+                "helper": AgentConfig(tools=tuple(TOOLS)),
+            },
             {tool.name: tool.spec for tool in tools},
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
@@ -125,7 +129,10 @@ class CrashWorker:
 
 @dataclass(frozen=True)
 class _PlannedModel:
-    """Calls the tools that the task names, one a turn, then answers with what they returned."""
+    """Calls the tools that the task names, one a turn, then answers with what they returned.
+
+    `helper:look+send` delegates the task `look send` to that agent.
+    """
 
     fate: Fate
 
@@ -133,7 +140,12 @@ class _PlannedModel:
         plan = request.messages[0].text.split()
         told = [message.text for message in request.messages if message.role == "tool"]
         self.fate.reached(f"model call {len(told) + 1}")
-        return calls(plan[len(told)]) if len(told) < len(plan) else answers("\n".join(told))
+        return _called(plan[len(told)]) if len(told) < len(plan) else answers("\n".join(told))
+
+
+def _called(word: str) -> Reply:
+    agent, _, task = word.rpartition(":")
+    return calls("delegate", arguments={"agent": agent, "task": task.replace("+", " ")}) if agent else calls(task)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from workflows.types.masked import masked
 from workflows.types.messages import Message
 from workflows.types.ranges import indexes, within
 from workflows.types.state import Conversation
-from workflows.types.summary import Summary, summary_message
+from workflows.types.summary import BYTES_PER_TOKEN, HEADER, Summary, summary_message
 
 budgets = st.integers(20, 1_500)
 strategies: st.SearchStrategy[ContextStrategy] = st.sampled_from(get_args(ContextStrategy))
@@ -143,6 +143,11 @@ FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number,
         pytest.param(FIVE_TURNS, 11, 1_500, Compaction(mask=((2, 3), (4, 5))), id="all older than six messages"),
         pytest.param(FIVE_TURNS, 9, 1_500, Compaction(mask=((2, 3), (4, 5))), id="also where some are news"),
         pytest.param(
+            [*FIVE_TURNS[:9], user("go on")],
+            *(10, 1_300, Compaction(mask=((2, 3),))),
+            id="the sixth from the end keeps its text",
+        ),
+        pytest.param(
             [TASK, *turn(1, 9, 1_000)], 11, 1_500, NOTHING, id="the results of the last call, however many they are"
         ),
         pytest.param(
@@ -174,6 +179,7 @@ def test_what_is_masked_already_is_not_masked_again() -> None:
 
 
 SUMMARY = summary_message("s" * 300)
+LONGEST_SUMMARY = 300 * BYTES_PER_TOKEN + len(HEADER)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +200,16 @@ SUMMARY = summary_message("s" * 300)
             [TASK, *turn(1, size=800), *turn(2, size=9_000)],
             *(1_500, NOTHING),
             id="nothing where the summary could be longer than what it stands for",
+        ),
+        pytest.param(
+            [TASK, user("a" * LONGEST_SUMMARY), *turn(2, size=9_000)],
+            *(1_500, NOTHING),
+            id="nor where it could be as long",
+        ),
+        pytest.param(
+            [TASK, user("a" * (LONGEST_SUMMARY + 4)), *turn(2, size=9_000)],
+            *(1_500, Compaction(((1, 2),), summary_tokens=300)),
+            id="a token more is worth it",
         ),
         pytest.param(
             [TASK, *turn(1, size=1_500), *turn(2, size=9_000)],

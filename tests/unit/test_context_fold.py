@@ -177,6 +177,18 @@ def test_a_call_that_is_asked_again_with_less_builds_on_the_same() -> None:
     assert contexts_of(run.history) == run.contexts
 
 
+def test_a_worker_that_is_to_sum_up_finds_what_the_call_before_was_about() -> None:
+    """Not what the provider has just refused, from which a part is gone already."""
+    run = after_three_calls()
+    before = run.state.conversation.messages[:5]
+    run.refused(((1, 3),))
+    run.summary(((1, 5),), "two pages")
+    fold = ContextFold()
+    for happening in run.history[:-1]:
+        fold.feed(happening)
+    assert (fold.iteration, fold.messages) == (4, before)
+
+
 def test_a_summary_after_a_roll_over_is_of_what_was_carried() -> None:
     run = after_three_calls()
     run.roll_over()

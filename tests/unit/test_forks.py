@@ -30,7 +30,7 @@ def started(state: AgentState, seconds: float = 50) -> AgentState:
 
 
 def forked(past: AgentState, changes: dict[str, Any] | None = None, task: str | None = None) -> AgentState:
-    return started(fork_of(past, SOURCE, changes or {}, task, at(5)))
+    return started(fork_of(past, SOURCE, changes=changes or {}, task=task, ended_at=at(5)))
 
 
 def test_the_conversation_and_what_was_spent_are_shared() -> None:
@@ -136,18 +136,19 @@ def test_any_other_state_of_a_starter_is_left_alone() -> None:
     ],
 )
 def test_a_state_that_cannot_be_used_is_bad_input_and_hangs_nothing(bad: dict[str, Any]) -> None:
-    good = fork_of(the_past(), SOURCE, {}, None, at(5)).model_dump(mode="json", exclude_unset=True)
+    past = fork_of(the_past(), SOURCE, changes={}, task=None, ended_at=at(5))
+    good = past.model_dump(mode="json", exclude_unset=True)
     with pytest.raises(InvalidInput, match="forked state: "):
         first_state({"task": "t"}, good | bad, None, "fork", at(50))
 
 
 def test_a_made_up_state_cannot_bring_what_a_loop_would_trip_over() -> None:
     past = the_past(inbox=(Intervention(kind="pause"), Intervention(kind="steer", text="x")), calibration=float("inf"))
-    fork = started(fork_of(past, SOURCE, {}, None, at(5)))
+    fork = started(fork_of(past, SOURCE, changes={}, task=None, ended_at=at(5)))
     assert [item.kind for item in fork.inbox] == ["steer"]
     assert fork.calibration == 1.0
 
 
 def test_a_bad_setting_names_its_key() -> None:
     with pytest.raises(InvalidInput, match=r"config\.max_iteration: unknown key"):
-        fork_of(the_past(), SOURCE, {"config": {"max_iteration": 3}}, None, at(5))
+        fork_of(the_past(), SOURCE, changes={"config": {"max_iteration": 3}}, task=None, ended_at=at(5))

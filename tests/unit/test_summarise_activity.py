@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.adapters.models.extractive import ExtractiveProvider
 from activities.conversations import Conversations
 from activities.ports import ModelError, ModelRequest, Rebuilt
 from activities.summarise import SummariseActivities
@@ -120,6 +121,15 @@ async def test_another_worker_finds_the_messages_in_the_history() -> None:
     request = SummariseRequest(iteration=2, context=ContextRef(head=reference(SEEN.digest)), ranges=((1, 3),))
     await Beats(activity_id="2.summary").run(activity, request)
     assert "alpha" in provider.seen[0].messages[0].text
+
+
+async def test_the_reader_that_can_only_quote_says_nothing() -> None:
+    """Then counts stand in, which are true at least."""
+    summing = Summing()
+    activity = SummariseActivities(ScriptedModels(ExtractiveProvider()), summing.conversations).summarise
+    await summing.conversations.resolve(RUN, request_for(FIRST, SETUP))
+    request = SummariseRequest(iteration=2, context=ContextRef(head=reference(SEEN.digest)), ranges=((1, 3),))
+    assert (await Beats(activity_id="2.summary").run(activity, request)).text == ""
 
 
 @pytest.mark.parametrize(

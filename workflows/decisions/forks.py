@@ -1,12 +1,14 @@
 """A fork: a new run that shares the past of another, and nothing of what that one still waits for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from workflows.decisions.conversation import added, settled, with_messages
+from workflows.decisions.recovery import requeued, waiting_letters
+from workflows.types.dead_letters import DeadLetter
 from workflows.types.digest import EMPTY
 from workflows.types.input import AgentInput, InvalidInput, parse_input, problems
 from workflows.types.messages import Message
@@ -14,7 +16,7 @@ from workflows.types.state import AgentState, Clock, ForkedFrom
 
 _OF_ONE_RUN = (
     *("origin", "phase", "setup", "extended", "calibration"),
-    *("waits", "paused", "aborted", "stop", "children", "dead_letters", "notes", "rewound"),
+    *("waits", "paused", "aborted", "stop", "children", "notes", "rewound"),
     *("breakers", "results"),
 )
 """What a run does not share with its forks. Its setup is prepared anew: a starter that could send one could give itself
@@ -24,7 +26,13 @@ _GUIDANCE = frozenset({"steer", "add_context"})
 
 
 def fork_of(
-    state: AgentState, source: ForkedFrom, changes: Mapping[str, Any], task: str | None, ended_at: datetime
+    state: AgentState,
+    source: ForkedFrom,
+    *,
+    changes: Mapping[str, Any],
+    task: str | None,
+    ended_at: datetime,
+    requeue: Collection[str] = (),
 ) -> AgentState:
     """Return the state that a fork starts with.
 
@@ -34,6 +42,7 @@ def fork_of(
         changes: Keys of the input that are other in the fork; those of `config` one by one.
         task: What the fork shall do, asked behind the conversation so far.
         ended_at: When that iteration had ended; the clock goes on from there.
+        requeue: Dead letters that the fork sends again, under the keys that they had; the others stay behind.
 
     Raises:
         InvalidInput: With every problem, each naming its key.
@@ -49,6 +58,7 @@ def fork_of(
             "conversation": settled(conversation),
             "clock": state.clock.model_copy(update={"stopped_at": state.clock.stopped_at or ended_at}),
             "hydrated": state.hydrated and task is None,
+            "dead_letters": _sent_again(state, requeue),
             "forked_from": source,
             "carried_by": "",
         }
@@ -84,10 +94,22 @@ def _rebased(state: AgentState, run_input: AgentInput, origin: str, now: datetim
     return state.model_copy(
         update={
             **{key: getattr(fresh, key) for key in ("input", "clock", *_OF_ONE_RUN)},
+            "dead_letters": waiting_letters(state),
             "inbox": tuple(item for item in state.inbox if item.kind in _GUIDANCE),
             "conversation": settled(with_messages(unseen, unseen.messages)),
         }
     )
+
+
+def _sent_again(state: AgentState, requeue: Collection[str]) -> tuple[DeadLetter, ...]:
+    none = tuple(letter.model_copy(update={"requeued": False}) for letter in state.dead_letters)
+    state = state.model_copy(update={"dead_letters": none})
+    try:
+        for letter_id in requeue:
+            state = requeued(state, letter_id)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
+    return waiting_letters(state)
 
 
 def _input(state: AgentState, changes: Mapping[str, Any], task: str | None) -> AgentInput:

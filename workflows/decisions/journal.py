@@ -18,15 +18,8 @@ from workflows.types.messages import Reply
 from workflows.types.notes import Note
 from workflows.types.state import AgentState
 
-SIGNALS = {
-    "steer": "steer",
-    "add_context": "add_context",
-    "pause": "pause",
-    "resume": "resume",
-    "abort": "abort",
-    "rewound": "rewind",
-}
-"""Signals that a run knows, and what the journal calls them."""
+SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
+"""Signals that a run knows."""
 
 GENESIS = ""
 
@@ -42,6 +35,7 @@ class JournalFold:
         self._sequence = 0
         self._hash = GENESIS
         self._run = JournalIteration()
+        self._summary: dict[str, Any] = {}
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
@@ -96,12 +90,15 @@ class JournalFold:
         self._run = JournalIteration()
         compacted = compaction_data(request.context)
         if compacted:
-            yield "ContextCompacted", compacted
+            yield "ContextCompacted", {**compacted, **self._summary}
+            self._summary = {}
 
     def _ended(self, happening: Happening) -> Found:
         match happening.name:
             case "prepare":
                 return self._prepared(happening)
+            case "summarise":
+                return self._summarised(happening)
             case "reason":
                 return self._reasoned(happening)
             case "gate":
@@ -112,6 +109,12 @@ class JournalFold:
     def _prepared(self, happening: Happening) -> Found:
         if happening.kind == "finished":
             self._agent = Setup.model_validate(happening.value).agent
+        return []
+
+    def _summarised(self, happening: Happening) -> Found:
+        """Keep what a summary used for the compaction that it is for."""
+        if happening.kind == "finished":
+            self._summary = {"usage": Reply.model_validate(happening.value).usage.model_dump()}
         return []
 
     def _reasoned(self, happening: Happening) -> Found:
@@ -161,7 +164,8 @@ class JournalFold:
         return [("DelegationEnded", {**self._run.call(place), **data}), *self._collected_if_complete()]
 
     def _terminated(self, happening: Happening) -> Found:
-        return [*self._collected(), ("Terminated", _termination(happening))]
+        unused: Found = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
+        return [*self._collected(), *unused, ("Terminated", _termination(happening))]
 
     def _collected_if_complete(self) -> Found:
         return self._collected() if self._run.is_complete else []
@@ -207,9 +211,13 @@ def _intervention(happening: Happening) -> Found:
     told = {"text": value} if value is not None else {}
     if happening.kind == "updated":
         return [("InterventionReceived", {"kind": happening.name, **told})]
+    if happening.name == "rewound":
+        rewind = _object(value)
+        steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
+        return [("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer})]
     if happening.name not in SIGNALS:
         return [("InterventionReceived", {"kind": happening.name, "known": False})]
-    return [("InterventionReceived", {"kind": SIGNALS[happening.name], **told})]
+    return [("InterventionReceived", {"kind": happening.name, **told})]
 
 
 def _termination(happening: Happening) -> dict[str, Any]:

@@ -96,6 +96,13 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
     )
 
 
+def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
+    """Return what is left of each budget that is limited, for policies."""
+    left = budgets(state, now)
+    names = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
+    return {name: value for name in names if (value := getattr(left, name)) is not None}
+
+
 def tool_calls_run(state: AgentState) -> int:
     """Return the tool calls that count against `max_tool_calls`."""
     return state.tool_calls.run + state.delegated_tool_calls

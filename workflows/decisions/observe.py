@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from workflows.decisions.conversation import added
 from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
+from workflows.decisions.taint import tainted
 from workflows.types.answer_json import answer_json
 from workflows.types.clipped import clip_json
 from workflows.types.context import News
@@ -42,6 +43,7 @@ def with_outcomes(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
             "conversation": conversation,
             "tool_calls": _counted(state, outcomes),
             "denials": denial_streaks(state.denials, denied, alike_at(state.config)),
+            "taint": tainted(state, outcomes),
             "repairs": 0,
             "partial": "",
         }

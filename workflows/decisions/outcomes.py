@@ -1,15 +1,32 @@
 """What the model is told of a call that brought no result."""
 
+from pydantic_core import to_json
+
+from workflows.types.clipped import clip
 from workflows.types.gate import Verdict
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
 from workflows.types.tools import ToolSpec
 
+SHOWN_BYTES = 1_000
+"""Of arguments that policy changed, in what the model is told."""
+
 UNKNOWN = ". The outcome is unknown: it may have taken effect. Find out before you call it again."
+
+
+def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:
+    """Return the outcome with a word on the arguments that policy put in place of the model's."""
+    if verdict.arguments is None:
+        return outcome
+    used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
+    text = f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n{outcome.text}"
+    return outcome.model_copy(update={"text": text, "result": None})
 
 
 def refused(call: ToolCall, verdict: Verdict) -> Outcome:
     """Return the outcome of a call that the gate turned down."""
+    if verdict.decision == "approval":
+        return Outcome(call=call, status="not_run", text=f"[Not run] a person has to approve this: {verdict.reason}")
     if verdict.decision == "deny":
         return Outcome(call=call, status="denied", text=f"[Policy denied] {verdict.reason}")
     return Outcome(call=call, status="invalid", text=f"[Invalid call] {verdict.reason}")

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import TypeVar
 
+from workflows.decisions.approvals import pending_holds
 from workflows.decisions.conversation import full_digest
 from workflows.decisions.limits import budgets
 from workflows.types.record import Record
@@ -48,7 +49,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             usage=state.usage,
             tool_calls=state.tool_calls,
             budgets=budgets(state, now),
-            pending_approvals=[],
+            pending_approvals=list(pending_holds(state, now)),
             plan=None,
             question=None,
             waiting=[wait for wait in state.waits if wait.resolution is None],

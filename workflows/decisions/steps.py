@@ -29,7 +29,7 @@ def step_key(call: ToolCall) -> str:
 
 def refusal(state: AgentState, call: ToolCall) -> str:
     """Return what the model is told instead of running the call, or "" while its step may be tried."""
-    step = state.steps.get(step_key(call))
+    step = state.steps.get(step_key(call)) if state.steps else None
     if step is None or not step.stopped or not _settings(state).enabled:
         return ""
     return (
@@ -55,7 +55,7 @@ def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetim
 
 def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
     """Forget what failed before."""
-    return _with(state, step_key(call), None)
+    return _with(state, step_key(call), None) if state.steps else state
 
 
 def with_resolved_step(state: AgentState, wait: Wait) -> AgentState:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from workflows.decisions.dispatch import turned_down
-from workflows.decisions.outcomes import cancelled, not_run, refused
+from workflows.decisions.outcomes import cancelled, not_run, refused, with_change
 from workflows.phases.calls import carried_out
 from workflows.phases.gate import Gated, Ruling
 from workflows.phases.interrupt import settle
@@ -37,7 +37,7 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
         await settle(list(tasks.values()), run.is_interrupted)
     for index, ruling in enumerate(gated.rulings):
         if index in tasks:
-            outcomes[index] = _ended(ruling, tasks[index])
+            outcomes[index] = with_change(_ended(ruling, tasks[index]), ruling.verdict)
         elif index not in outcomes:
             outcomes[index] = refused(ruling.call, ruling.verdict)
     return Acted(gated.reply, gated.rulings, tuple(outcomes[index] for index in range(len(gated.rulings))))

@@ -8,17 +8,24 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
+from workflows.decisions.limits import budget_left
 from workflows.phases.failures import failure_text
 from workflows.phases.interrupt import settle
 from workflows.phases.reason import Proposed
 from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
 from workflows.types.delegation import DELEGATE
-from workflows.types.gate import GateRequest, Verdict, Verdicts
+from workflows.types.gate import GateRequest, Purpose, Verdict, Verdicts
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.tools import ToolSpec
 
+ANSWER = "(answer)"
+"""Stands for the final answer where a call would stand; no tool can have such a name."""
+
 ATTEMPT_S = 5.0
+SERVER_ATTEMPT_S = 10.0
+"""Of an engine that is a server of its own: then the gate is an ordinary activity."""
+
 MAX_ATTEMPTS = 3
 
 
@@ -36,8 +43,15 @@ class Ruling:
     """A call and what the gate decided; `permitted` is set when it is allowed."""
 
     call: ToolCall
+    """As the model proposed it."""
     verdict: Verdict
-    permitted: Permitted | None
+    permitted: Permitted | None = None
+
+    @property
+    def proposed(self) -> ToolCall:
+        """The call that the verdict is about: policy may have put other arguments in place of the model's."""
+        arguments = self.verdict.arguments
+        return self.call if arguments is None else self.call.model_copy(update={"arguments": arguments})
 
 
 @dataclass(frozen=True)
@@ -46,8 +60,12 @@ class Gated:
 
     reply: Reply
     rulings: tuple[Ruling, ...]
-    answer: Verdict | None = None
-    """The verdict on a final answer."""
+    """Of the calls; of a final answer the one ruling on it."""
+
+    @property
+    def answer(self) -> Verdict | None:
+        """The verdict on a final answer."""
+        return None if self.reply.calls else self.rulings[0].verdict
 
     @property
     def allowed(self) -> tuple[ToolCall, ...]:
@@ -61,33 +79,61 @@ async def judge(run: Run, proposed: Proposed) -> Gated | None:
     if reply.calls:
         rulings = await judge_calls(run, reply.calls, run.state.iteration)
         return None if rulings is None else Gated(reply, rulings)
-    request = _request(run, (), run.state.iteration).model_copy(update={"answer": run.state.partial + reply.text})
-    verdicts = await _verdicts(run, request)
-    return None if verdicts is None else Gated(reply, (), verdicts[0])
+    answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
+    verdicts = await _verdicts(run, _request(run, (answer,), run.state.iteration))
+    return None if verdicts is None else Gated(reply, (Ruling(answer, verdicts[0]),))
 
 
-async def judge_calls(run: Run, calls: tuple[ToolCall, ...], iteration: int) -> tuple[Ruling, ...] | None:
+async def judge_calls(
+    run: Run, calls: tuple[ToolCall, ...], iteration: int, purpose: Purpose = "reply"
+) -> tuple[Ruling, ...] | None:
     """Return a ruling for each call, in call order; None when the run is ended before."""
-    verdicts = await _verdicts(run, _request(run, calls, iteration))
+    verdicts = await _verdicts(run, _request(run, calls, iteration, purpose))
     if verdicts is None:
         return None
     return tuple(_ruling(run, call, verdict) for call, verdict in zip(calls, verdicts, strict=True))
 
 
+async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling | None:
+    """Judge once more a call that a person has approved under the policy set of its first verdict."""
+    request = _request(run, (ruling.proposed,), run.state.iteration, purpose)
+    approved = {"approved_by": approver, "approved_version": ruling.verdict.version}
+    verdicts = await _verdicts(run, request.model_copy(update=approved))
+    if verdicts is None:
+        return None
+    verdict = verdicts[0]
+    if verdict.arguments is not None:
+        verdict = _denied("policy changed the call after it was approved")
+    return _ruling(run, ruling.proposed, verdict)
+
+
+def turned_down(ruling: Ruling, reason: str) -> Ruling:
+    """Return the ruling on a call that a person did not approve."""
+    return Ruling(ruling.call, _denied(reason))
+
+
 def _ruling(run: Run, call: ToolCall, verdict: Verdict) -> Ruling:
     spec = run.setup.tool(call.name)
-    if spec is None and verdict.decision == "allow":
+    if spec is None and verdict.decision == "allow" and call.name != ANSWER:
         verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
-    is_allowed = spec is not None and verdict.decision == "allow"
-    return Ruling(call, verdict, Permitted(call, spec, verdict) if spec is not None and is_allowed else None)
+    ruling = Ruling(call, verdict)
+    if spec is None or verdict.decision != "allow":
+        return ruling
+    return Ruling(call, verdict, Permitted(ruling.proposed, spec, verdict))
 
 
-def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int) -> GateRequest:
+def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int, purpose: Purpose = "reply") -> GateRequest:
     names = {call.name for call in calls}
+    is_answer = ANSWER in names
     return GateRequest(
         agent=run.setup.agent,
         iteration=iteration,
-        calls=calls,
+        calls=() if is_answer else calls,
+        answer=calls[0].arguments["answer"] if is_answer else None,
+        purpose=purpose,
+        depth=run.state.input.lineage.depth,
+        taint=run.state.taint,
+        left=budget_left(run.state, workflow.now()),
         specs=tuple(tool for tool in run.setup.tools if tool.name in names),
         offered=tuple(tool.name for tool in run.setup.tools),
         output_schema=run.setup.output_schema,
@@ -99,7 +145,7 @@ def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int) -> GateReque
 
 async def _verdicts(run: Run, request: GateRequest) -> tuple[Verdict, ...] | None:
     """Return as many verdicts as there are proposals."""
-    task = asyncio.create_task(_ask(request))
+    task = asyncio.create_task(_ask(run, request))
     await settle([task], run.is_interrupted)
     has_decided = task.done() and not task.cancelled() and task.exception() is None
     if run.is_interrupted() and not has_decided:
@@ -119,7 +165,15 @@ def _denied(reason: str) -> Verdict:
     return Verdict(decision="deny", reason=reason)
 
 
-async def _ask(request: GateRequest) -> Verdicts:
+async def _ask(run: Run, request: GateRequest) -> Verdicts:
+    if run.setup.gate_execution == "activity":
+        return await workflow.execute_activity(
+            "gate",
+            request,
+            result_type=Verdicts,
+            start_to_close_timeout=timedelta(seconds=SERVER_ATTEMPT_S),
+            retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+        )
     return await workflow.execute_local_activity(
         "gate",
         request,

@@ -41,7 +41,7 @@ async def hydrate(run: Run) -> None:
 
 async def _outcomes(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
-    rulings = await gate.judge_calls(run, calls, iteration=0)
+    rulings = await gate.judge_calls(run, calls, 0, "hydration")
     await unpaused(run)
     if rulings is None or run.is_interrupted():
         return ()

@@ -55,7 +55,7 @@ async def _fallback(
         return None
     for number, name in enumerate(settings.alternatives):
         call = permitted.call.model_copy(update={"name": name})
-        rulings = await gate.judge_calls(run, (call,), run.state.iteration)
+        rulings = await gate.judge_calls(run, (call,), run.state.iteration, "fallback")
         allowed = rulings[0].permitted if rulings else None
         if allowed is None or run.is_interrupted():
             continue

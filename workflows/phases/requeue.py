@@ -2,6 +2,7 @@
 
 from workflows.decisions import recovery
 from workflows.phases import attributes, gate
+from workflows.phases.approve import approved
 from workflows.phases.calls import carried_out
 from workflows.phases.run import Run
 from workflows.types.dead_letters import DeadLetter
@@ -16,8 +17,11 @@ async def send_again(run: Run) -> None:
 
 
 async def _send(run: Run, letter: DeadLetter) -> None:
-    rulings = await gate.judge_calls(run, (letter.call,), run.state.iteration)
+    rulings = await gate.judge_calls(run, (letter.call,), run.state.iteration, "requeue")
     if rulings is None:
+        return
+    rulings = await approved(run, rulings, f"{letter.letter_id}.q{run.state.iteration}", "requeue")
+    if run.is_interrupted():
         return
     run.change(recovery.without_letter, letter.letter_id)
     permitted, verdict = rulings[0].permitted, rulings[0].verdict

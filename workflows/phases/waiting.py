@@ -1,5 +1,7 @@
 """Waiting for a person: as long as it takes, outside the run's clock, and an abort goes through."""
 
+import asyncio
+
 from temporalio import workflow
 
 from workflows.decisions import waits
@@ -19,10 +21,17 @@ async def answered(run: Run, wait_id: str) -> Resolution | None:
     attributes.show_waiting(run)
     try:
         await workflow.wait_condition(lambda: _resolution(run, wait_id) is not None or run.is_interrupted())
-        return _resolution(run, wait_id)
-    finally:  # also when the call that waits is cancelled: an open question would hold the clock
-        run.change(waits.closed, wait_id, workflow.now())
-        attributes.show_waiting(run)
+    except asyncio.CancelledError:  # the call that waits was given up; an open question would hold the clock
+        _close(run, wait_id)
+        raise
+    resolution = _resolution(run, wait_id)
+    _close(run, wait_id)
+    return resolution
+
+
+def _close(run: Run, wait_id: str) -> None:
+    run.change(waits.closed, wait_id, workflow.now())
+    attributes.show_waiting(run)
 
 
 def _resolution(run: Run, wait_id: str) -> Resolution | None:

@@ -30,6 +30,8 @@ class Setup(Record):
     output_schema: dict[str, Any] | None = None
     """What the final answer has to fit."""
     policy: str = "default"
+    gate_execution: Literal["local", "activity"] = "local"
+    """An engine that is a server of its own takes an ordinary activity."""
     search_attributes: bool = True
     """Whether the server knows the Orga* attributes; without them an upsert would fail every workflow task."""
     roll_over_events: int = 3_500

@@ -7,8 +7,21 @@ from workflows.types.messages import ToolCall
 from workflows.types.record import Record
 from workflows.types.tools import ToolSpec
 
-Decision = Literal["allow", "deny", "invalid"]
-"""`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit)."""
+Decision = Literal["allow", "deny", "invalid", "approval"]
+"""`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
+person has to say yes first."""
+
+Purpose = Literal["reply", "hydration", "fallback", "requeue"]
+"""What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again."""
+
+
+class ApprovalTerms(Record):
+    """Who may approve a call, and until when."""
+
+    approvers: tuple[str, ...] = ()
+    """Names that may decide; empty: anyone who may send updates to the run."""
+    expires_s: float = 86_400.0
+    """Seconds without a decision after which the call is denied."""
 
 
 class GateRequest(Record):
@@ -27,6 +40,17 @@ class GateRequest(Record):
     """Agents that a `delegate` call may name."""
     output_schema: dict[str, Any] | None = None
     """What `answer` has to fit."""
+    purpose: Purpose = "reply"
+    depth: int = 0
+    """Delegations that lead to this run."""
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content has entered the conversation."""
+    left: dict[str, float] = {}
+    """What is left of each budget that is limited: `iterations`, `tokens`, `cost_usd`, `time_s`, ..."""
+    approved_by: str = ""
+    """Who has approved the one proposal of this request, which is judged once more."""
+    approved_version: str = ""
+    """The version of the policy set that asked for the approval."""
 
 
 class Verdict(Record):
@@ -36,6 +60,13 @@ class Verdict(Record):
     reason: str = ""
     tools: tuple[str, ...] | None = None
     """Of an allowed delegation: the most that the other agent may use; None leaves it all of its own."""
+    arguments: dict[str, Any] | None = None
+    """The arguments that policy put in place of the model's; they were checked and judged again."""
+    approval: ApprovalTerms | None = None
+    policies: tuple[str, ...] = ()
+    """Ids of the policies that decided."""
+    version: str = ""
+    """Of the policy set."""
 
 
 class Verdicts(Record):

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.context import InterventionKind, News, Setup
 from workflows.types.dead_letters import DeadLetter
@@ -111,6 +112,10 @@ class AgentState(Record):
     paused: bool = False
     waits: tuple[Wait, ...] = ()
     """What waits for a person, in order of asking."""
+    holds: tuple[Hold, ...] = ()
+    """Calls that wait for a person's yes."""
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content has entered the conversation, in order."""
     extended: dict[str, float] = {}
     """Limits that were raised while the run was live; they win over its config."""
     hydrated: bool = False

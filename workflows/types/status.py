@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.messages import ToolCall
@@ -40,7 +41,8 @@ class AgentStatus(Record):
     usage: UsageTotals
     tool_calls: ToolCallCounts
     budgets: Budgets
-    pending_approvals: list[Any]
+    pending_approvals: list[Hold]
+    """Calls that wait for a person's yes."""
     plan: Any
     question: str | None
     waiting: list[Wait] = []

@@ -36,9 +36,11 @@ class ToolOptions(Border):
     execution: Literal["activity", "local"] = "activity"
     """`local` runs the call inside the workflow task: fast read-only tools only."""
     isolation: Literal["thread", "process"] | None = None
-    """Where a Python function runs. A `process` can be killed when it ignores its time limit; async is awaited if None."""
+    """Where a Python function runs; a `process` can be killed when it ignores its time limit. None: as declared."""
     verified: bool = False
     """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
+    trusted_output: bool = False
+    """What the tool returns is no stranger's text (a calculator, say): it leaves no taint."""
     recovery: Recovery | None = None
     """In place of the run's `recovery`."""
     breaker: BreakerOptions = BreakerOptions()

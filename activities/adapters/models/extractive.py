@@ -33,6 +33,8 @@ class ExtractiveProvider:
 
 
 def _reply(request: ModelRequest) -> Reply:
+    if request.tool_choice == "none" and not request.tools:  # a summary: the reader can quote, but not sum up
+        return _counted(request, Reply(), 0)
     question = question_of(request.messages)
     if calls := _calls(request, question):
         written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)

@@ -1,0 +1,15 @@
+"""A line of a run's story, as the screens take it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
+"""`quiet` is for the whole timeline only; `person` is what somebody sent into the run, or is asked by it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line, harmless for a terminal."""
+
+    text: str
+    tone: Tone = "plain"

@@ -1,0 +1,105 @@
+"""What a run decided by itself, and what people did about it, in words: entries that need no other entry to be told."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from client.cli.line import Line, Tone
+from client.cli.terminal_text import on_one_line
+from workflows.types.journal import JournalEntry
+
+Data = dict[str, Any]
+
+
+def told_note(entry: JournalEntry) -> list[Line] | None:
+    """Return the lines of an entry, or None where it is of another kind."""
+    teller = _TELLERS.get(entry.event)
+    return teller(entry.data) if teller else None
+
+
+def _hydrated(data: Data) -> list[Line]:
+    counts = [f"{data[key]} {key}" for key in ("resolved", "failed", "unresolvable") if data.get(key)]
+    lines = [Line(f"looked up {_counted(data.get('references_found', 0), 'reference')}: {', '.join(counts)}")]
+    references: list[Data] = data.get("references", [])
+    lacking = [reference for reference in references if reference.get("status") != "resolved"]
+    return lines + [Line(f"✗ {_text(lack, 'value')}: {_text(lack, 'why')}", "bad") for lack in lacking]
+
+
+def _compacted(data: Data) -> list[Line]:
+    lines: list[str] = []
+    if dropped := data.get("messages_dropped"):
+        lines.append(f"{_counted(dropped, 'older message')} left out of the context")
+    if masked := data.get("messages_masked"):
+        lines.append(f"{_counted(masked, 'older result')} left out of the context")
+    how = {"model": ", summed up by the model", "fallback": ", their calls counted"}
+    return [Line(" and ".join(lines) + how.get(str(data.get("summary")), ""), "quiet")]
+
+
+def _asked(data: Data) -> list[Line]:
+    what = f"{_text(data, 'kind')} {_text(data, 'id')}"
+    return [Line(f"? waits for a person ({what}): {_text(data, 'question')}", "person")]
+
+
+def _decided(data: Data) -> list[Line]:
+    if data.get("choice") == "none":
+        return [Line(f"{_text(data, 'id')} waits no more", "quiet")]
+    return [Line(f"{_text(data, 'id')}: {_text(data, 'choice')}{_by(data)}", "person")]
+
+
+def _recovered(data: Data) -> list[Line]:
+    tone: Tone = "good" if data.get("outcome") == "ok" else "plain"
+    after = f", after: {_text(data, 'error')}" if data.get("error") else ""
+    return [Line(f"↻ {_text(data, 'tool')}: {_text(data, 'strategy')}, {_text(data, 'outcome')}{after}", tone)]
+
+
+def _stopped(data: Data) -> list[Line]:
+    return [Line(f"✗ {_text(data, 'tool')} gets nowhere: {_text(data, 'reason')}", "bad")]
+
+
+def _opened(data: Data) -> list[Line]:
+    failures, recovery_s = data.get("failures"), data.get("recovery_s", 0)
+    return [Line(f"✗ {_text(data, 'tool')} is left alone for {recovery_s:g} s: failures in a row: {failures}", "bad")]
+
+
+def _closed(data: Data) -> list[Line]:
+    return [Line(f"✓ {_text(data, 'tool')} works again", "good")]
+
+
+def _intervened(data: Data) -> list[Line]:
+    given = data.get("text", "")
+    text = _pairs(cast("Data", given)) if isinstance(given, dict) else str(given)
+    return [Line(f"{data.get('kind')}{': ' if text else ''}{on_one_line(text)}", "person")]
+
+
+def _missing(data: Data) -> list[Line]:
+    return [Line(_text(data, "detail"), "quiet")]
+
+
+_TELLERS: dict[str, Callable[[Data], list[Line]]] = {
+    "PreHydrationComplete": _hydrated,
+    "ContextCompacted": _compacted,
+    "ApprovalRequested": _asked,
+    "ApprovalResolved": _decided,
+    "RecoveryTriggered": _recovered,
+    "StepLimitReached": _stopped,
+    "CircuitOpened": _opened,
+    "CircuitClosed": _closed,
+    "InterventionReceived": _intervened,
+    "PastMissing": _missing,
+}
+
+
+def _text(data: Data, key: str) -> str:
+    return on_one_line(str(data.get(key) or ""), 300)
+
+
+def _by(data: Data) -> str:
+    who = f" by {_text(data, 'by')}" if data.get("by") else ""
+    return f"{who}: {_text(data, 'reason')}" if data.get("reason") else who
+
+
+def _pairs(given: Data) -> str:
+    return ", ".join(f"{key}={value}" for key, value in given.items() if value not in (None, ""))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,119 @@
+"""`orga requeue`: send calls again that were given up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+from temporalio.client import WorkflowExecutionStatus
+
+from client.agents import AgentHandle
+from client.cli.exit_codes import UsageError
+from client.cli.fork import changes
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note, result
+from client.cli.session import Session, session
+from client.errors import OrgaError
+from client.pollers import pollers
+from client.requeue import remains, requeue_in_fork
+from workflows.types.dead_letters import DeadLetter
+
+
+@dataclass(frozen=True)
+class _Wish:
+    run_id: str
+    letter: str | None
+    all: bool
+    as_fork: bool
+    settings: Sequence[str]
+
+    def letters(self, there: Sequence[DeadLetter]) -> list[str]:
+        """Return the ids of the letters that are meant.
+
+        Raises:
+            UsageError: It is not clear which.
+        """
+        if self.letter is not None:
+            return [self.letter]
+        ids = [letter.letter_id for letter in there if not letter.requeued]
+        if not ids:
+            raise UsageError(f"run {self.run_id!r} has no dead letter; see: orga list --dead-letters")
+        if len(ids) > 1 and not self.all:
+            raise UsageError(f"run {self.run_id!r} has the letters {', '.join(ids)}: name one, or give --all")
+        return ids
+
+
+def requeue(
+    run: RunId,
+    letter: Annotated[
+        str | None,
+        typer.Argument(metavar="LETTER", help="Which call; see: orga list --dead-letters", show_default=False),
+    ] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="All letters of the run.")] = False,
+    fork: Annotated[bool, typer.Option("--fork", help="Of a run that has ended: in a new run with its past.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --fork: as in orga fork.")
+    ] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Send a dead letter again, through the gate and under its old idempotency key; the model reads what came of it.
+
+    A live run does so before its next reasoning step. LETTER may be left out where there is only one.
+
+    Example: orga requeue ID 3.0
+
+    Example: orga requeue ID --all --fork --set max_iterations=50
+    """
+    if letter is not None and all_:
+        raise UsageError("give a LETTER or --all, not both")
+    if set_ and not fork:
+        raise UsageError("--set changes settings of a fork: give --fork, too")
+    return completed(_requeue(_Wish(run, letter, all_, fork, set_ or ()), config, as_json=json))
+
+
+async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    async with session(config) as here:
+        run = here.run(wish.run_id)
+        if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:
+            return await _in_a_fork(here, wish, as_json=as_json)
+        if wish.as_fork:
+            raise UsageError(f"run {wish.run_id!r} is live: leave --fork out")
+        letters = await _sent(run, wish)
+    if as_json:
+        json_result({"id": wish.run_id, "letters": letters})
+    else:
+        note(f"{', '.join(letters)} of {wish.run_id} will be sent again before its next reasoning step")
+    return 0
+
+
+async def _sent(run: AgentHandle, wish: _Wish) -> list[str]:
+    letters = wish.letters((await run.live_status()).dead_letters if wish.letter is None else ())
+    for letter_id in letters:
+        await run.requeue(letter_id)
+    return letters
+
+
+async def _in_a_fork(here: Session, wish: _Wish, *, as_json: bool) -> int:
+    if not wish.as_fork:
+        what = quote(wish.letter) if wish.letter is not None else "--all"
+        raise OrgaError(
+            f"run {wish.run_id!r} has ended; a fork of it can send its letters again: "
+            f"orga requeue {quote(wish.run_id)} {what} --fork"
+        )
+    ended = await remains(here.client, wish.run_id)
+    letters = wish.letters(ended.letters)
+    forked = await requeue_in_fork(here.client, ended, letters, changes=changes(wish.settings))
+    queue = (await forked.describe()).task_queue
+    if not await pollers(here.client, queue):
+        note(f"no worker polls task queue {queue!r}: the fork waits; start one with: orga worker")
+    if as_json:
+        json_result({"id": forked.id, "forked_from": {"id": wish.run_id}, "letters": letters})
+    else:
+        note(f"{', '.join(letters)} of {wish.run_id} will be sent again by its fork")
+        result(forked.id)
+    return 0

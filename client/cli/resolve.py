@@ -1,0 +1,113 @@
+"""`orga resolve`: decide what waits for a person in a run."""
+
+from dataclasses import dataclass
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client.agents import AgentHandle
+from client.cli.deciding import in_one_line
+from client.cli.exit_codes import UsageError
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note
+from client.cli.session import session
+from client.cli.terminal_text import on_one_line
+from workflows.decisions.waits import MAX_RESULT_BYTES
+from workflows.types.waits import Choice
+
+
+@dataclass(frozen=True)
+class _Decision:
+    choice: Choice
+    result: str
+    by: str
+    reason: str
+
+
+def resolve(
+    run: RunId,
+    escalation: Annotated[
+        str | None,
+        typer.Argument(metavar="ESCALATION", help="Which question; `orga inbox` shows them.", show_default=False),
+    ] = None,
+    *,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Go on without; of a budget: end at the limit.")] = False,
+    result: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="Go on with this as the result; @FILE reads it from there.")
+    ] = None,
+    abort: Annotated[bool, typer.Option("--abort", help="End the run.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; stands in the journal.")] = "",
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who decides; your login name without.", show_default=False)
+    ] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Decide what a run waits for; its ESCALATION may be left out where only one waits.
+
+    The first decision counts. A budget is raised by orga extend; resolve ends the run there (--skip, --abort).
+
+    Example: orga resolve ID call-3.0-0 --retry --reason "The disk has room again."
+
+    Example: orga resolve ID --result @answer.txt
+    """
+    choices: dict[Choice, bool] = {"retry": retry, "skip": skip, "result": result is not None, "abort": abort}
+    chosen: list[Choice] = [choice for choice, is_wanted in choices.items() if is_wanted]
+    if len(chosen) != 1:
+        raise UsageError("choose one of --retry, --skip, --result TEXT, --abort")
+    decision = _Decision(chosen[0], _text_of(result or ""), _login_name() if by is None else by, reason)
+    return completed(_resolve(run, escalation, decision, config, as_json=json))
+
+
+async def _resolve(
+    run_id: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
+) -> int:
+    async with session(config) as here:
+        run = here.run(run_id)
+        escalation = escalation or await _only_one(run)
+        await run.resolve_escalation(escalation, decision.choice, decision.result, decision.by, decision.reason)
+    if as_json:
+        shown = {"id": run_id, "escalation": escalation, "choice": decision.choice, "by": decision.by}
+        json_result(shown | ({"reason": decision.reason} if decision.reason else {}))
+    else:
+        note(f"{escalation} of {run_id}: {decision.choice}; follow it: orga attach {run_id}")
+    return 0
+
+
+async def _only_one(run: AgentHandle) -> str:
+    status = await run.live_status()
+    if len(status.waiting) == 1:
+        return status.waiting[0].wait_id
+    if not status.waiting:
+        raise UsageError(f"nothing waits for a person in run {run.id!r}; `orga inbox` shows what does")
+    waiting = "; ".join(
+        f"{on_one_line(wait.question)}: {in_one_line(run.id, wait, status.budgets)}" for wait in status.waiting
+    )
+    raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}, name one: {waiting}")
+
+
+def _text_of(result: str) -> str:
+    """Return the result; `@FILE` stands for what is in the file."""
+    text = result
+    if result.startswith("@"):
+        try:
+            text = Path(result[1:]).read_bytes().decode("utf-8")
+        except OSError as error:
+            raise UsageError(f"--result {result}: the file cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--result {result}: the file is not UTF-8 text (byte {error.start})") from None
+    if len(text.encode("utf-8", "surrogateescape")) > MAX_RESULT_BYTES:
+        raise UsageError(f"--result: must not be longer than {MAX_RESULT_BYTES} bytes")
+    return text
+
+
+def _login_name() -> str:
+    """Return the user's login name; a container may have none."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return ""

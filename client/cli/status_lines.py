@@ -1,0 +1,65 @@
+"""A run's own word on where it stands, as lines."""
+
+from datetime import UTC, datetime
+
+from client.cli.ages import age
+from client.cli.deciding import in_one_line, requeueing
+from client.cli.progress import open_circuits
+from client.cli.terminal_text import on_one_line
+from workflows.decisions.summaries import call_summary, spent
+from workflows.types.status import AgentStatus, Budgets
+
+
+def status_lines(run_id: str, status: AgentStatus) -> list[str]:
+    """Return the lines; what waits for a person comes with the command that decides it."""
+    budgets, counts = status.budgets, status.tool_calls
+    lines = [
+        f"phase      {'paused' if status.paused else status.phase}",
+        f"agent      {status.agent}, {status.model or 'model not chosen yet'}",
+        f"iteration  {status.iteration} of {budgets.max_iterations}",
+        f"spent      {spent(status.usage)}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
+        f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
+        f"tools      {counts.run} run, {counts.denied} denied, {counts.failed} failed",
+        *_calls(budgets),
+        *_questions(run_id, status),
+    ]
+    lines += [f"circuit    {tool}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)]
+    lines += [f"delegated  {child.agent}: {child.task} ({child.workflow_id})" for child in status.children]
+    lines += letter_lines(run_id, status, "letter     ")
+    lines += [f"unread     {item.get('kind')}: {item.get('text')}" for item in status.unread_interventions]
+    if status.termination is not None:
+        lines.append(f"ended      {status.termination.reason} {status.termination.detail}".rstrip())
+    return lines
+
+
+def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
+    """Return two lines a dead letter: the call and its error, and how to send it again."""
+    is_over, lines = status.termination is not None, list[str]()
+    for letter in status.dead_letters:
+        what = f"{letter.letter_id} {on_one_line(call_summary(letter.call, None))}: {on_one_line(letter.error, 200)}"
+        is_due = letter.requeued and not is_over
+        then = "will be sent again" if is_due else f"→ {requeueing(run_id, letter, is_over=is_over)}"
+        lines += [f"{head}{what}", f"{' ' * len(head)}{then}"]
+    return lines
+
+
+def _of_money(budgets: Budgets) -> str:
+    return "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
+
+
+def _calls(budgets: Budgets) -> list[str]:
+    """Return what is spent of the limits that a run need not have."""
+    limits = (
+        ("model calls", budgets.model_calls, budgets.max_model_calls),
+        ("tool calls", budgets.tool_calls, budgets.max_tool_calls),
+    )
+    told = [f"{limit - (left or 0)} of {limit} {noun}" for noun, left, limit in limits if limit is not None]
+    return [f"calls      {', '.join(told)}"] if told else []
+
+
+def _questions(run_id: str, status: AgentStatus) -> list[str]:
+    now, lines = datetime.now(UTC), list[str]()
+    for wait in status.waiting:
+        asked = f"{wait.kind} {wait.wait_id}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+        lines += [f"waits      {asked}", f"           → {in_one_line(run_id, wait, status.budgets)}"]
+    return lines

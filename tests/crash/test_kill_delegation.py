@@ -1,0 +1,75 @@
+"""A worker is killed while a delegate works: both runs go on elsewhere, and no tool has its effect twice."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from tests.crash.test_kill import EVERY_ITERATION, Case, Outcome, Stage, dies, outcome_of
+from tests.support.crash_worker import Fate
+from tests.support.loop import check_tasks, histories_of, replayed
+
+pytestmark = pytest.mark.timeout(240)
+
+PLAN = ("helper:look+note+send",)
+TOOLS = ["look", "note", "send"]
+
+CASES: dict[str, Case] = {
+    "undisturbed": Case(plan=PLAN),
+    "in a model call of the delegate": dies("model call 2", plan=PLAN),
+    "in the gate of the delegate": dies("gate 3", plan=PLAN),
+    "in a read-only tool of the delegate": dies("look", plan=PLAN),
+    "between two iterations of the delegate": dies("after note", plan=PLAN),
+    "while the delegate ends": dies("after send", plan=PLAN),
+    "while the delegate continues as new": dies("after look", plan=PLAN, roll_over_events=EVERY_ITERATION),
+    "in an irreversible tool of the delegate": dies("send", plan=PLAN),
+    "twice": Case((Fate("look"), Fate("model call 3")), plan=PLAN),
+}
+SAME = [name for name in CASES if name not in {"undisturbed", "in an irreversible tool of the delegate"}]
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome | BaseException]:
+    """All cases at once: most of their time is the server's patience with a dead worker."""
+    stages = [Stage(client, case, tmp_path_factory.mktemp("delegated")) for case in CASES.values()]
+    ended = await asyncio.gather(*(stage.play() for stage in stages), return_exceptions=True)
+    return dict(zip(CASES, ended, strict=True))
+
+
+def journal(outcome: Outcome) -> list[tuple[str, int, dict[str, Any]]]:
+    """Return the journal without what names this very run."""
+    own = ("run", "workflow_id", "input")
+    return [(e, i, {key: value for key, value in data.items() if key not in own}) for e, i, data in outcome.journal]
+
+
+@pytest.mark.parametrize("case", SAME)
+async def test_a_kill_changes_nothing(
+    client: Client, outcomes: Mapping[str, Outcome | BaseException], case: str
+) -> None:
+    """Only the call that was cut off runs again, under the same idempotency key."""
+    cut = [fate.moment for fate in CASES[case].fates]
+    undisturbed, outcome = outcome_of(outcomes, "undisturbed"), outcome_of(outcomes, case)
+
+    assert outcome.exits == [-signal.SIGKILL] * len(cut)
+    assert outcome.tools == [tool for tool in TOOLS for _ in range(2 if tool in cut else 1)]
+    assert len({key for _, key in outcome.effects}) == len(TOOLS)
+    assert outcome.ran.result.output == undisturbed.ran.result.output
+    assert "look is done\nnote is done\nsend is done" in outcome.ran.result.output
+    assert outcome.ran.result.usage == undisturbed.ran.result.usage
+    assert outcome.ran.result.tool_calls.delegated == len(TOOLS)
+    assert journal(outcome) == journal(undisturbed)
+    for history in await histories_of(client, f"{outcome.ran.handle.id}.1.0"):
+        check_tasks(history)
+        await replayed(history)
+
+
+async def test_an_irreversible_call_of_the_delegate_is_not_repeated(
+    outcomes: Mapping[str, Outcome | BaseException],
+) -> None:
+    outcome = outcome_of(outcomes, "in an irreversible tool of the delegate")
+    assert outcome.tools == TOOLS
+    assert "The outcome is unknown: it may have taken effect." in outcome.ran.result.output
+    assert outcome.ran.result.tool_calls.delegated == len(TOOLS)

@@ -1,0 +1,106 @@
+"""A parent that is set back delegates anew: no clash with what still runs, the same effects, the right journal."""
+
+from collections.abc import Sequence
+
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from client.rewind import rewind
+from tests.support.delegates import Cast, a_cast, agent, delegates, leading, led
+from tests.support.hold import Hold, until
+from tests.support.loop import FakeTool, Ran
+from tests.support.rewound import ended
+from tests.support.scripted import Step, answers, calls
+
+AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
+
+
+def nested(ran: Ran) -> list[str]:
+    """Return what the delegates of a run answered, as its journal has it."""
+    told = [entry for entry in ran.journal if entry.data.get("run") and entry.event == "ReasoningComplete"]
+    return [action["respond"] for entry in told for action in entry.data["actions"] if "respond" in action]
+
+
+async def test_a_call_that_is_made_again_is_carried_out_by_a_new_run_with_the_same_effects(client: Client) -> None:
+    pay = FakeTool("pay", effect="idempotent")
+    helper: Sequence[Step] = [calls("pay"), answers("paid"), calls("pay"), answers("paid again")]
+    scripts = {"lead": [delegates("helper"), answers("one"), delegates("helper"), answers("two")], "helper": helper}
+    async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
+        first = await led(loop)
+        ran = await ended(client, await rewind(client, first.handle.id, 0))
+
+    assert (nested(first), nested(ran)) == (["paid"], ["paid again"])
+    assert (ran.result.output, ran.result.usage.model_calls) == ("two", 4)
+    assert len(pay.contexts) == 2
+    assert len({context.idempotency_key for context in pay.contexts}) == 1
+
+
+async def test_another_task_is_another_effect(client: Client) -> None:
+    pay = FakeTool("pay", effect="idempotent")
+    lead = [delegates("helper", task="pay a"), answers("one"), delegates("helper", task="pay b"), answers("two")]
+    scripts = {"lead": lead, "helper": [calls("pay"), answers("paid"), calls("pay"), answers("paid")]}
+    async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
+        first = await led(loop)
+        await ended(client, await rewind(client, first.handle.id, 0))
+
+    assert len({context.idempotency_key for context in pay.contexts}) == 2
+
+
+async def test_a_delegate_that_still_runs_is_replaced_by_the_same_call_made_again(client: Client) -> None:
+    hold = Hold()
+    helper: Sequence[Step] = [hold.step(answers("never heard")), answers("anew")]
+    scripts = {"lead": [delegates("helper"), delegates("helper"), answers("done")], "helper": helper}
+    async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, cast):
+        handle = await leading(loop)
+        await hold.reached()
+        orphan = await client.get_workflow_handle(f"{handle.id}.1.0").describe()
+        ran = await ended(client, await rewind(client, handle.id, 0))
+        left = await client.get_workflow_handle(orphan.id, run_id=orphan.run_id).describe()
+
+    assert ran.result.output == "done"
+    assert "anew" in _last(cast)
+    assert nested(ran) == ["anew"]
+    assert left.status == WorkflowExecutionStatus.TERMINATED
+
+
+async def test_a_delegate_of_the_shared_past_stays_in_the_journal(client: Client) -> None:
+    lead: Sequence[Step] = [delegates("helper"), calls("pay"), answers("one"), answers("two")]
+    agents = AGENTS | {"lead": agent("lead", "helper", tools=["pay"])}
+    scripts = {"lead": lead, "helper": [answers("kept")]}
+    async with a_cast(client, agents, scripts, FakeTool("pay")) as (loop, cast):
+        first = await led(loop)
+        ran = await ended(client, await rewind(client, first.handle.id, 1))
+
+    assert len(cast.seen("helper")) == 1
+    assert (ran.result.output, ran.result.usage.model_calls) == ("two", 3)
+    shared = [entry for entry in first.journal if entry.iteration <= 1][: _end(first)]
+    assert ran.journal[: _end(first)] == shared
+    assert nested(ran) == ["kept"]
+
+
+async def test_a_delegate_that_its_parent_has_left_behind_ends_by_itself(client: Client) -> None:
+    hold = Hold()
+    scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(answers("late"))]}
+    async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        child = client.get_workflow_handle(f"{handle.id}.1.0")
+        ran = await ended(client, await rewind(client, handle.id, 0))
+        hold.go.set()
+
+        async def is_over() -> bool:
+            return (await child.describe()).status != WorkflowExecutionStatus.RUNNING
+
+        await until(is_over)
+        left = await child.describe()
+
+    assert left.status == WorkflowExecutionStatus.COMPLETED
+    assert (ran.result.output, nested(ran)) == ("without", [])
+
+
+def _last(cast: Cast) -> str:
+    return cast.told("lead")[-1]
+
+
+def _end(ran: Ran) -> int:
+    """Return how many entries the journal has up to the end of its delegation."""
+    return [entry.event for entry in ran.journal].index("DelegationEnded") + 1

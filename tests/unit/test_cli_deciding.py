@@ -1,0 +1,89 @@
+"""The command that decides a question is the exact one, and it can be copied."""
+
+import shlex
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from client.cli.ages import age
+from client.cli.deciding import commands, in_one_line, requeueing
+from tests.unit.test_cli_screens import a_status
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.messages import ToolCall
+from workflows.types.status import Budgets
+from workflows.types.waits import Wait, WaitKind
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def a_wait(kind: WaitKind, question: str = "?", wait_id: str = "w-1", **fields: Any) -> Wait:
+    return Wait(wait_id=wait_id, kind=kind, since=T0, question=question, **fields)
+
+
+def budgets(**fields: Any) -> Budgets:
+    return a_status().budgets.model_copy(update=fields)
+
+
+def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
+    assert commands("run", a_wait("escalation"), None) == [
+        "orga resolve run w-1 --retry",
+        "orga resolve run w-1 --skip",
+        "orga resolve run w-1 --result TEXT",
+        "orga resolve run w-1 --abort",
+    ]
+    shown = in_one_line("run", a_wait("escalation"), None)
+    assert shown == "orga resolve run w-1 --retry (or --skip, --result TEXT, --abort)"
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        pytest.param("max_iterations: limit of 25 iterations. Raise it", "--max-iterations 50", id="iterations"),
+        pytest.param("max_tokens: 1003 of 1000 tokens. Raise it", "--max-total-tokens 2000", id="tokens"),
+        pytest.param("max_cost: 0.3000 of 0.25 USD. Raise it", "--max-cost-usd 0.5", id="money"),
+        pytest.param("timeout: limit of 300 s. Raise it", "--timeout-s 600", id="time"),
+        pytest.param("max_iterations: limit of 3 model calls. Raise it", "--max-model-calls 6", id="model calls"),
+        pytest.param("max_iterations: limit of 4 tool calls. Raise it", "--max-tool-calls 8", id="tool calls"),
+        pytest.param("max_iterations: limit of 0 tool calls. Raise it", "--max-tool-calls 8", id="also from none"),
+    ],
+)
+def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(question: str, options: str) -> None:
+    there = budgets(max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
+    wait = a_wait("budget", question)
+    assert commands("run", wait, there)[0] == f"orga extend run {options}"
+    assert in_one_line("run", wait, there).endswith("(or orga resolve run w-1 --skip, --abort)")
+
+
+def test_a_limit_that_nobody_knows_is_left_to_the_person() -> None:
+    assert commands("run", a_wait("budget", "max_tokens: 5 of 4 tokens"), None)[0] == "orga extend run --max-total-tokens N"
+
+
+def test_a_question_that_this_command_line_cannot_decide_leads_to_the_status() -> None:
+    assert in_one_line("run", a_wait("answer"), None) == "orga status run"
+
+
+def test_an_id_with_spaces_and_more_is_one_word_of_a_shell() -> None:
+    run_id = "a run; rm -rf $HOME"
+    [words, *_] = [shlex.split(command) for command in commands(run_id, a_wait("escalation"), None)]
+    assert words == ["orga", "resolve", run_id, "w-1", "--retry"]
+
+
+def test_a_letter_of_a_run_that_has_ended_is_sent_by_a_fork() -> None:
+    letter = DeadLetter(letter_id="3.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=T0)
+    assert requeueing("run", letter, is_over=False) == "orga requeue run 3.0"
+    assert requeueing("run", letter, is_over=True) == "orga requeue run 3.0 --fork"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        pytest.param(-3, "0 s", id="another clock"),
+        pytest.param(59.9, "59 s", id="seconds"),
+        pytest.param(60, "1 min", id="minutes"),
+        pytest.param(7_199, "1 h", id="an hour and a half is an hour"),
+        pytest.param(86_400 * 7, "7 d", id="days"),
+    ],
+)
+def test_an_age_has_the_largest_unit_that_fits(seconds: float, shown: str) -> None:
+    assert age(T0, T0 + timedelta(seconds=seconds)) == shown

@@ -1,0 +1,137 @@
+"""The time limit of a call as its worker keeps it: nothing that a tool does makes an attempt longer."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities import time_limit
+from activities.ports import ToolError
+from activities.time_limit import within_limit
+from tests.support.activities import Beats
+from tests.support.core import a_spec
+from workflows.types.tools import TIME_LIMIT, ToolSpec
+
+Work = Callable[[], Coroutine[Any, Any, str]]
+
+
+async def limited(work: Work, limit_s: float | None = 1.0, spec: ToolSpec | None = None) -> str:
+    """Run `work` as an attempt with a limit."""
+    limit = None if limit_s is None else timedelta(seconds=limit_s)
+    return await in_attempt(Beats(start_to_close_timeout=limit).environment, work, spec)
+
+
+async def in_attempt(environment: ActivityEnvironment, work: Work, spec: ToolSpec | None = None) -> str:
+    async def attempt() -> str:
+        return await within_limit(work(), spec or a_spec("look"))
+
+    return await environment.run(attempt)
+
+
+async def quick() -> str:
+    return "ok"
+
+
+async def slow() -> str:
+    await asyncio.sleep(60)
+    return "never"
+
+
+@pytest.mark.parametrize("limit_s", [pytest.param(1.0, id="in time"), pytest.param(None, id="no limit")])
+async def test_a_call_in_time_is_untouched(limit_s: float | None) -> None:
+    assert await limited(quick, limit_s) == "ok"
+
+
+async def test_a_tools_own_time_out_is_its_own() -> None:
+    async def fails() -> str:
+        raise TimeoutError("the database")
+
+    with pytest.raises(TimeoutError, match="the database"):
+        await limited(fails)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "advice"),
+    [
+        pytest.param(None, "", id="awaited"),
+        pytest.param("process", "", id="in a process"),
+        pytest.param(
+            "thread",
+            " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)",
+            id="in a thread, which says what to change",
+        ),
+    ],
+)
+async def test_a_call_over_its_time_is_an_error_before_the_server_gives_up(isolation: Any, advice: str) -> None:
+    async with asyncio.timeout(1):
+        with pytest.raises(ToolError) as caught:
+            await limited(slow, 1.0, a_spec("look", isolation=isolation))
+    assert (str(caught.value), caught.value.kind) == (f"look took longer than its 1 s{advice}", TIME_LIMIT)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "cut_off_s"),
+    [(0.5, 0.4), (5.0, 4.0), (30.0, 29.0)],
+    ids=["a fifth before", "a fifth or a second before", "a second before, at most"],
+)
+async def test_the_margin(limit_s: float, cut_off_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    wait = asyncio.wait
+
+    async def noted(tasks: Any, timeout: float) -> Any:
+        waits.append(timeout)
+        return await wait(tasks, timeout=0)
+
+    monkeypatch.setattr(time_limit.asyncio, "wait", noted)
+    with pytest.raises(ToolError):
+        await limited(slow, limit_s)
+    assert waits[0] == pytest.approx(cut_off_s)
+    assert sum(waits) < limit_s
+
+
+async def test_a_tool_gets_to_end_in_its_own_way_when_it_is_cancelled() -> None:
+    """A tool that answers an abort with a result, or with an error of its own, is heard."""
+    environment, running = Beats().environment, asyncio.Event()
+
+    async def ends_well() -> str:
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "partial"
+        return "never"
+
+    call = asyncio.create_task(in_attempt(environment, ends_well))
+    await running.wait()
+    environment.cancel()
+    assert await call == "partial"
+
+
+async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(time_limit, "ENDING_S", 0.1)
+    environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
+
+    async def ignores() -> str:
+        running.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        raise OSError("late, and nobody's business")
+
+    call = asyncio.create_task(in_attempt(environment, ignores))
+    await running.wait()
+    environment.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert "look has not ended though it was cancelled" in caplog.text
+    let_go.set()
+    while time_limit._left_behind:
+        await asyncio.sleep(0)

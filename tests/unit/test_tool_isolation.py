@@ -1,0 +1,83 @@
+"""Options that say where a tool runs, and what is refused at the configuration instead of found out in a run."""
+
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.tools.catalog import builtin_tools, with_options
+from activities.adapters.tools.python_function import PythonFunction, load_function
+from activities.ports import Tool
+from tests.support import blocking_tools, sample_tools
+from tests.support.tool_calls import result
+from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions
+
+
+def configured(tool: Tool, **options: object) -> Tool:
+    return with_options([tool], {tool.spec.name: ToolOptions.model_validate(options)})[0]
+
+
+def sample(name: str) -> PythonFunction:
+    return load_function(f"tests.support.sample_tools:{name}")
+
+
+@pytest.mark.parametrize(
+    ("isolation", "in_main_thread"),
+    [
+        pytest.param("process", "True", id="the main thread of a process"),
+        pytest.param("thread", "False", id="a thread of the worker"),
+        pytest.param(None, "False", id="which is where it would be anyway"),
+    ],
+)
+async def test_the_option_says_where_a_function_runs(isolation: str | None, in_main_thread: str) -> None:
+    options = {"isolation": isolation} if isolation else {"timeout_s": 1}
+    assert await result(configured(sample("thread_name"), **options), copy="c") == f"{in_main_thread} c 0"
+
+
+@pytest.mark.parametrize(("function", "arguments"), [("echo", {"text": "a"}), ("blocks_its_loop", {"seconds": 0})])
+async def test_the_option_wins_over_the_mark(function: str, arguments: dict[str, object]) -> None:
+    tool = configured(load_function(f"tests.support.blocking_tools:{function}"), isolation="thread")
+    assert tool.spec.options.isolation == "thread"
+    assert await result(tool, **arguments) in ("a", "async")
+
+
+async def test_the_other_options_stay() -> None:
+    tool = configured(sample("weather"), isolation="process")
+    assert (tool.spec.options.timeout_s, tool.spec.options.isolation, tool.spec.effect) == (5, "process", "read_only")
+
+
+def test_only_python_functions_have_a_choice(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tools\.options\.read_file\.isolation: only a Python function"):
+        builtin_tools(tmp_path, options={"read_file": ToolOptions(isolation="process")})
+
+
+def test_a_function_that_no_process_could_import_is_refused_with_its_place() -> None:
+    def inner() -> str:
+        return ""
+
+    with pytest.raises(ValueError, match=r"tools\.options\.inner\.isolation: a process of its own cannot import it"):
+        configured(PythonFunction(inner), isolation="process")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"timeout_s": MAX_LOCAL_TIMEOUT_S}, id="exactly the limit"),
+        pytest.param({}, id="no time of its own: the run's, cut to the limit"),
+    ],
+)
+def test_a_local_call_may_take_two_seconds(options: dict[str, object]) -> None:
+    tool = PythonFunction(blocking_tools.crashes_once)
+    assert configured(tool, execution="local", **options).spec.options.execution == "local"
+
+
+@pytest.mark.parametrize(
+    ("tool", "options"),
+    [
+        pytest.param(blocking_tools.crashes_once, {"timeout_s": 2.001}, id="by its options"),
+        pytest.param(sample_tools.weather, {}, id="by its decorator"),
+    ],
+)
+def test_a_local_call_may_not_take_longer(tool: object, options: dict[str, object]) -> None:
+    """An abort is not heard while it runs."""
+    with pytest.raises(ValueError, match=r'timeout_s: .*set at most 2, or execution = "activity"'):
+        configured(PythonFunction(tool), execution="local", **options)  # type: ignore[arg-type]  # pyright: ignore

@@ -1,0 +1,137 @@
+"""Approvals: held calls, who may decide about them, until when, and once only."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from workflows.decisions.fingerprint import fingerprint
+from workflows.decisions.notes import noted
+from workflows.decisions.waits import closed, opened
+from workflows.types.approvals import Answer, ApprovalDecision, Hold
+from workflows.types.clipped import clip
+from workflows.types.gate import ApprovalTerms, Verdict
+from workflows.types.input import problems
+from workflows.types.messages import ToolCall
+from workflows.types.state import AgentState
+from workflows.types.waits import Wait
+
+ID_CHARS = 24
+SHOWN_BYTES = 2_000
+"""Of a call's arguments, in what a person is shown."""
+
+EXPIRED = Answer(approved=False, approver="", reason="nobody approved it in time")
+
+
+def hold_of(state: AgentState, place: str, call: ToolCall, verdict: Verdict, now: datetime) -> Hold:
+    """Return the hold of a call that the verdict lets through only with a person's yes."""
+    terms = verdict.approval or ApprovalTerms()
+    return Hold(
+        approval_id=approval_id(state.origin, place, call, verdict.version),
+        call=call,
+        version=verdict.version,
+        reason=verdict.reason,
+        approvers=terms.approvers,
+        expires_at=now + timedelta(seconds=terms.expires_s),
+    )
+
+
+def approval_id(origin: str, place: str, call: ToolCall, version: str) -> str:
+    """Return the id of exactly this call under exactly this policy: sha256, so a yes fits nothing else."""
+    identity = f"{origin}/{place}/{fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
+    return sha256(identity.encode()).hexdigest()[:ID_CHARS]
+
+
+def asked(state: AgentState, holds: Sequence[Hold], wait_id: str, now: datetime) -> AgentState:
+    """Return the state in which these calls are held, all in one question."""
+    tools = ", ".join(hold.call.name for hold in holds)
+    wait = Wait(
+        wait_id=wait_id,
+        kind="approval",
+        since=now,
+        question=f"approve {tools}?",
+        data={"calls": [_shown(hold) for hold in holds]},
+    )
+    held = opened(state.model_copy(update={"holds": (*state.holds, *holds)}), wait, now)
+    for hold in holds:
+        held = noted(held, "ApprovalRequested", kind="call", **_shown(hold))
+    return held
+
+
+def parsed_decision(state: AgentState, raw: object, now: datetime) -> ApprovalDecision:
+    """Check a person's decision against what is held.
+
+    Raises:
+        ValueError: It names nothing that is held, was decided or has expired, or this person may not decide it.
+    """
+    try:
+        decision = ApprovalDecision.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+    hold = next((hold for hold in state.holds if hold.approval_id == decision.approval_id), None)
+    if hold is None:
+        pending = ", ".join(hold.approval_id for hold in pending_holds(state, now)) or "none"
+        raise ValueError(f"no approval is pending under {decision.approval_id!r}; pending: {pending}")
+    if hold.answer is not None:
+        said = "approved" if hold.answer.approved else "denied"
+        raise ValueError(f"{decision.approval_id} is {said} already, by {hold.answer.approver or 'nobody in time'}")
+    if now >= hold.expires_at:
+        raise ValueError(f"{decision.approval_id} has expired")
+    if hold.approvers and decision.approver not in hold.approvers:
+        raise ValueError(f"{decision.approver!r} may not decide this; these may: {', '.join(hold.approvers)}")
+    return decision
+
+
+def answered(state: AgentState, decision: ApprovalDecision, approved: bool) -> AgentState:
+    """Record a person's decision; the first one stays."""
+    answer = Answer(approved=approved, approver=decision.approver, reason=decision.reason)
+    return _answered(state, {decision.approval_id: answer})
+
+
+def pending_holds(state: AgentState, now: datetime) -> tuple[Hold, ...]:
+    """Return the calls that can still be decided."""
+    return tuple(hold for hold in state.holds if hold.answer is None and now < hold.expires_at)
+
+
+def next_expiry(state: AgentState) -> datetime | None:
+    """Return when the next undecided call expires."""
+    return min((hold.expires_at for hold in state.holds if hold.answer is None), default=None)
+
+
+def without_expired(state: AgentState, now: datetime) -> AgentState:
+    """Return the state in which what nobody decided in time is denied."""
+    late = [hold.approval_id for hold in state.holds if hold.answer is None and now >= hold.expires_at]
+    return _answered(state, dict.fromkeys(late, EXPIRED)) if late else state
+
+
+def settled(state: AgentState, wait_id: str, now: datetime) -> AgentState:
+    """Return the state without holds; what nobody decided before the run was interrupted stays unrun."""
+    return closed(state.model_copy(update={"holds": ()}), wait_id, now)
+
+
+def _answered(state: AgentState, answers: dict[str, Answer]) -> AgentState:
+    holds: list[Hold] = []
+    for hold in state.holds:
+        answer = answers.get(hold.approval_id)
+        if answer is None or hold.answer is not None:
+            holds.append(hold)
+            continue
+        holds.append(hold.model_copy(update={"answer": answer}))
+        told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
+        state = noted(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
+    return state.model_copy(update={"holds": tuple(holds)})
+
+
+def _shown(hold: Hold) -> dict[str, Any]:
+    return {
+        "id": hold.approval_id,
+        "tool": hold.call.name,
+        "call_id": hold.call.call_id,
+        "arguments": clip(to_json(hold.call.arguments, inf_nan_mode="strings").decode(), SHOWN_BYTES),
+        "reason": hold.reason,
+        "approvers": list(hold.approvers),
+        "expires_at": hold.expires_at.isoformat(),
+    }

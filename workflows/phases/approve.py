@@ -1,0 +1,80 @@
+"""Approve: calls that need a person's yes are held until each has an answer; then they are judged once more."""
+
+from temporalio import workflow
+
+from workflows.decisions import approvals
+from workflows.phases import attributes, gate
+from workflows.phases.gate import Ruling
+from workflows.phases.pace import enter
+from workflows.phases.run import Run
+from workflows.types.approvals import Hold
+from workflows.types.gate import Purpose
+
+MAX_ROUNDS = 5
+"""Times that one call is asked about anew because the policy set changed while a person decided."""
+
+
+async def approved(run: Run, rulings: tuple[Ruling, ...], place: str, purpose: Purpose = "reply") -> tuple[Ruling, ...]:
+    """Return the rulings once no call waits for a person any more.
+
+    An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
+    named, and a set that has changed meanwhile asks anew.
+    """
+    for round_number in range(MAX_ROUNDS):
+        held = [index for index, ruling in enumerate(rulings) if ruling.verdict.decision == "approval"]
+        if not held:
+            break
+        holds = await _answers(run, rulings, held, f"{place}.{round_number}" if round_number else place)
+        if holds is None:
+            return rulings
+        rulings = await _judged_again(run, rulings, holds, purpose)
+    return rulings
+
+
+async def _answers(run: Run, rulings: tuple[Ruling, ...], held: list[int], place: str) -> dict[int, Hold] | None:
+    """Ask a person about the calls at these places; None when the run is ended before all have an answer."""
+    now = workflow.now()
+    asked = {
+        index: approvals.hold_of(run.state, f"{place}.{index}", rulings[index].proposed, rulings[index].verdict, now)
+        for index in held
+    }
+    wait_id, phase = f"approval-{place}", run.state.phase
+    run.change(approvals.asked, tuple(asked.values()), wait_id, now)
+    enter(run, "waiting")
+    attributes.show_waiting(run)
+    await _until_answered(run)
+    by_id = {hold.approval_id: hold for hold in run.state.holds}
+    run.change(approvals.settled, wait_id, workflow.now())
+    enter(run, phase)
+    attributes.show_waiting(run)
+    found = {index: by_id[hold.approval_id] for index, hold in asked.items()}
+    return None if any(hold.answer is None for hold in found.values()) else found
+
+
+async def _until_answered(run: Run) -> None:
+    while (expiry := approvals.next_expiry(run.state)) is not None and not run.is_interrupted():
+        left = (expiry - workflow.now()).total_seconds()
+        if left <= 0:
+            run.change(approvals.without_expired, workflow.now())
+            continue
+        try:
+            await workflow.wait_condition(
+                lambda: approvals.next_expiry(run.state) is None or run.is_interrupted(), timeout=left
+            )
+        except TimeoutError:
+            continue
+
+
+async def _judged_again(
+    run: Run, rulings: tuple[Ruling, ...], holds: dict[int, Hold], purpose: Purpose
+) -> tuple[Ruling, ...]:
+    found = list(rulings)
+    for index, hold in holds.items():
+        answer = hold.answer
+        if answer is None or not answer.approved:
+            why = (answer and answer.reason) or "an approver said no"
+            found[index] = gate.turned_down(rulings[index], f"not approved: {why}")
+        else:
+            again = await gate.judge_approved(run, rulings[index], answer.approver, purpose)
+            found[index] = again or rulings[index]
+    return tuple(found)
