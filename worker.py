@@ -19,8 +19,8 @@ from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents, with_default
 from activities.adapters.arguments import argument_errors
 from activities.adapters.models.registry import ModelRegistry, default_model
-from activities.adapters.policy.allow_all import AllowAll
-from activities.adapters.policy.listed import ListedTools
+from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine
+from activities.adapters.policy.problems import BrokenPolicies
 from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
 from activities.adapters.tools.github_api import GitHubSettings
 from activities.adapters.tools.python_function import load_function
@@ -42,6 +42,7 @@ from client.errors import OrgaError
 from client.garbage import collect_ended_runs
 from client.history import WorkflowHistory
 from client.logs import configure_logs
+from client.policy_settings import policy_settings
 from client.sandbox import workflow_runner
 from client.server.endpoint import ServerUnavailable
 from client.server.search_attributes import missing
@@ -123,10 +124,13 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
     """
     tools = configured_tools(config, root, env)
     models = ModelRegistry(env, config.models.base_urls)
+    settings = policy_settings(config.policy, env)
+    policy = policy_engine(settings)
     facts = Setup(
         agent="",
         model="",
-        policy=config.policy.engine,
+        policy=engine_name(settings),
+        gate_execution=gate_execution(policy),
         search_attributes=knows_attributes,
         roll_over_events=config.temporal.roll_over_events,
     )
@@ -137,7 +141,6 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
         lambda model: _check_model(models, model),
         facts,
     )
-    policy = AllowAll() if config.policy.engine == "allow" else ListedTools()
     return Parts(agents, models, policy, argument_errors, list(tools.values()), config.models.breaker)
 
 
@@ -180,8 +183,19 @@ def checked(config: OrgaConfig, root: Path) -> dict[str, Any]:
         except ValueError as error:
             problems.append({"place": f"agents.{name}.model", "problem": str(error), "remedy": "name another model"})
     problems += [asdict(found) for found in agent_problems(agents, tools or None)]
+    problems += _policy_problems(config)
     shown = {name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()}
     return {"agents": shown, "tools": list(tools), "models": {"default": standard}, "problems": problems}
+
+
+def _policy_problems(config: OrgaConfig) -> list[dict[str, str]]:
+    try:
+        policy_engine(policy_settings(config.policy, os.environ))
+    except BrokenPolicies as error:
+        return [asdict(problem) for problem in error.problems]
+    except ValueError as error:
+        return [{"place": "policy", "problem": str(error), "remedy": "correct [policy] in orga.toml"}]
+    return []
 
 
 async def _run(config: OrgaConfig, root: Path) -> None:

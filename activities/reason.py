@@ -10,8 +10,9 @@ from activities.log_context import log_iteration
 from activities.model_calls import ModelCalls, Models
 from activities.ports import ModelRequest, Rebuilt, RunKey
 from activities.replies import normalised
-from workflows.types.context import DigestMismatch, ReasonRequest
+from workflows.types.context import DigestMismatch, ReasonRequest, Setup
 from workflows.types.messages import Reply
+from workflows.types.untrusted import MEANING, as_sent
 
 
 class ReasonActivities:
@@ -42,10 +43,15 @@ def _model_request(context: Rebuilt, request: ReasonRequest) -> ModelRequest:
     setup = context.setup
     return ModelRequest(
         model=setup.model,
-        system=(setup.instructions,) if setup.instructions else (),
-        messages=context.messages,
+        system=_system(setup),
+        messages=as_sent(context.messages, setup.tools),
         tools=setup.tools,
         temperature=setup.config.temperature,
         max_output_tokens=request.max_output_tokens or setup.config.max_output_tokens,
         output_schema=setup.output_schema,
     )
+
+
+def _system(setup: Setup) -> tuple[str, ...]:
+    """Return the instructions; where there are tools, with what the lines around their results mean."""
+    return tuple(filter(None, (setup.instructions, MEANING if setup.tools else "")))

@@ -10,12 +10,13 @@ from activities.log_context import log_iteration
 from activities.model_calls import ModelCalls, Models
 from activities.ports import ModelRequest, Rebuilt, RunKey
 from activities.replies import normalised
-from activities.transcript import delimited, transcript
+from activities.transcript import transcript
 from workflows.types.clipped import clip
 from workflows.types.context import DigestMismatch
 from workflows.types.messages import Message, Reply
 from workflows.types.ranges import within
 from workflows.types.summary import BYTES_PER_TOKEN, SummariseRequest
+from workflows.types.untrusted import delimited
 
 MAX_TASK_BYTES = 4_000
 
@@ -57,7 +58,7 @@ class SummariseActivities:
 def _model_request(context: Rebuilt, request: SummariseRequest, limit: int) -> ModelRequest:
     setup = context.setup
     task = clip(context.messages[0].text, MAX_TASK_BYTES) if context.messages else ""
-    said = delimited(transcript(within(context.messages, request.ranges)))
+    said = delimited(transcript(within(context.messages, request.ranges)), "earlier messages of the agent")
     return ModelRequest(
         model=setup.model,
         system=(INSTRUCTIONS.format(words=limit // 2),),

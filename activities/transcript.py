@@ -1,7 +1,5 @@
 """Messages as one text to read, for a model that is to sum them up."""
 
-from hashlib import sha256
-
 from pydantic_core import to_json
 
 from workflows.types.clipped import clip
@@ -14,12 +12,6 @@ MAX_PART_BYTES = 4_000
 def transcript(messages: tuple[Message, ...]) -> str:
     """Return what was said, called and returned, in order, each part under who said it."""
     return "\n\n".join(part for message in messages for part in _parts(message))
-
-
-def delimited(text: str) -> str:
-    """Return untrusted text between marks that it cannot contain: they name its digest."""
-    mark = sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-    return f"<untrusted {mark}>\n{text}\n</untrusted {mark}>"
 
 
 def _parts(message: Message) -> list[str]:

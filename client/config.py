@@ -88,10 +88,31 @@ class ToolsConfig(Border):
     """Activity options by tool."""
 
 
-class PolicyConfig(Border):
-    """`[policy]`: who decides. `default` fails closed; `allow` lets everything through and says so loudly."""
+class OpaConfig(Border):
+    """`[policy.opa]`: a server, or a compiled policy. A server's token is `OPA_TOKEN` of the environment."""
 
-    engine: Literal["default", "allow"] = "default"
+    url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
+    """Of the server, without `/v1`."""
+    wasm: Path | None = None
+    """What `opa build -t wasm` wrote; relative to the file that says so."""
+    path: str = Field(default="orga/decision", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_-]+)*$")
+    """Of the rule: `orga/decision` is `decision` of package `orga`."""
+    timeout_s: float = Field(default=3.0, gt=0, le=60)
+    """For one decision, repeated attempts included."""
+
+
+class PolicyConfig(Border):
+    """`[policy]`: who decides."""
+
+    engine: Literal["cedar", "opa", "default", "allow"] | None = None
+    """Null: Cedar where `dir` has its files, else OPA where it is set up, else `default`, the tools that the agent
+    lists. `allow` lets everything through and says so loudly."""
+    dir: Path | None = None
+    """Folder of `*.cedar` files; relative to the file that says so. Null: `policies` beside it, if Cedar files are
+    there."""
+    surface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")
+    """Folder in `dir` whose policies hold beside the shared ones."""
+    opa: OpaConfig = OpaConfig()
 
 
 class TelemetryConfig(Border):

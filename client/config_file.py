@@ -13,10 +13,14 @@ from client.config import OrgaConfig
 from client.config_environment import Setting, bare_sections, merged, settings
 from client.config_problems import Place, explained
 from client.errors import OrgaError
+from client.policy_settings import with_policy_folder
 from client.toml_lines import line_of
 
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
+
+PATHS = (("tools", "files", "root"), ("policy", "dir"), ("policy", "opa", "wasm"))
+"""Keys whose relative paths start at the file's own folder."""
 
 
 class ConfigError(OrgaError):
@@ -42,7 +46,8 @@ def load_config(
         ConfigError: Naming file, line and key of each problem, and what is allowed there.
     """
     env = os.environ if env is None else env
-    path = find_config(named, folder or Path.cwd(), env)
+    folder = folder or Path.cwd()
+    path = find_config(named, folder, env)
     text = _read(path) if path else ""
     file = _parsed(text, path) if path else {}
     if bare := bare_sections(env):
@@ -52,7 +57,7 @@ def load_config(
         config = OrgaConfig.model_validate(merged(file, found), extra="forbid")
     except ValidationError as error:
         raise ConfigError("\n".join(explained(error, OrgaConfig, _places(path, text, found)))) from None
-    return LoadedConfig(config, path)
+    return LoadedConfig(with_policy_folder(config, path.parent if path else folder), path)
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Path | None:
@@ -90,10 +95,12 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
 
 def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Resolve the file's relative paths against its own folder."""
-    files: Any = file.get("tools", {})
-    files = cast("dict[str, Any]", files).get("files") if isinstance(files, dict) else None
-    if isinstance(files, dict) and isinstance(root := cast("dict[str, Any]", files).get("root"), str):
-        files["root"] = str(folder / Path(root).expanduser())
+    for *above, key in PATHS:
+        table: Any = file
+        for name in above:
+            table = cast("dict[str, Any]", table).get(name) if isinstance(table, dict) else None
+        if isinstance(table, dict) and isinstance(path := cast("dict[str, Any]", table).get(key), str):
+            table[key] = str(folder / Path(path).expanduser())
     return file
 
 

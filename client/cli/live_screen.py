@@ -14,6 +14,7 @@ from rich.text import Text
 from client.cli.line import Line, Tone
 from client.cli.progress import InFlight, Progress
 from client.cli.screen import remarks
+from client.cli.status_lines import call_budgets
 from client.cli.terminal_text import harmless, on_one_line
 
 TEXT_LINES = 6
@@ -89,6 +90,8 @@ def _standing(progress: Progress) -> list[str]:
     lines = [f"  ⇢ {child.agent}: {on_one_line(child.task)}" for child in progress.children]
     if progress.circuits:
         lines.append(f"  left alone (open circuit): {', '.join(progress.circuits)}")
+    if progress.budgets and (calls := call_budgets(progress.budgets)):
+        lines.append(f"  {calls}")
     if progress.dead_letters:
         lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {progress.run_id}")
     return lines
@@ -103,19 +106,11 @@ def _meters(progress: Progress, now: datetime) -> Table:
         _meter("tokens", progress.tokens, budgets.max_total_tokens if budgets else None),
         _meter("s", int(progress.clock_s(now)), budgets.timeout_s if budgets else None),
     ]
-    if budgets and budgets.max_model_calls is not None:
-        cells.append(_spent("model calls", budgets.model_calls, budgets.max_model_calls))
-    if budgets and budgets.max_tool_calls is not None:
-        cells.append(_spent("tool calls", budgets.tool_calls, budgets.max_tool_calls))
     if progress.cost_usd is not None:
         cells.append(Text(f"{progress.cost_usd:.4f} USD"))
     table = Table.grid(padding=(0, 2))
     table.add_row(*cells)
     return table
-
-
-def _spent(unit: str, left: int | None, limit: int) -> Text:
-    return _meter(unit, limit - (left or 0), limit)
 
 
 def _meter(unit: str, spent: float, limit: float | None) -> Text:

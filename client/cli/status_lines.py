@@ -20,7 +20,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"spent      {spent(status.usage)}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counts.run} run, {counts.denied} denied, {counts.failed} failed",
-        *_calls(budgets),
+        *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
         *_questions(run_id, status),
     ]
     lines += [f"circuit    {tool}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)]
@@ -43,18 +43,17 @@ def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
     return lines
 
 
-def _of_money(budgets: Budgets) -> str:
-    return "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
-
-
-def _calls(budgets: Budgets) -> list[str]:
-    """Return what is spent of the limits that a run need not have."""
+def call_budgets(budgets: Budgets) -> str:
+    """Return what is spent of the limits of calls, which a run need not have."""
     limits = (
         ("model calls", budgets.model_calls, budgets.max_model_calls),
         ("tool calls", budgets.tool_calls, budgets.max_tool_calls),
     )
-    told = [f"{limit - (left or 0)} of {limit} {noun}" for noun, left, limit in limits if limit is not None]
-    return [f"calls      {', '.join(told)}"] if told else []
+    return ", ".join(f"{limit - (left or 0)} of {limit} {noun}" for noun, left, limit in limits if limit is not None)
+
+
+def _of_money(budgets: Budgets) -> str:
+    return "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
 
 
 def _questions(run_id: str, status: AgentStatus) -> list[str]:

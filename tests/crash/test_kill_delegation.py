@@ -1,14 +1,12 @@
 """A worker is killed while a delegate works: both runs go on elsewhere, and no tool has its effect twice."""
 
-import asyncio
 import signal
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from tests.crash.test_kill import EVERY_ITERATION, Case, Outcome, Stage, dies, outcome_of
+from tests.support.crash_stage import EVERY_ITERATION, Case, Outcome, Outcomes, dies, outcome_of, played
 from tests.support.crash_worker import Fate
 from tests.support.loop import check_tasks, histories_of, replayed
 
@@ -18,7 +16,7 @@ PLAN = ("helper:look+note+send",)
 TOOLS = ["look", "note", "send"]
 
 CASES: dict[str, Case] = {
-    "undisturbed": Case(plan=PLAN),
+    "undisturbed": Case(PLAN),
     "in a model call of the delegate": dies("model call 2", plan=PLAN),
     "in the gate of the delegate": dies("gate 3", plan=PLAN),
     "in a read-only tool of the delegate": dies("look", plan=PLAN),
@@ -26,17 +24,14 @@ CASES: dict[str, Case] = {
     "while the delegate ends": dies("after send", plan=PLAN),
     "while the delegate continues as new": dies("after look", plan=PLAN, roll_over_events=EVERY_ITERATION),
     "in an irreversible tool of the delegate": dies("send", plan=PLAN),
-    "twice": Case((Fate("look"), Fate("model call 3")), plan=PLAN),
+    "twice": Case(PLAN, (Fate("look"), Fate("model call 3"))),
 }
 SAME = [name for name in CASES if name not in {"undisturbed", "in an irreversible tool of the delegate"}]
 
 
 @pytest.fixture(scope="module")
-async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome | BaseException]:
-    """All cases at once: most of their time is the server's patience with a dead worker."""
-    stages = [Stage(client, case, tmp_path_factory.mktemp("delegated")) for case in CASES.values()]
-    ended = await asyncio.gather(*(stage.play() for stage in stages), return_exceptions=True)
-    return dict(zip(CASES, ended, strict=True))
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
 
 
 def journal(outcome: Outcome) -> list[tuple[str, int, dict[str, Any]]]:
@@ -46,9 +41,7 @@ def journal(outcome: Outcome) -> list[tuple[str, int, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("case", SAME)
-async def test_a_kill_changes_nothing(
-    client: Client, outcomes: Mapping[str, Outcome | BaseException], case: str
-) -> None:
+async def test_a_kill_changes_nothing(client: Client, outcomes: Outcomes, case: str) -> None:
     """Only the call that was cut off runs again, under the same idempotency key."""
     cut = [fate.moment for fate in CASES[case].fates]
     undisturbed, outcome = outcome_of(outcomes, "undisturbed"), outcome_of(outcomes, case)
@@ -67,7 +60,7 @@ async def test_a_kill_changes_nothing(
 
 
 async def test_an_irreversible_call_of_the_delegate_is_not_repeated(
-    outcomes: Mapping[str, Outcome | BaseException],
+    outcomes: Outcomes,
 ) -> None:
     outcome = outcome_of(outcomes, "in an irreversible tool of the delegate")
     assert outcome.tools == TOOLS

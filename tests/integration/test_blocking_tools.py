@@ -179,7 +179,7 @@ async def test_the_worker_serves_another_run_while_threads_block(client: Client)
 
 @pytest.mark.parametrize("timeout_s", [pytest.param(2, id="its own"), pytest.param(None, id="the run's, cut")])
 async def test_an_abort_is_heard_within_the_time_of_a_local_call(client: Client, timeout_s: float | None) -> None:
-    """Two seconds at most, all attempts together."""
+    """Which is two seconds at most; the run listens before it tries again."""
     hold = Hold()
     options = ToolOptions(execution="local", timeout_s=timeout_s, max_attempts=5)
     (tool,) = with_options([FakeTool("peek", lambda a, c: hold.then("never"))], {"peek": options})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 
 from activities.ports import Judgement, ModelRequest, Proposal, ToolContext
 from client.config import OrgaConfig
@@ -344,7 +345,7 @@ async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -
         await handle.signal("pause")
         await until(lambda: _is_paused(child))
         hold.go.set()
-        await asyncio.sleep(0.5)
+        await until(lambda: _stands_still(child))
         assert len(cast.seen("helper")) == 1
         await handle.signal("resume")
         ran = await loop.ended(handle)
@@ -375,10 +376,14 @@ async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(clien
     assert shown(cast.told("lead")[-1]) == "late"
 
 
+async def _stands_still(handle: WorkflowHandle[Any, Any]) -> bool:
+    return (await status_of(handle)).phase == "paused"
+
+
 async def _exists(handle: WorkflowHandle[Any, Any]) -> bool:
     try:
         await handle.describe()
-    except Exception:  # not found yet
+    except RPCError:
         return False
     return True
 
@@ -417,7 +422,7 @@ async def test_temporals_own_cancellation_reaches_the_delegate_as_an_abort(clien
 
 
 async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_abort(client: Client) -> None:
-    """Its worker is gone: nothing of it can be heard any more, and it ends with its parent."""
+    """Its tool ignores the cancellation, so its own grace is as long as its parent's; it ends with its parent."""
     hold = Hold()
 
     async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -579,7 +584,7 @@ async def test_nothing_is_wrong_with_a_run_that_delegated_nor_with_its_exported_
     agents = PAIR | {"helper": agent("helper", "hand"), "hand": agent("hand")}
     scripts = {
         "lead": [delegates("helper", "helper"), answers("done")],
-        "helper": [delegates("hand"), answers("handed on")],
+        "helper": [delegates("hand"), delegates("hand"), answers("handed on")],
         "hand": [answers("seen")],
     }
     async with a_cast(client, agents, scripts) as (loop, _):

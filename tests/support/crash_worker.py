@@ -1,48 +1,38 @@
-"""A worker process that kills itself, as by `kill -9`, at a moment that is named.
-
-Its model knows nothing but the conversation it is given, so another process goes on where this one was cut off.
-"""
+"""A worker process that kills itself, as by `kill -9`, at a moment that is named, or is killed from outside."""
 
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Timer
-from typing import ParamSpec, TypeVar
+from typing import Any
 
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.client import Client
 
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
-from activities.ports import Judgement, ModelRequest, Proposal, ToolContext
+from activities.ports import ToolContext
 from client.converter import data_converter
+from tests.support.crash_model import Lenient, PlannedModel
+from tests.support.crash_tasks import WatchedTasks
 from tests.support.loop import WORKER_FACTS, FakeTool
-from tests.support.scripted import ScriptedModels, answers, calls
+from tests.support.scripted import ScriptedModels
 from worker import Parts, build_worker
 from workflows.types.agents import AgentConfig
 from workflows.types.delegation import Delegate
-from workflows.types.messages import Reply
 from workflows.types.tools import Effect, ToolOptions
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 HALF_CALL_S = 0.15
+SILENCE_S = 5.0
+"""How soon the server takes a call back from a dead worker."""
+
 STICKY_S = timedelta(seconds=1)
 """How soon the server gives a workflow task to another worker when this one does not come for it."""
-
-TOOLS: dict[str, tuple[Effect, ToolOptions]] = {
-    "look": ("read_only", ToolOptions(heartbeat_timeout_s=5)),
-    "note": ("idempotent", ToolOptions(heartbeat_timeout_s=5)),
-    "send": ("irreversible", ToolOptions()),
-}
 
 
 @dataclass(frozen=True)
@@ -68,15 +58,71 @@ def _die() -> None:
 
 
 @dataclass(frozen=True)
+class Backstage:
+    """What a tool has to do with the play that it is in."""
+
+    effects: Path
+    """Gets one line for each effect of a tool: the tool and the idempotency key."""
+    fate: Fate
+
+    def tool(
+        self,
+        name: str,
+        effect: Effect = "idempotent",
+        body: Callable[[int], str] | None = None,
+        held: bool = False,
+        takes: str = "",
+        **options: Any,
+    ) -> FakeTool:
+        """Return a tool whose effect is a line in a file.
+
+        Args:
+            name: Its name.
+            effect: What repeating a call does.
+            body: Takes how many effects there were, this one included; returns the result, or raises.
+            held: Whether its calls end only once the file `release` is there.
+            takes: Its only argument, if it has one.
+            **options: Its `ToolOptions`.
+        """
+
+        def say(number: int) -> str:
+            return body(number) if body else f"{name} is done"
+
+        async def call(arguments: dict[str, Any], context: ToolContext) -> str:
+            await asyncio.sleep(HALF_CALL_S)
+            number = self._had_effect(name, context)
+            self.fate.had_effect()
+            self.fate.reached(name)
+            self.fate.reached(f"{name} {number}")
+            while held and not self.effects.with_name("release").exists():
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(HALF_CALL_S)
+            return say(number)
+
+        known: dict[str, Any] = {"heartbeat_timeout_s": SILENCE_S, **options}
+        parameters: dict[str, Any] = {"type": "object", "properties": {takes: {"type": "string"}} if takes else {}}
+        return FakeTool(name, call, effect, parameters, ToolOptions(**known))
+
+    def _had_effect(self, name: str, context: ToolContext) -> int:
+        with self.effects.open("a") as file:
+            file.write(f"{name} {context.idempotency_key}\n")
+        return sum(line.split()[0] == name for line in self.effects.read_text().splitlines())
+
+
+Cast = Callable[[Backstage], Sequence[FakeTool]]
+
+
+@dataclass(frozen=True)
 class CrashWorker:
     """What a process needs to know."""
 
     address: str
     task_queue: str
     effects: Path
-    """Gets one line for each effect of a tool: the tool and the idempotency key."""
     roll_over_events: int
     fate: Fate
+    cast: Cast
+    """A function of a module: only its name goes to the process."""
 
     def started(self) -> BaseProcess:
         """Start a process of its own, forked from one that has the imports done and nothing else."""
@@ -95,88 +141,23 @@ class CrashWorker:
             client,
             self._parts(),
             self.task_queue,
-            workflow_task_executor=_WatchedTasks(self.fate, self.effects),
+            workflow_task_executor=WatchedTasks(self.fate.reached, self.effects),
             sticky_queue_schedule_to_start_timeout=STICKY_S,
         )
         await worker.run()
 
     def _parts(self) -> Parts:
-        tools = [self._tool(name, effect, options) for name, (effect, options) in TOOLS.items()]
+        tools = list(self.cast(Backstage(self.effects, self.fate)))
+        names = tuple(tool.name for tool in tools)
         agents = ConfiguredAgents(
             {
-                "default": AgentConfig(tools=tuple(TOOLS), delegates=(Delegate(agent="helper"),)),
-                "helper": AgentConfig(tools=tuple(TOOLS)),
+                "default": AgentConfig(tools=names, delegates=(Delegate(agent="helper"),)),
+                "helper": AgentConfig(tools=names),
             },
             {tool.name: tool.spec for tool in tools},
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
             WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events}),
         )
-        return Parts(agents, ScriptedModels(_PlannedModel(self.fate)), _Policy(self.fate), argument_errors, tools)
-
-    def _tool(self, name: str, effect: Effect, options: ToolOptions) -> FakeTool:
-        return FakeTool(name, lambda arguments, context: self._call(name, context), effect, options=options)
-
-    async def _call(self, name: str, context: ToolContext) -> str:
-        await asyncio.sleep(HALF_CALL_S)
-        with self.effects.open("a") as file:
-            file.write(f"{name} {context.idempotency_key}\n")
-        self.fate.had_effect()
-        self.fate.reached(name)
-        await asyncio.sleep(HALF_CALL_S)
-        return f"{name} is done"
-
-
-@dataclass(frozen=True)
-class _PlannedModel:
-    """Calls the tools that the task names, one a turn, then answers with what they returned.
-
-    `helper:look+send` delegates the task `look send` to that agent.
-    """
-
-    fate: Fate
-
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        plan = request.messages[0].text.split()
-        told = [message.text for message in request.messages if message.role == "tool"]
-        self.fate.reached(f"model call {len(told) + 1}")
-        return _called(plan[len(told)]) if len(told) < len(plan) else answers("\n".join(told))
-
-
-def _called(word: str) -> Reply:
-    agent, _, task = word.rpartition(":")
-    return calls("delegate", arguments={"agent": agent, "task": task.replace("+", " ")}) if agent else calls(task)
-
-
-@dataclass(frozen=True)
-class _Policy:
-    """Allows everything."""
-
-    fate: Fate
-
-    async def judge(self, proposal: Proposal) -> Judgement:
-        self.fate.reached(f"gate {proposal.iteration}")
-        return Judgement(True)
-
-
-class _WatchedTasks(ThreadPoolExecutor):
-    """Runs workflow tasks; what a task brings is a moment before any workflow code has seen it."""
-
-    def __init__(self, fate: Fate, effects: Path) -> None:
-        super().__init__()
-        self._fate = fate
-        self._effects = effects
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        for argument in args:
-            if isinstance(argument, WorkflowActivation):
-                for moment in self._moments(argument):
-                    self._fate.reached(moment)
-        return super().submit(fn, *args, **kwargs)
-
-    def _moments(self, task: WorkflowActivation) -> Iterator[str]:
-        for job in task.jobs:
-            if job.HasField("initialize_workflow"):
-                yield "continued as new" if job.initialize_workflow.continued_from_execution_run_id else "first task"
-            if job.HasField("resolve_activity") and self._effects.exists():
-                yield f"after {self._effects.read_text().splitlines()[-1].split()[0]}"
+        model = PlannedModel(frozenset(names), self.fate.reached)
+        return Parts(agents, ScriptedModels(model), Lenient(self.fate.reached), argument_errors, tools)

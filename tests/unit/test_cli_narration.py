@@ -71,7 +71,63 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             an_entry("Terminated", reason="max_tokens", detail="limit of 5"), "max_tokens: limit of 5", id="end"
         ),
         pytest.param(an_entry("FromTheFuture", a=1), "{'a': 1}", id="an event of a later version"),
-        pytest.param(an_entry("ContextCompacted", messages_dropped=4), "4 older messages", id="compaction"),
+        pytest.param(an_entry("ContextCompacted", messages_dropped=4), "4 older messages left out", id="compaction"),
+        pytest.param(
+            an_entry("ContextCompacted", messages_dropped=1, messages_masked=2),
+            "1 older message left out of the context and 2 older results left out of the context",
+            id="messages dropped, results masked",
+        ),
+        pytest.param(
+            an_entry("ContextCompacted", messages_dropped=3, summary="model"), "summed up by the model", id="a summary"
+        ),
+        pytest.param(
+            an_entry("PreHydrationComplete", references_found=3, resolved=2, failed=1, unresolvable=0, references=[]),
+            "looked up 3 references: 2 resolved, 1 failed",
+            id="hydration",
+        ),
+        pytest.param(
+            an_entry("PreHydrationComplete", references=[{"value": "#4", "status": "failed", "why": "gone"}]),
+            "✗ #4: gone",
+            id="a reference that led nowhere",
+        ),
+        pytest.param(
+            an_entry("ApprovalRequested", kind="escalation", id="call-1.0-0", question="save failed: what now?"),
+            "? waits for a person (escalation call-1.0-0): save failed: what now?",
+            id="a question to a person",
+        ),
+        pytest.param(
+            an_entry("ApprovalResolved", kind="escalation", id="w", choice="retry", by="ada", reason="mended"),
+            "w: retry by ada: mended",
+            id="a decision",
+        ),
+        pytest.param(an_entry("ApprovalResolved", id="w", choice="none"), "w waits no more", id="no decision"),
+        pytest.param(
+            an_entry("RecoveryTriggered", tool="save", strategy="fallback", outcome="ok", error="E: x"),
+            "↻ save: fallback, ok, after: E: x",
+            id="a recovery",
+        ),
+        pytest.param(
+            an_entry("StepLimitReached", tool="save", reason="failed attempts: 2"),
+            "✗ save gets nowhere: failed attempts: 2",
+            id="a step limit",
+        ),
+        pytest.param(
+            an_entry("CircuitOpened", tool="look", failures=3, recovery_s=60.0),
+            "✗ look is left alone for 60 s: failures in a row: 3",
+            id="a circuit opens",
+        ),
+        pytest.param(an_entry("CircuitClosed", tool="look"), "✓ look works again", id="a circuit closes"),
+        pytest.param(
+            an_entry("InterventionReceived", kind="extend_budget", text={"max_iterations": 9, "timeout_s": None}),
+            "extend_budget: max_iterations=9",
+            id="an update",
+        ),
+        pytest.param(an_entry("PastMissing", detail="gone by now"), "gone by now", id="a past that is gone"),
+        pytest.param(
+            an_entry("Started", task="t", forked_from={"workflow_id": "w", "iteration": 3}),
+            "fork of w at iteration 3",
+            id="a fork",
+        ),
         pytest.param(
             an_entry("ReasoningComplete", actions=[{"respond": "x"}], finish="length"),
             "the reply ended early: length",
@@ -88,3 +144,10 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
 )
 def test_an_entry_in_words(entry: JournalEntry, text: str) -> None:
     assert any(text in line.text for line in Narrator().tell(entry))
+
+
+def test_a_delegation_is_told_by_the_agents_name() -> None:
+    narrator = Narrator()
+    started = narrator.tell(an_entry("DelegationStarted", agent="reader", task="read it", workflow_id="w.1.0"))
+    ended = narrator.tell(an_entry("DelegationEnded", workflow_id="w.1.0", reason="max_tokens", detail="5 of 4"))
+    assert [line.text for line in (*started, *ended)] == ["⇢ reader: read it", "✗ reader: max_tokens: 5 of 4"]

@@ -1,6 +1,7 @@
 """What a viewer sees of a run that goes on."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -8,9 +9,16 @@ from rich.console import Console
 from client.cli.live_screen import block
 from client.cli.progress import InFlight, Progress
 from client.cli.screen import PlainScreen
+from client.cli.status_lines import status_lines
 from tests.unit.test_cli_narration import A_RUN, an_entry
+from workflows.types.breaker import Breaker
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.messages import ToolCall
+from workflows.types.result import Termination
+from workflows.types.state import Child
 from workflows.types.status import AgentStatus, Budgets
 from workflows.types.usage import ToolCallCounts, UsageTotals
+from workflows.types.waits import Wait
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 LACKING = Progress(task_queue="q", lacks_worker=True)
@@ -23,7 +31,7 @@ def drawn(progress: Progress) -> str:
     return captured.get()
 
 
-def a_status(*, paused: bool = False) -> AgentStatus:
+def a_status(**fields: Any) -> AgentStatus:
     budgets = Budgets(
         iterations=20,
         max_iterations=25,
@@ -34,11 +42,11 @@ def a_status(*, paused: bool = False) -> AgentStatus:
         time_s=295.0,
         timeout_s=300.0,
     )
-    return AgentStatus(
+    status = AgentStatus(
         agent="a",
         model="m",
         phase="reasoning",
-        paused=paused,
+        paused=False,
         iteration=5,
         usage=UsageTotals(cost_usd=0.25),
         tool_calls=ToolCallCounts(),
@@ -50,6 +58,11 @@ def a_status(*, paused: bool = False) -> AgentStatus:
         unread_interventions=[],
         termination=None,
     )
+    return status.model_copy(update=fields)
+
+
+def a_question(wait_id: str = "call-1.0-0") -> Wait:
+    return Wait(wait_id=wait_id, kind="escalation", since=NOW, question="save failed: what now?")
 
 
 def test_progress_follows_the_journal() -> None:
@@ -90,6 +103,7 @@ def test_the_clock_stands_still_while_paused() -> None:
     later = NOW + timedelta(seconds=7)
     assert Progress().with_status(a_status(), NOW).clock_s(later) == pytest.approx(12.0)
     assert Progress().with_status(a_status(paused=True), NOW).clock_s(later) == pytest.approx(5.0)
+    assert Progress().with_status(a_status(waiting=[a_question()]), NOW).clock_s(later) == pytest.approx(5.0)
 
 
 def test_the_block_has_meters_with_their_limits() -> None:
@@ -134,3 +148,102 @@ def test_plain_lines_say_a_retry_once_though_it_is_out_of_sight_for_a_moment(
     for progress in (retried, Progress(), retried):
         screen.frame(progress)
     assert capsys.readouterr().err.count("reason: attempt 2, after: lost") == 1
+
+
+DECIDED_BY = "orga resolve run call-1.0-0 --retry (or --skip, --result TEXT, --abort)"
+
+
+def test_what_waits_for_a_person_is_shown_with_the_command_until_it_is_decided() -> None:
+    waiting = Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
+    assert "orga resolve run call-1.0-0 --retry" in drawn(waiting)
+    assert "orga resolve" not in drawn(waiting.with_entry(an_entry("ApprovalResolved", id="call-1.0-0", choice="skip")))
+
+
+def test_plain_lines_say_once_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    screen, waiting = PlainScreen(), Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
+    for progress in (waiting, waiting):
+        screen.frame(progress)
+    assert capsys.readouterr().err.count(f"waits for you: save failed: what now? → {DECIDED_BY}") == 1
+
+
+def test_a_delegated_run_that_waits_is_shown_by_its_own_id(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainScreen().frame(Progress(run_id="run", below=(("run.1.0", a_status(waiting=[a_question()])),)))
+    assert "orga resolve run.1.0 call-1.0-0 --retry" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("phase", "seen", "shown"),
+    [
+        pytest.param("reasoning", "waiting", "waiting", id="it waits now"),
+        pytest.param("preparing", "hydrating", "hydrating", id="it looks references up"),
+        pytest.param("waiting", "acting", "acting", id="it waits no more"),
+        pytest.param("acting", "reasoning", "acting", id="what is in flight knows better"),
+    ],
+)
+def test_phases_in_which_nothing_is_in_flight_come_from_the_run_itself(phase: str, seen: str, shown: str) -> None:
+    assert Progress(phase=phase).with_status(a_status(phase=seen), NOW).phase == shown
+
+
+def test_the_block_shows_what_lasts() -> None:
+    circuits = {"look": Breaker(state="open", opened_at=NOW, failures=3), "save": Breaker(failures=1)}
+    budgets = a_status().budgets.model_copy(
+        update={"model_calls": 1, "max_model_calls": 4, "tool_calls": 0, "max_tool_calls": 9}
+    )
+    status = a_status(
+        breakers=circuits,
+        children=[Child(workflow_id="run.1.0", agent="reader", task="read it")],
+        dead_letters=[A_LETTER],
+        budgets=budgets,
+    )
+    shown = drawn(Progress(run_id="run").with_status(status, NOW))
+    assert "⇢ reader: read it" in shown
+    assert "left alone (open circuit): look\n" in shown
+    assert "dead letters: 1, see: orga status run" in shown
+    assert "3 of 4 model calls, 9 of 9 tool calls" in shown
+
+
+A_LETTER = DeadLetter(
+    letter_id="3.0", call=ToolCall(call_id="c", name="save", arguments={"text": "x"}), key="k", error="E: full", at=NOW
+)
+
+
+def test_a_status_in_lines() -> None:
+    budgets = a_status().budgets.model_copy(update={"model_calls": 1, "max_model_calls": 4, "max_cost_usd": 0.5})
+    status = a_status(
+        phase="waiting",
+        budgets=budgets,
+        waiting=[a_question()],
+        breakers={"look": Breaker(state="half_open", opened_at=NOW)},
+        children=[Child(workflow_id="run.1.0", agent="reader", task="read it")],
+        dead_letters=[A_LETTER],
+    )
+    lines = status_lines("run", status)
+    assert lines[0] == "phase      waiting"
+    assert lines[3].endswith("0.2500 USD, of 1000 tokens, of 0.5 USD")
+    assert lines[6] == "calls      3 of 4 model calls"
+    assert lines[7].startswith("waits      escalation call-1.0-0, ")
+    assert lines[7].endswith(": save failed: what now?")
+    assert lines[8:] == [
+        f"           → {DECIDED_BY}",
+        "circuit    look: half open",
+        "delegated  reader: read it (run.1.0)",
+        "letter     3.0 save x: E: full",
+        "           → orga requeue run 3.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("letter", "fields", "shown"),
+    [
+        pytest.param({"requeued": True}, {}, "will be sent again", id="requeued"),
+        pytest.param(
+            {"requeued": True},
+            {"termination": Termination(reason="aborted")},
+            "→ orga requeue run 3.0 --fork",
+            id="requeued, but the run ended before",
+        ),
+    ],
+)
+def test_what_becomes_of_a_letter(letter: dict[str, Any], fields: dict[str, Any], shown: str) -> None:
+    status = a_status(dead_letters=[A_LETTER.model_copy(update=letter)], **fields)
+    assert any(line.strip() == shown for line in status_lines("run", status))

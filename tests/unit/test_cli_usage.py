@@ -10,7 +10,7 @@ import pytest
 from client.cli.exit_codes import ExitCode, UsageError, of_ending, of_error
 from client.cli.main import app, run_command
 from client.cli.task_input import Given, agent_input
-from client.errors import NoAnswer, RunEnded, RunFailed, RunNotFound
+from client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
 from client.server.endpoint import ServerUnavailable
 from workflows.types.input import InvalidInput
 from workflows.types.result import StopReason
@@ -46,6 +46,16 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["rum"], "No such command 'rum'", id="unknown command"),
         pytest.param(["attach"], "Missing argument 'ID'", id="no id"),
         pytest.param(["list", "--limit", "0"], "'--limit'", id="a list of nothing"),
+        pytest.param(["inbox", "--kind", "letter"], "'--kind'", id="no such kind of question"),
+        pytest.param(["resolve", "x"], "choose one of --retry, --skip", id="no decision"),
+        pytest.param(["resolve", "x", "--retry", "--abort"], "choose one of --retry", id="two decisions"),
+        pytest.param(["resolve", "x", "--result", "@gone"], "file cannot be read (No such", id="no such result"),
+        pytest.param(["resolve", "x", "--result", "x" * 100_001], "longer than 100000 bytes", id="a book for a result"),
+        pytest.param(["extend", "x"], "name a limit to raise: --max-iterations, ", id="nothing to raise"),
+        pytest.param(["extend", "x", "--max-iterations", "0"], "max_iterations: ", id="a limit of nothing"),
+        pytest.param(["extend", "x", "--max-cost-usd", "nan"], "max_cost_usd: ", id="a limit that is no number"),
+        pytest.param(["requeue", "x", "1.0", "--all"], "a LETTER or --all, not both", id="one letter and all"),
+        pytest.param(["requeue", "x", "--set", "a=1"], "give --fork, too", id="settings of no fork"),
         pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
         pytest.param(["journal", "x", "--exported", "gone"], "gone cannot be read", id="no such export"),
     ],
@@ -61,10 +71,13 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert says in shown.err
 
 
-@pytest.mark.parametrize("command", ["run", "attach", "list", "status", "journal", "steer", "setup", "worker", "dev"])
+SERVED = ["run", "attach", "list", "inbox", "status", "journal", "steer", "resolve", "setup", "worker", "dev"]
+
+
+@pytest.mark.parametrize("command", SERVED)
 def test_without_a_server_the_exit_code_is_7(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    arguments = {"run": ["x"], "steer": ["id", "x"]}.get(command, ["id"])
-    assert run_command([command, *([] if command in {"list", "setup", "worker", "dev"} else arguments)]) == 7
+    arguments = {"run": ["x"], "steer": ["id", "x"], "resolve": ["id", "--skip"]}.get(command, ["id"])
+    assert run_command([command, *([] if command in {"list", "inbox", "setup", "worker", "dev"} else arguments)]) == 7
     shown = capsys.readouterr().err
     assert shown.startswith("orga: the Temporal server at 127.0.0.1:9 does not answer (connection refused); ")
     assert shown.count("\n") == 1
@@ -85,7 +98,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
 
 def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = [str(command.name) for command in app.registered_commands]
-    assert len(names) == 17
+    assert len(names) == 24
     for name in names:
         assert run_command([name, "--help"]) == 0
         assert "Example: " in capsys.readouterr().out, name
@@ -94,7 +107,7 @@ def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str
 def test_the_overview_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert [shown.index(group) for group in ("Runs", "Steering a run", "Server and workers")]
+    assert [shown.index(group) for group in ("Runs", "Steering a run", "Deciding for a run", "Server and workers")]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +172,7 @@ def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
         pytest.param(RunNotFound("x"), ExitCode.USAGE, id="no such run"),
         pytest.param(RunFailed("InvalidInput: agent: x"), ExitCode.USAGE, id="input that the worker refused"),
         pytest.param(RunFailed("Workflow terminated"), ExitCode.FAILED, id="terminated by an operator"),
+        pytest.param(Refused("no"), ExitCode.USAGE, id="a refused decision"),
         pytest.param(RunEnded("x"), ExitCode.FAILED, id="too late"),
         pytest.param(NoAnswer("q"), ExitCode.FAILED, id="no worker answers"),
         pytest.param(ServerUnavailable("a", "b"), ExitCode.NO_SERVER, id="no server"),

@@ -37,7 +37,7 @@ def test_beside_terminate_nothing_is_started() -> None:
 @LAW
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 def test_never_more_than_the_budget_leaves(limit: int, run: int, delegated: int, wanted: int) -> None:
-    state = a_run(limit, tool_calls=ToolCallCounts(proposed=run, run=run), delegated_tool_calls=delegated)
+    state = a_run(limit, tool_calls=ToolCallCounts(proposed=run, run=run, delegated=delegated))
     calls = [a_call(n=n) for n in range(wanted)]
     down = turned_down(state, calls)
     left = max(limit - run - delegated, 0)

@@ -16,7 +16,9 @@ def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run: the task is the first message."""
     task = Message(role="user", text=run_input.task, pinned=True)
     conversation = added(Conversation(), task)
-    return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), conversation=conversation)
+    taint = run_input.lineage.taint
+    clock = Clock(started_at=now)
+    return AgentState(input=run_input, origin=origin, clock=clock, conversation=conversation, taint=taint)
 
 
 def effects_origin(lineage: Lineage, origin: str) -> str:

@@ -8,6 +8,7 @@ from workflows.decisions.conversation import added
 from workflows.decisions.hydration_block import context_block, pruned, total_tokens
 from workflows.decisions.limits import tool_calls_run
 from workflows.decisions.notes import MAX_TEXT_CHARS, noted
+from workflows.decisions.taint import tainted
 from workflows.types.hydration import PreHydration, Reference, Resolved
 from workflows.types.messages import Message, ToolCall
 from workflows.types.outcome import Outcome
@@ -119,7 +120,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
 
 
 def with_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:
-    """Count the calls among those of the run, which they are."""
+    """Count the calls among those of the run, which they are; what they brought is as untrusted as any result."""
     counts = state.tool_calls
     refused = sum(outcome.status in {"denied", "invalid", "not_run"} for outcome in outcomes)
     failed = sum(outcome.status in {"failed", "cancelled"} for outcome in outcomes)
@@ -129,7 +130,8 @@ def with_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:
         "denied": counts.denied + refused,
         "failed": counts.failed + failed,
     }
-    return state.model_copy(update={"tool_calls": counts.model_copy(update=update)})
+    calls = counts.model_copy(update=update)
+    return state.model_copy(update={"tool_calls": calls, "taint": tainted(state, outcomes)})
 
 
 def _told(items: Sequence[Resolved]) -> dict[str, Any]:

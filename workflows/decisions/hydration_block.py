@@ -1,13 +1,12 @@
 """The `[PRE_HYDRATED_CONTEXT]` block: what was fetched, cut to its budget, as data of named sources."""
 
 from collections.abc import Sequence
-from hashlib import sha256
 
 from workflows.decisions.summaries import one_line
 from workflows.types.hydration import CONTEXT_BLOCK, Resolved
+from workflows.types.untrusted import mark_of
 
 BYTES_PER_TOKEN = 4
-MARK_CHARS = 12
 CUT = "...[truncated]"
 NO_ROOM = "no room was left for it in max_context_tokens"
 MAX_VALUE_CHARS = 300
@@ -57,7 +56,7 @@ def context_block(items: Sequence[Resolved]) -> str:
         return ""
     resolved = [item for item in items if item.status == "resolved"]
     missing = [item for item in items if item.status != "resolved"]
-    mark = _mark([text for item in items for text in (item.content, item.reference.value)])
+    mark = mark_of("\n".join(text for item in items for text in (item.content, item.reference.value)))
     lines = [
         CONTEXT_BLOCK,
         f"What the task refers to was looked up before the first step: {len(resolved)} of {len(items)} references. "
@@ -69,14 +68,6 @@ def context_block(items: Sequence[Resolved]) -> str:
         whys = [f"- {_name(item)}: {one_line(item.content, MAX_VALUE_CHARS)}" for item in missing]
         lines += ["", f"[{mark} begins: {len(missing)} not resolved]", *whys, f"[{mark} ends]"]
     return "\n".join(lines)
-
-
-def _mark(texts: Sequence[str]) -> str:
-    everything = "\n".join(texts)
-    mark = sha256(everything.encode()).hexdigest()[:MARK_CHARS]
-    while mark in everything:
-        mark = sha256(mark.encode()).hexdigest()[:MARK_CHARS]
-    return mark
 
 
 def _name(item: Resolved) -> str:

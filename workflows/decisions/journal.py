@@ -114,7 +114,7 @@ class JournalFold:
     def _summarised(self, happening: Happening) -> Found:
         """Keep what a summary used for the compaction that it is for."""
         if happening.kind == "finished":
-            self._summary = {"usage": Reply.model_validate(happening.value).usage.model_dump()}
+            self._summary = _used(Reply.model_validate(happening.value))
         return []
 
     def _reasoned(self, happening: Happening) -> Found:
@@ -127,8 +127,7 @@ class JournalFold:
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        usage = reply.usage.model_dump()
-        return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, "usage": usage})]
+        return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, **_used(reply)})]
 
     def _gated(self, happening: Happening) -> Found:
         is_of_reply = self._run.reply is not None and not self._run.is_judged
@@ -200,6 +199,11 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
         if entry.hash != previous or entry.sequence != expected:
             return entry.sequence
     return None
+
+
+def _used(reply: Reply) -> dict[str, Any]:
+    cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
+    return {"usage": reply.usage.model_dump(), **cost}
 
 
 def _noted(happening: Happening) -> Found:

@@ -5,7 +5,7 @@ from pydantic_core import to_json
 from workflows.types.clipped import clip
 from workflows.types.gate import Verdict
 from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome
+from workflows.types.outcome import FAILED, Outcome
 from workflows.types.tools import ToolSpec
 
 SHOWN_BYTES = 1_000
@@ -19,8 +19,7 @@ def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:
     if verdict.arguments is None:
         return outcome
     used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
-    text = f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n{outcome.text}"
-    return outcome.model_copy(update={"text": text, "result": None})
+    return outcome.with_words(before=f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n")
 
 
 def refused(call: ToolCall, verdict: Verdict) -> Outcome:
@@ -34,8 +33,8 @@ def refused(call: ToolCall, verdict: Verdict) -> Outcome:
 
 def failed(call: ToolCall, error: str, *, is_unknown: bool = False) -> Outcome:
     """Return the outcome of a call whose attempts are used up."""
-    text = f"[Error] {error}{UNKNOWN if is_unknown else ''}"
-    return Outcome(call=call, status="failed", text=text, error=error)
+    outcome = Outcome(call=call, status="failed", text=f"{FAILED}{error}", error=error)
+    return outcome.with_words(after=UNKNOWN) if is_unknown else outcome
 
 
 def not_run(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:

@@ -5,12 +5,15 @@ from datetime import datetime
 from workflows.decisions.conversation import added
 from workflows.decisions.fingerprint import fingerprint
 from workflows.decisions.notes import noted
+from workflows.decisions.taint import tainted
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.input import LoopConfig
 from workflows.types.messages import Message, ToolCall
+from workflows.types.outcome import Outcome
 from workflows.types.recovery import Recovery
 from workflows.types.state import AgentState, GoodResult
 from workflows.types.tools import ToolSpec
+from workflows.types.untrusted import as_data, source_of
 from workflows.types.waits import Resolution
 
 MAX_KEPT_BYTES = 100_000
@@ -115,12 +118,14 @@ def without_letter(state: AgentState, letter_id: str) -> AgentState:
     return state.model_copy(update={"dead_letters": letters})
 
 
-def with_letter_answered(state: AgentState, letter: DeadLetter, text: str) -> AgentState:
-    """Tell the model what became of a call that was sent again."""
-    told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{text}"
+def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
+    """Tell the model what became of a call that was sent again: its own call was answered long ago."""
+    spec = state.setup.tool(letter.call.name) if state.setup else None
+    shown = as_data(outcome.message(), source_of(letter.call, spec))
+    told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
     conversation = added(state.conversation, Message(role="user", text=told))
-    state = state.model_copy(update={"conversation": conversation})
-    return noted(state, "RecoveryTriggered", tool=letter.call.name, strategy="requeue", outcome=text)
+    state = state.model_copy(update={"conversation": conversation, "taint": tainted(state, (outcome,))})
+    return noted(state, "RecoveryTriggered", tool=letter.call.name, strategy="requeue", outcome=outcome.text)
 
 
 def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:

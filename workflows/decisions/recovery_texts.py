@@ -17,14 +17,14 @@ SHOWN_BYTES = 2_000
 """Of the arguments, and of each message, in what a person is shown."""
 
 
-def from_fallback(tool: str, error: str, text: str) -> str:
-    """Say that another tool answered."""
-    return f"[Fallback] {tool} answered instead; the call failed: {error}\n{text}"
+def from_fallback(tool: str) -> str:
+    """Say, before its error, that another tool answered the call."""
+    return f"[Fallback] {tool} answered instead; the call failed: "
 
 
-def cached(text: str, age_s: float, error: str) -> str:
-    """Say that an earlier result is shown."""
-    return f"[Cached result, {age_s:.0f} s old] the call failed now: {error}\n{text}"
+def cached(age_s: float) -> str:
+    """Say, before the error of the call, that an earlier result is shown."""
+    return f"[Cached result, {age_s:.0f} s old] the call failed now: "
 
 
 def asked_again(left: int) -> str:

@@ -24,6 +24,9 @@ HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
 """For tools on a task queue of their own: how long a worker may take to appear."""
 
+LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
+"""A retry of a call inside the workflow task waits by a timer: within the task no abort would be heard."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -86,7 +89,8 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Fa
 async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
-    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key)
+    pin = {"digest": spec.digest} if spec.digest else {}
+    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **pin)
     timeout = timedelta(seconds=options.timeout_s or run.config.tool_timeout_s)
     if options.execution == "local":
         return await workflow.execute_local_activity(
@@ -95,6 +99,7 @@ async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
             activity_id=place.activity_id,
             start_to_close_timeout=min(timeout, timedelta(seconds=MAX_LOCAL_TIMEOUT_S)),
             retry_policy=_retry(run, permitted),
+            local_retry_threshold=LOCAL_RETRY_THRESHOLD,
             summary=call_summary(call, spec),
         )
     return await workflow.execute_activity(

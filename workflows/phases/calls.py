@@ -38,4 +38,4 @@ def _ended(run: Run, permitted: Permitted) -> Outcome:
     arguments = permitted.call.arguments
     run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
     text = "[Ended]" if run.state.stop else "[Not ended] Guidance from the operator arrived; take it into account."
-    return Outcome(call=permitted.call, status="ok", text=text)
+    return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)

@@ -112,7 +112,8 @@ async def _ending(
         return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
     most = permitted.spec.options.max_result_bytes
     if result.termination.reason == "completed":
-        return Outcome(call=permitted.call, status="ok", text=delegation.answer_text(child.agent, result, most))
+        answer = delegation.answer_text(child.agent, result, most)
+        return Outcome(call=permitted.call, status="ok", text="").with_words(before=answer)
     had_effect = bool(result.tool_calls.run or result.tool_calls.delegated)
     return Failed(delegation.shortfall_text(child.agent, result, most), is_unknown=had_effect)
 

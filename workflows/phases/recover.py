@@ -62,9 +62,21 @@ async def _fallback(
         activity_id = f"{place.activity_id}.f{number}"
         key = idempotency_key(run.state.origin, activity_id, call)
         attempt = await tried(run, allowed, Place(activity_id, key))
-        if isinstance(attempt, Outcome) and attempt.status == "ok":
-            return Outcome(call=permitted.call, status="ok", text=from_fallback(name, failure.error, attempt.text))
+        outcome = _by_fallback(permitted, failure, name, attempt)
+        if outcome is not None:
+            return outcome
     return None
+
+
+def _by_fallback(permitted: Permitted, failure: Failed, name: str, attempt: Outcome | Failed) -> Outcome | None:
+    """Return what the alternative made of the call; None where the next one may be tried."""
+    if isinstance(attempt, Failed):
+        told = f"{failure.error}; {name} was called instead: {attempt.error}"
+        return failed(permitted.call, told, is_unknown=True) if attempt.is_unknown else None
+    if attempt.status == "ok":
+        answer = Outcome(call=permitted.call, status="ok", text=f"{failure.error}\n{attempt.text}", by=name)
+        return answer.with_words(before=from_fallback(name))
+    return attempt.model_copy(update={"call": permitted.call}) if attempt.status == "cancelled" else None
 
 
 async def _cached(run: Run, permitted: Permitted, place: Place, failure: Failed, settings: Recovery) -> Outcome | None:
@@ -72,7 +84,8 @@ async def _cached(run: Run, permitted: Permitted, place: Place, failure: Failed,
     if found is None or failure.is_unknown:
         return None
     text, age_s = found
-    return Outcome(call=permitted.call, status="ok", text=cached(text, age_s, failure.error))
+    outcome = Outcome(call=permitted.call, status="ok", text=f"{failure.error}\n{text}")
+    return outcome.with_words(before=cached(age_s))
 
 
 async def _by_the_model(
@@ -84,7 +97,7 @@ async def _by_the_model(
     left = recovery.tries_left(run.state, permitted.spec) or 0
     outcome = _plain(permitted, failure)
     told = given_up(permitted.spec.name) if left == 0 else asked_again(left)
-    return outcome.model_copy(update={"text": f"{outcome.text}\n{told}"})
+    return outcome.with_words(after=f"\n{told}")
 
 
 async def _escalated(
@@ -97,12 +110,12 @@ async def _escalated(
         wait = escalation(run.state, asked, settings)
         decision = await decided(run, wait)
         if decision is None or decision.choice == "skip":
-            return None
+            return _plain(permitted, failure)
         if decision.choice == "result":
-            return Outcome(call=permitted.call, status="ok", text=person_gave(decision.result))
+            return Outcome(call=permitted.call, status="ok", text="").with_words(before=person_gave(decision.result))
         if decision.choice == "abort":
             run.change(recovery.escalated_to_an_end, permitted.call, decision)
-            return None
+            return _plain(permitted, failure)
         retries += 1
         attempt = await tried(run, permitted, Place(f"{place.activity_id}.r{retries}", place.key))
         if isinstance(attempt, Outcome):
@@ -125,7 +138,7 @@ async def _dead_letter(
         return None
     attributes.show_dead_letters(run)
     outcome = _plain(permitted, failure)
-    return outcome.model_copy(update={"text": f"{outcome.text}\n{dead_lettered(letter)}"})
+    return outcome.with_words(after=f"\n{dead_lettered(letter)}")
 
 
 _Strategy = Callable[[Run, Permitted, Place, Failed, Recovery], Awaitable[Outcome | None]]

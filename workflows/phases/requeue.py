@@ -1,6 +1,7 @@
 """Dead letters that an operator wants sent again: through the gate, under the key that they had."""
 
 from workflows.decisions import recovery
+from workflows.decisions.outcomes import refused
 from workflows.phases import attributes, gate
 from workflows.phases.approve import approved
 from workflows.phases.calls import carried_out
@@ -26,9 +27,9 @@ async def _send(run: Run, letter: DeadLetter) -> None:
     run.change(recovery.without_letter, letter.letter_id)
     permitted, verdict = rulings[0].permitted, rulings[0].verdict
     if permitted is None:
-        run.change(recovery.with_letter_answered, letter, f"[Policy denied] {verdict.reason}")
+        run.change(recovery.with_letter_answered, letter, refused(letter.call, verdict))
     else:
         place = f"{letter.letter_id}.q{run.state.iteration}"
         outcome = await carried_out(run, permitted, place, key=letter.key)
-        run.change(recovery.with_letter_answered, letter, outcome.text)
+        run.change(recovery.with_letter_answered, letter, outcome)
     attributes.show_dead_letters(run)

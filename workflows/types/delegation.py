@@ -51,6 +51,8 @@ class Lineage(Border):
     key: str = Field(default="", max_length=200)
     """Idempotency key of the call that delegated: a run that carries it out anew has the keys of the one before."""
     ceiling: Ceiling = Ceiling()
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content may stand behind the task: what the parent has read goes with its words."""
 
     @property
     def depth(self) -> int:

@@ -18,7 +18,8 @@ def masked(message: Message) -> Message:
         return message
     size = _bytes(message.text)
     placeholder = f"[Result of {_name(message.tool)} left out: {size:,} bytes]"
-    return message.model_copy(update={"text": placeholder}) if _bytes(placeholder) < size else message
+    fields = {"text": placeholder, "ours": (len(placeholder), 0)}
+    return message.model_copy(update=fields) if _bytes(placeholder) < size else message
 
 
 def _name(tool: str | None) -> str:

@@ -36,6 +36,8 @@ class Message(Record):
     """Never dropped when the context is compacted: the task, added context, context blocks."""
     summary: bool = False
     """Stands for earlier messages that were left out."""
+    ours: tuple[int, int] = (0, 0)
+    """Of a tool message: characters at its beginning and at its end that are the loop's own words, not the tool's."""
 
 
 class Reply(Record):

@@ -1,6 +1,6 @@
 """What became of the calls of one reply: one outcome for each, in call order."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from workflows.types.messages import Message, ToolCall
 from workflows.types.record import Record
@@ -19,14 +19,36 @@ class Outcome(Record):
     """The bare failure, of a call that failed."""
     result: str | None = None
     """Id of the tool activity that holds the text, when it succeeded."""
+    ours: tuple[int, int] | None = None
+    """Characters at the beginning and the end of the text that are our own words; None is what the status says."""
+    by: str = ""
+    """The tool that answered in place of the one that was called."""
+
+    @property
+    def own_words(self) -> tuple[int, int]:
+        """How much of the text is ours: nothing of a result, the marker of a failure, all of a call that never ran."""
+        if self.ours is not None or self.status == "ok":
+            return self.ours or (0, 0)
+        return (len(FAILED), 0) if self.status == "failed" else (len(self.text), 0)
+
+    def with_words(self, before: str = "", after: str = "") -> "Outcome":
+        """Return the outcome with our own words around its text, which is no activity's result any more."""
+        head, tail = self.own_words
+        ours = (head + len(before), tail + len(after))
+        return self.model_copy(update={"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
 
     def message(self) -> Message:
         """Return the tool message that answers the call."""
-        return tool_message(self.call, self.text, is_error=self.status != "ok")
+        return tool_message(self.call, self.text, is_error=self.status != "ok", ours=self.own_words)
 
 
-def tool_message(call: ToolCall, text: str, *, is_error: bool) -> Message:
+FAILED = "[Error] "
+"""Stands before what a call that failed says."""
+
+
+def tool_message(call: ToolCall, text: str, *, is_error: bool, ours: tuple[int, int] = (0, 0)) -> Message:
     """Return the message that answers `call`."""
-    if is_error:
-        return Message(role="tool", text=text, call_id=call.call_id, tool=call.name, is_error=True)
-    return Message(role="tool", text=text, call_id=call.call_id, tool=call.name)
+    fields: dict[str, Any] = {"is_error": True} if is_error else {}
+    if ours != (0, 0):
+        fields["ours"] = ours
+    return Message(role="tool", text=text, call_id=call.call_id, tool=call.name, **fields)

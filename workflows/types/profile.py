@@ -27,8 +27,8 @@ class ToolProfile(Border):
         kept = [
             tool
             for tool in tools
-            if (not self.include or _matches(tool.name, self.include))
-            and not _matches(tool.name, self.exclude)
+            if (not self.include or matches(tool.name, self.include))
+            and not matches(tool.name, self.exclude)
             and (tool.options.verified or not self.require_verified)
         ]
         return tuple(kept[: self.max_tools])
@@ -44,8 +44,14 @@ def exclude_only(*names: str) -> ToolProfile:
     return ToolProfile(exclude=names)
 
 
-def _matches(name: str, globs: Sequence[str]) -> bool:
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Return whether a name is one of `globs`, or fits one."""
     return any(re.fullmatch(_pattern(glob), name, re.DOTALL) for glob in globs)
+
+
+def is_glob(name: str) -> bool:
+    """Return whether it may stand for several tools; no tool has such a name."""
+    return "*" in name or "?" in name
 
 
 def _pattern(glob: str) -> str:

@@ -39,6 +39,8 @@ class ToolOptions(Border):
     """Where a Python function runs; a `process` can be killed when it ignores its time limit. None: as declared."""
     verified: bool = False
     """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
+    tags: tuple[str, ...] = ()
+    """Words that policies know the tool by."""
     trusted_output: bool = False
     """What the tool returns is no stranger's text (a calculator, say): it leaves no taint."""
     recovery: Recovery | None = None
@@ -59,6 +61,8 @@ class ToolSpec(Record):
     options: ToolOptions = ToolOptions()
     main_argument: str | None = None
     """The argument that tells calls apart in summaries (`read_file README.md`)."""
+    digest: str = ""
+    """Of the definition as its maker gave it, where that may change under a run; a call is made only while it holds."""
 
 
 WORKER_SHUTDOWN = "WorkerShutdown"
@@ -84,6 +88,8 @@ class ToolRequest(Record):
     arguments: dict[str, Any] = {}
     key: str
     """Idempotency key: the same for every attempt of this call, through retry, reset and continue-as-new."""
+    digest: str = ""
+    """Of the tool that the run was offered; set only where its spec has one, since it stands in every call's history."""
 
 
 class ToolOutput(Record):

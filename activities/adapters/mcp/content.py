@@ -1,0 +1,81 @@
+"""A tool's result as text: what is no text is named, not dumped."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from pydantic_core import to_json
+
+MAX_BLOCKS = 1_000
+"""Of one result; the rest is counted."""
+
+NOTHING = "(nothing)"
+_WRAPPER = "result"
+"""The key under which servers put a plain value, so that it is an object."""
+
+
+def result_text(result: CallToolResult) -> str:
+    """Return all that the result says: its blocks, in order, and its structured content unless a block says it."""
+    blocks = result.content[:MAX_BLOCKS]
+    parts = [_block_text(block) for block in blocks]
+    if len(result.content) > MAX_BLOCKS:
+        parts.append(f"[{len(result.content) - MAX_BLOCKS} more blocks left out]")
+    structured: Any = result.structured_content
+    if structured is not None and not _is_said(structured, blocks):
+        parts.append(to_json(structured).decode())
+    return "\n".join(parts) or NOTHING
+
+
+def _block_text(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return block.text
+        case ImageContent() | AudioContent():
+            return f"[{block.type} {block.mime_type}, {_size(block.data)} bytes; it cannot be shown here]"
+        case ResourceLink():
+            about = f": {block.description}" if block.description else ""
+            return f"[link to {block.uri} ({block.title or block.name}){about}]"
+        case EmbeddedResource():
+            return _resource_text(block)
+
+
+def _resource_text(block: EmbeddedResource) -> str:
+    resource = block.resource
+    kind = resource.mime_type or "unknown type"
+    if isinstance(resource, BlobResourceContents):
+        return f"[{resource.uri}, {kind}, {_size(resource.blob)} bytes; it cannot be shown here]"
+    return f"[{resource.uri}, {kind}]\n{resource.text}"
+
+
+def _size(base64: str) -> int:
+    return len(base64) * 3 // 4 - base64[-2:].count("=")
+
+
+def _is_said(structured: Any, blocks: Sequence[ContentBlock]) -> bool:
+    """Return whether the text blocks hold the structured content: servers repeat it for clients that know text only."""
+    texts = [block.text for block in blocks if isinstance(block, TextContent)]
+    parsed = [_parsed(text) for text in texts]
+    values = [structured, *_wrapped(structured)]
+    return any(value in texts or value in parsed or value == parsed for value in values)
+
+
+def _wrapped(structured: Any) -> list[Any]:
+    values = cast("dict[str, Any]", structured) if isinstance(structured, dict) else {}
+    return [values[_WRAPPER]] if list(values) == [_WRAPPER] else []
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

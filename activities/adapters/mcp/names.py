@@ -1,0 +1,47 @@
+"""Names of MCP tools as models and histories know them: legal, unique, and the same on every worker."""
+
+import re
+from collections.abc import Collection, Iterable
+from hashlib import sha256
+
+MAX_CHARS = 64
+SEPARATOR = "_"
+"""Between a server's name, which has none, and its tool's: so tools of two servers never share a name."""
+
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_HASH_CHARS = 8
+
+
+def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> dict[str, str]:
+    """Return the legal name of each tool of a server: `SERVER_tool`.
+
+    A name that had to be changed or cut ends in a hash of what it was, so it depends on no other tool and no order.
+
+    Args:
+        server: Name of the server, without a separator.
+        tools: The server's own names; one that comes twice counts once.
+        taken: Names that belong to others.
+    """
+    wanted = {tool: f"{server}{SEPARATOR}{tool}" for tool in tools}
+    names = {tool: name for tool, name in wanted.items() if _is_legal(name) and name not in taken}
+    for tool in sorted(wanted.keys() - names.keys()):
+        names[tool] = _hashed(wanted[tool], {*taken, *names.values()})
+    return {tool: names[tool] for tool in wanted}
+
+
+def server_of(tool: str, servers: Iterable[str]) -> str | None:
+    """Return the server that a name or a glob of tools means, if it means one alone."""
+    prefix, separator, _ = tool.partition(SEPARATOR)
+    return prefix if separator and prefix in servers else None
+
+
+def _is_legal(name: str) -> bool:
+    return len(name) <= MAX_CHARS and not _ILLEGAL.search(name)
+
+
+def _hashed(name: str, taken: Collection[str]) -> str:
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    legal = _ILLEGAL.sub(SEPARATOR, name)
+    hashes = (f"{SEPARATOR}{digest[:length]}" for length in range(_HASH_CHARS, MAX_CHARS // 2))
+    candidates = (legal[: MAX_CHARS - len(end)] + end for end in hashes)
+    return next(candidate for candidate in candidates if candidate not in taken)

@@ -1,0 +1,111 @@
+"""A server's settings with what the worker's environment adds: its variables, its headers, its secrets."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from activities.adapters.http import is_loopback
+from activities.adapters.mcp.names import server_of
+from workflows.types.mcp import McpServer
+from workflows.types.tools import ToolOptions
+
+BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+"""What a program gets that is passed nothing."""
+
+MIN_SECRET_CHARS = 6
+"""Shorter values are no secrets worth the name, and hiding them would hole every text."""
+
+HIDDEN = "[redacted]"
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """One server. Its representation shows no value of the environment."""
+
+    name: str
+    server: McpServer
+    tool_options: Mapping[str, ToolOptions] = field(default_factory=dict[str, ToolOptions])
+    """`[tools.options]` of its tools."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """What was passed on by name, the longest first: none of it may reach a history."""
+
+    def options(self, tool: str) -> ToolOptions:
+        """Return the options of a tool: the server's, and over them its own."""
+        own = self.tool_options.get(tool)
+        given = {key: getattr(own, key) for key in own.model_fields_set} if own else {}
+        timeout_s = self.server.options.timeout_s or self.server.timeout_s
+        return self.server.options.model_copy(update={"timeout_s": timeout_s, **given})
+
+    def without_secrets(self, text: str) -> str:
+        """Return what the server says without what it was told in confidence."""
+        for secret in self.secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+def server_settings(
+    servers: Mapping[str, McpServer], options: Mapping[str, ToolOptions], env: Mapping[str, str]
+) -> list[ServerSettings]:
+    """Return the settings of all servers.
+
+    Raises:
+        ValueError: A variable that is not set, a secret for an unencrypted connection, an option that no tool of a
+            server can have.
+    """
+    return [_settings(name, server, _of_server(name, options), env) for name, server in servers.items()]
+
+
+def _settings(
+    name: str, server: McpServer, tool_options: Mapping[str, ToolOptions], env: Mapping[str, str]
+) -> ServerSettings:
+    place = f"mcp.servers.{name}"
+    _check_options(f"{place}.options", server.options)
+    for tool, options in tool_options.items():
+        _check_options(f"tools.options.{tool}", options)
+    passed = {variable: _value(f"{place}.env_from", variable, env) for variable in server.env_from}
+    headers = {
+        header: _value(f"{place}.headers_from", variable, env) for header, variable in server.headers_from.items()
+    }
+    secrets = [*passed.values(), *headers.values()]
+    if server.bearer_from:
+        token = _value(f"{place}.bearer_from", server.bearer_from, env)
+        headers["Authorization"] = f"Bearer {token}"
+        secrets.append(token)
+    if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
+        raise ValueError(f"{place}.url: has to begin with https://, since secrets go there")
+    base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
+    return ServerSettings(name, server, tool_options, base | passed, headers, _to_hide(secrets))
+
+
+def _to_hide(secrets: Iterable[str]) -> list[str]:
+    """Return what to hide, as it is and as it stands in JSON, the longest first."""
+    worth = {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
+    return sorted(worth | {json.dumps(secret)[1:-1] for secret in worth}, key=len, reverse=True)
+
+
+def _of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:
+    return {tool: each for tool, each in options.items() if server_of(tool, (name,))}
+
+
+def _value(place: str, variable: str, env: Mapping[str, str]) -> str:
+    if value := env.get(variable):
+        return value
+    raise ValueError(f"{place}: the environment has no {variable}")
+
+
+def _check_options(place: str, options: ToolOptions) -> None:
+    if options.execution == "local":
+        raise ValueError(f'{place}.execution: a tool of an MCP server runs as an activity; leave "activity"')
+    if options.isolation is not None:
+        raise ValueError(f"{place}.isolation: only a Python function can be isolated; remove it")
+
+
+def own_options(
+    options: Mapping[str, ToolOptions], servers: Iterable[str], static: Iterable[str]
+) -> dict[str, ToolOptions]:
+    """Return the options that are not those of some server's tools; a name that the worker itself has is its own."""
+    known, names = set(static), set(servers)
+    return {tool: each for tool, each in options.items() if tool in known or not server_of(tool, names)}

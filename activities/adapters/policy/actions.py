@@ -1,0 +1,11 @@
+"""What policies call a proposal."""
+
+from activities.ports import Proposal
+from workflows.types.delegation import DELEGATE, TERMINATE
+
+
+def action_of(proposal: Proposal) -> str:
+    """Return `tool_call`, `delegate`, `terminate` or `respond`."""
+    if proposal.call is None:
+        return "respond"
+    return {DELEGATE: "delegate", TERMINATE: "terminate"}.get(proposal.call.name, "tool_call")

@@ -1,0 +1,50 @@
+"""The files of a policy folder: those that all share, then those of one surface."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+
+SUFFIX = ".cedar"
+VERSION_CHARS = 12
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """One file; `name` is its path as people see it."""
+
+    name: str
+    content: bytes
+
+
+def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, ...]:
+    """Return the files in the order of their names, the shared ones first.
+
+    Raises:
+        BrokenPolicies: The folder, that of the surface or a file cannot be read: what it forbids would be lost.
+    """
+    folders = [folder, *([folder / surface] if surface else [])]
+    return tuple(file for there in folders for file in _files(there, folder))
+
+
+def version_of(files: tuple[PolicyFile, ...]) -> str:
+    """Return a short digest of all names and contents."""
+    digest = sha256()
+    for file in files:
+        digest.update(f"{file.name}\0{len(file.content)}\0".encode(errors="surrogateescape"))
+        digest.update(file.content)
+    return digest.hexdigest()[:VERSION_CHARS]
+
+
+def _files(there: Path, root: Path) -> list[PolicyFile]:
+    if not there.is_dir():
+        raise BrokenPolicies([PolicyProblem(str(there), "there is no such folder", "create it, or correct [policy]")])
+    found: list[PolicyFile] = []
+    for path in sorted(path for path in there.iterdir() if path.suffix == SUFFIX):
+        try:
+            found.append(PolicyFile(str(path.relative_to(root.parent)), path.read_bytes()))
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+            raise BrokenPolicies([PolicyProblem(str(path), problem, "make it readable")]) from error
+    return found

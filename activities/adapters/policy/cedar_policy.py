@@ -1,0 +1,90 @@
+"""One policy of a Cedar file: parsed, checked against the schema, its annotations read."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cedarpy
+
+from activities.adapters.policy.cedar_annotations import Annotations, BadAnnotation, annotations
+from activities.adapters.policy.cedar_lint import findings
+from activities.adapters.policy.cedar_paths import Node
+from activities.adapters.policy.cedar_schema import misfits
+from activities.adapters.policy.cedar_statements import Statement
+from activities.adapters.policy.cedar_types import Types, types_of
+from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+
+
+@dataclass(frozen=True)
+class CedarPolicy:
+    """A policy that can be used."""
+
+    policy_id: str
+    """Its `@id`, else `file:line`."""
+    statement: Statement
+    node: Node
+    """Cedar's JSON form."""
+    is_forbid: bool
+    says: Annotations
+    types: Types
+
+
+def parsed_policy(statement: Statement) -> CedarPolicy | None:
+    """Return the policy; None for one that is inactive, which is only parsed.
+
+    Raises:
+        BrokenPolicies: It cannot be parsed or does not fit the schema, with each reason.
+    """
+    node = _node(statement)
+    try:
+        says = annotations(node.get("annotations", {}), node["effect"], _only_action(node))
+    except BadAnnotation as error:
+        place = statement.place_of(f"@{error.name}")
+        raise BrokenPolicies([PolicyProblem(place, str(error), error.remedy)]) from None
+    if says.is_inactive:
+        return None
+    types = types_of(node)
+    if problems := list(_problems(statement, node, types)):
+        raise BrokenPolicies(problems)
+    policy_id = says.policy_id or statement.place
+    return CedarPolicy(policy_id, statement, node, node["effect"] == "forbid", says, types)
+
+
+def _node(statement: Statement) -> Node:
+    try:
+        found: dict[str, Any] = json.loads(cedarpy.policies_to_json_str(statement.text))
+    except ValueError as error:
+        place = f"{statement.file}:{_line_of_error(statement)}"
+        raise BrokenPolicies(
+            [PolicyProblem(place, f"cannot be parsed: {error}", "correct it there or before")]
+        ) from None
+    if found["templates"]:
+        remedy = "write the principal or resource out"
+        raise BrokenPolicies([PolicyProblem(statement.place, "templates cannot be used here", remedy)])
+    (node,) = found["staticPolicies"].values()
+    return node
+
+
+def _line_of_error(statement: Statement) -> int:
+    """Return the first line that the parser stumbles over: until it, more text was all that it missed."""
+    lines = statement.text.splitlines()
+    for number in range(1, len(lines)):
+        try:
+            cedarpy.policies_to_json_str("\n".join(lines[:number]))
+        except ValueError as error:
+            if "unexpected end of input" not in str(error):
+                return statement.line + number - 1
+    return statement.line + len(lines) - 1
+
+
+def _problems(statement: Statement, node: Node, types: Types) -> Iterator[PolicyProblem]:
+    for found in findings(node):
+        yield PolicyProblem(statement.place_of(found.words), found.problem, found.remedy)
+    for words, problem, remedy in misfits(statement.text, types):
+        yield PolicyProblem(statement.place_of(words), problem, remedy)
+
+
+def _only_action(node: Node) -> str:
+    scope = node["action"]
+    return scope["entity"]["id"] if scope["op"] == "==" else ""

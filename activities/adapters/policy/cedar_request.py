@@ -1,0 +1,78 @@
+"""A proposal as a request to Cedar."""
+
+import json
+from typing import Any
+
+from activities.adapters.policy.actions import action_of
+from activities.adapters.policy.cedar_lint import LEFT
+from activities.adapters.policy.cedar_values import MAX_LONG, Wanted, decimal, record
+from activities.ports import Proposal
+from workflows.types.delegation import delegate_arguments
+
+THIS_RUN = {"type": "Run", "id": "this"}
+
+
+def cedar_request(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
+    """Return principal, action, resource and context.
+
+    Raises:
+        Unrepresentable: Something that a policy names cannot be told to Cedar.
+    """
+    return {
+        "principal": {"type": "Agent", "id": proposal.agent},
+        "action": {"type": "Action", "id": action_of(proposal)},
+        "resource": _resource(proposal),
+        "context": _context(proposal, want, version),
+    }
+
+
+def entities(proposal: Proposal) -> str:
+    """Return what Cedar has to know of the tool, as JSON; a tool without a definition counts as the worst of all."""
+    if proposal.call is None or action_of(proposal) != "tool_call":
+        return "[]"
+    name, spec = proposal.call.name, proposal.spec
+    attributes = {
+        "name": name,
+        "effect": spec.effect if spec else "irreversible",
+        "tags": list(spec.options.tags) if spec else [],
+        "verified": spec.options.verified if spec else False,
+    }
+    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": attributes, "parents": []}])
+
+
+def _resource(proposal: Proposal) -> dict[str, str]:
+    action = action_of(proposal)
+    if proposal.call is None or action == "terminate":
+        return THIS_RUN
+    if action == "delegate":
+        return {"type": "Agent", "id": delegate_arguments(proposal.call.arguments)[0]}
+    return {"type": "Tool", "id": proposal.call.name}
+
+
+def _context(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
+    arguments = proposal.call.arguments if proposal.call else {}
+    schema = proposal.spec.parameters if proposal.spec else None
+    is_approved = proposal.approved_by and proposal.approved_version == version
+    optional = {
+        "tenant": proposal.tenant,
+        "approved_by": proposal.approved_by if is_approved else None,
+        "answer": proposal.answer,
+    }
+    return {
+        "arguments": record(arguments, want.at("arguments"), schema, "arguments"),
+        "trusted": record(proposal.trusted_context, want.at("trusted"), None, "trusted"),
+        "iteration": proposal.iteration,
+        "depth": proposal.depth,
+        "left": {name: _left(name, value) for name, value in proposal.left.items() if name in LEFT},
+        "taint": list(proposal.taint),
+        "tainted": bool(proposal.taint),
+        "purpose": proposal.purpose,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _left(name: str, value: float) -> Any:
+    """Return what is left of a budget, rounded down."""
+    if name == "cost_usd":
+        return decimal(value, "left.cost_usd", is_rounded=True)
+    return int(min(value, MAX_LONG))

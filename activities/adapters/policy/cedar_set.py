@@ -1,0 +1,84 @@
+"""A compiled set of Cedar policies: one broken policy refuses them all."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import cedarpy
+
+from activities.adapters.policy.cedar_files import PolicyFile, version_of
+from activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy
+from activities.adapters.policy.cedar_statements import statements
+from activities.adapters.policy.cedar_values import Wanted, wanted
+from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+
+
+@dataclass(frozen=True)
+class CedarSet:
+    """Policies that a request can be put to."""
+
+    policies: Mapping[str, CedarPolicy]
+    """By id, in the order of the files."""
+    version: str
+    all_of_them: cedarpy.PolicySet
+    without_liftable: cedarpy.PolicySet
+    """Without what a person may lift: forbids that have `@approval`."""
+    wanted: Wanted
+    """The arguments and trusted facts that some policy names: no others are handed over."""
+
+
+def compiled(files: tuple[PolicyFile, ...]) -> CedarSet:
+    """Return the set.
+
+    Raises:
+        BrokenPolicies: With every problem of every file.
+    """
+    policies, problems = read_policies(files)
+    if problems:
+        raise BrokenPolicies(problems)
+    return CedarSet(
+        policies={policy.policy_id: policy for policy in policies},
+        version=version_of(files),
+        all_of_them=_compiled(policies),
+        without_liftable=_compiled(policy for policy in policies if not is_liftable(policy)),
+        wanted=wanted(item for policy in policies for item in policy.types.items()),
+    )
+
+
+def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[PolicyProblem]]:
+    """Return the active policies and all that is wrong."""
+    policies: list[CedarPolicy] = []
+    problems: list[PolicyProblem] = []
+    for file in files:
+        try:
+            text = file.content.decode()
+        except UnicodeDecodeError as error:
+            problems.append(PolicyProblem(file.name, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
+            continue
+        for statement in statements(text, file.name):
+            try:
+                found = parsed_policy(statement)
+            except BrokenPolicies as error:
+                problems += error.problems
+                continue
+            policies += [found] if found else []
+    return policies, [*problems, *_doubled(policies)]
+
+
+def is_liftable(policy: CedarPolicy) -> bool:
+    """Tell whether a person may lift what the policy forbids."""
+    return policy.is_forbid and policy.says.approval is not None
+
+
+def _compiled(policies: Iterable[CedarPolicy]) -> cedarpy.PolicySet:
+    nodes = {policy.policy_id: policy.node for policy in policies}
+    return cedarpy.PolicySet.from_json_str(json.dumps({"staticPolicies": nodes, "templates": {}, "templateLinks": []}))
+
+
+def _doubled(policies: Iterable[CedarPolicy]) -> Iterator[PolicyProblem]:
+    seen: dict[str, CedarPolicy] = {}
+    for policy in policies:
+        first = seen.setdefault(policy.policy_id, policy)
+        if first is not policy:
+            problem = f"the id {policy.policy_id!r} is taken by {first.statement.place}"
+            yield PolicyProblem(policy.statement.place_of("@id"), problem, "give each policy an id of its own")

@@ -1,0 +1,40 @@
+"""From `[policy]` to what the ladder of engines asks for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from activities.adapters.http import is_loopback
+from activities.adapters.policy.ladder import PolicySettings
+from client.config import OrgaConfig, PolicyConfig
+
+FOLDER = "policies"
+TOKEN = "OPA_TOKEN"
+
+
+def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
+    """Return the config whose `policy.dir` is `policies` in `base`, where it names none and Cedar files are there."""
+    folder = base.absolute() / FOLDER
+    if config.policy.dir is not None or not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
+        return config
+    return config.model_copy(update={"policy": config.policy.model_copy(update={"dir": folder})})
+
+
+def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySettings:
+    """Return the settings.
+
+    Raises:
+        ValueError: The token would be sent in the clear.
+    """
+    token, url = env.get(TOKEN) or None, config.opa.url
+    if token and url and not url.startswith("https://") and not is_loopback(url):
+        raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
+    return PolicySettings(
+        engine=config.engine,
+        folder=config.dir,
+        surface=config.surface,
+        opa_url=url,
+        opa_wasm=config.opa.wasm,
+        opa_path=config.opa.path,
+        opa_timeout_s=config.opa.timeout_s,
+        opa_token=token,
+    )

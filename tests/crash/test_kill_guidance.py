@@ -1,0 +1,138 @@
+"""Workers killed around continue-as-new while guidance waits: none is lost, none is read twice, the order stays."""
+
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from tests.support.crash_stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash_worker import Backstage
+from tests.support.hold import until
+from tests.support.loop import FakeTool
+from tests.support.questions import updated
+
+pytestmark = pytest.mark.timeout(240)
+
+PLAN = ("look", "hold", "look")
+
+
+def troupe(backstage: Backstage) -> list[FakeTool]:
+    return [backstage.tool("look"), backstage.tool("hold", held=True)]
+
+
+async def guided(stage: Stage) -> None:
+    """Guide the run while a tool is in flight, let it pause at the end of its iteration, guide it and let it go on."""
+    await stage.had_effect("hold")
+    await stage.handle.signal("steer", "first")
+    await stage.handle.signal("add_context", "second")
+    await updated(stage.handle, "extend_budget", {"max_iterations": 9})
+    await stage.handle.signal("pause")
+    async with stage.deserted():
+        await stage.handle.signal("steer", "third")
+    stage.release()
+    await until(lambda: is_paused(stage))
+    await stage.handle.signal("steer", "fourth")
+    await stage.handle.signal("resume")
+
+
+async def guided_while_paused(stage: Stage) -> None:
+    """The same, but what comes in the pause comes while nobody is there."""
+    await stage.had_effect("hold")
+    await stage.handle.signal("steer", "first")
+    await stage.handle.signal("add_context", "second")
+    await updated(stage.handle, "extend_budget", {"max_iterations": 9})
+    await stage.handle.signal("pause")
+    await stage.handle.signal("steer", "third")
+    stage.release()
+    await until(lambda: is_paused(stage))
+    async with stage.deserted():
+        await stage.handle.signal("steer", "fourth")
+        await stage.handle.signal("resume")
+
+
+async def guided_too_late(stage: Stage) -> None:
+    """The worker has decided to continue as new, and dies before it can say so; then more comes in."""
+    await stage.had_effect("hold")
+    await stage.handle.signal("steer", "first")
+    await updated(stage.handle, "extend_budget", {"max_iterations": 9})
+    stage.release()
+    async with stage.bereft():
+        await stage.handle.signal("add_context", "late")
+        await stage.handle.signal("steer", "later")
+
+
+async def is_paused(stage: Stage) -> bool:
+    return (await stage.handle.query("status"))["phase"] == "paused"
+
+
+RUN: dict[str, Any] = {
+    "plan": PLAN,
+    "cast": troupe,
+    "roll_over_events": EVERY_ITERATION,
+    "config": {"max_iterations": 3},
+}
+
+CASES: dict[str, Case] = {
+    "undisturbed": Case(**RUN, happens=guided),
+    "while it waits": Case(**RUN, happens=guided, kills=True),
+    "while the run is paused": Case(**RUN, happens=guided_while_paused, kills=True),
+    "while continuing as new": dies("continuing as new after hold", **RUN, happens=guided),
+    "right after continuing as new": dies("continued as new after hold", **RUN, happens=guided),
+    "in the model call that reads it": dies("model call 3", **RUN, happens=guided),
+    "more comes after the end of a run was decided": dies(
+        "continuing as new after hold", **RUN, happens=guided_too_late
+    ),
+}
+
+GUIDANCE = [
+    "[Guidance from the operator] first",
+    "[Context from the operator]",
+    "second",
+    "[Guidance from the operator] third",
+    "[Guidance from the operator] fourth",
+]
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+@pytest.mark.parametrize("case", [name for name, case in CASES.items() if case.happens is not guided_too_late])
+async def test_guidance_is_read_once_and_in_order(outcomes: Outcomes, case: str) -> None:
+    undisturbed, outcome = outcome_of(outcomes, "undisturbed"), outcome_of(outcomes, case)
+    cut = ["hold"] if case == "while it waits" else []
+
+    assert outcome.exits == ([] if case == "undisturbed" else [-signal.SIGKILL])
+    assert outcome.output == ["look is done", "hold is done", *GUIDANCE, "look is done"]
+    assert Counter(outcome.tools) == Counter([*PLAN, *cut])
+    assert len({key for _, key in outcome.effects}) == len(PLAN)
+    assert outcome.journal == undisturbed.journal
+    assert len(outcome.ran.histories) == len(PLAN) + 1
+
+
+async def test_the_undisturbed_run_was_guided_as_meant(outcomes: Outcomes) -> None:
+    outcome = outcome_of(outcomes, "undisturbed")
+
+    kinds = [data["kind"] for data in outcome.data("InterventionReceived")]
+    assert kinds == ["steer", "add_context", "extend_budget", "pause", "steer", "steer", "resume"]
+    assert outcome.ran.result.iterations == 4, "the limit of 3 was raised in an earlier run of the chain"
+
+
+async def test_what_comes_after_the_end_of_a_run_was_decided_is_not_lost(outcomes: Outcomes) -> None:
+    """A run that is told to end while a signal is unread has to look again."""
+    outcome = outcome_of(outcomes, "more comes after the end of a run was decided")
+
+    assert outcome.exits == [-signal.SIGKILL]
+    late = ["[Context from the operator]", "late", "[Guidance from the operator] later"]
+    assert outcome.output == ["look is done", "hold is done", GUIDANCE[0], *late, "look is done"]
+    assert outcome.tools == list(PLAN)
+    assert [data["kind"] for data in outcome.data("InterventionReceived")] == [
+        "steer",
+        "extend_budget",
+        "add_context",
+        "steer",
+    ]
+    assert len(outcome.ran.histories) == len(PLAN) + 1

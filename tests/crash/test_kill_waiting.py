@@ -1,0 +1,111 @@
+"""Workers killed while a person is asked, and decisions sent while no worker is there: each is taken once."""
+
+import asyncio
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import ToolError
+from tests.support.crash_stage import EVERY_ITERATION, Case, Happens, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash_worker import Backstage
+from tests.support.hold import until
+from tests.support.loop import FakeTool
+from tests.support.questions import updated, waiting
+from workflows.types.recovery import Recovery
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def fails_once(number: int) -> str:
+    if number == 1:
+        raise ToolError("the disk is full")
+    return "works again"
+
+
+def troupe(backstage: Backstage) -> list[FakeTool]:
+    asking = Recovery(strategy="escalate", max_attempts=3, base_delay_ms=1)
+    return [
+        backstage.tool("save", body=fails_once, recovery=asking),
+        backstage.tool("look"),
+        backstage.tool("hold", held=True),
+    ]
+
+
+def answered(update: str, **given: Any) -> Happens:
+    """Return what answers the first question; where the case kills, nobody is there when the answer comes."""
+
+    async def happens(stage: Stage) -> None:
+        wait = await waiting(stage.handle)
+        answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
+        async with stage.deserted():
+            sent = asyncio.create_task(updated(stage.handle, update, answer))
+            await until(lambda: is_there(stage, sent))
+        await sent
+
+    return happens
+
+
+async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
+    """Return whether the server has an update, or its answer even: it waits with a workflow task until a worker comes."""
+    return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
+
+
+def asked(update: str, plan: str, config: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
+    return {"plan": tuple(plan.split()), "cast": troupe, "config": config or {}, "happens": answered(update, **given)}
+
+
+RETRIED = asked("resolve_escalation", "save look", choice="retry", by="ada")
+GIVEN = asked("resolve_escalation", "save look", choice="result", result="it is 42", by="ada")
+ONCE = {"on_exhausted": "ask", "max_iterations": 1}
+EXTENDED = asked("extend_budget", "look look", ONCE, max_iterations=9)
+LATER = {"roll_over_events": EVERY_ITERATION}
+
+CASES: dict[str, Case] = {
+    "retried": Case(**RETRIED),
+    "retried, decided while nobody is there": Case(**RETRIED, kills=True),
+    "retried, when the decision arrives": dies("asked to resolve_escalation", **RETRIED),
+    "retried, before the question is told": dies("noting ApprovalRequested", **RETRIED),
+    "retried, while the decision is told": dies("noting ApprovalResolved", **RETRIED),
+    "retried, while it is tried again": dies("save 2", **RETRIED),
+    "given": Case(**GIVEN),
+    "given, decided while nobody is there": Case(**GIVEN, kills=True),
+    "given, while the decision is told": dies("noting ApprovalResolved", **GIVEN),
+    "extended": Case(**EXTENDED),
+    "extended, raised while nobody is there": Case(**EXTENDED, kills=True),
+    "extended, when it is raised": dies("asked to extend_budget", **EXTENDED),
+    "extended, in the next run": Case(**EXTENDED, **LATER, kills=True),
+}
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "," in case])
+async def test_a_kill_changes_nothing_about_a_question(outcomes: Outcomes, case: str) -> None:
+    scene, _, _ = case.partition(",")
+    undisturbed, outcome = outcome_of(outcomes, scene), outcome_of(outcomes, case)
+    cut = ["save"] if case.endswith("tried again") else []
+
+    assert outcome.exits == [-signal.SIGKILL]
+    assert Counter(outcome.tools) == Counter([*undisturbed.tools, *cut])
+    assert len({key for _, key in outcome.effects}) == len({key for _, key in undisturbed.effects})
+    assert outcome.journal == undisturbed.journal
+
+
+async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
+    """So that the comparisons are about questions."""
+    retried, given, extended = (outcome_of(outcomes, scene) for scene in ("retried", "given", "extended"))
+
+    assert (retried.output, retried.tools) == (["works again", "look is done"], ["save", "save", "look"])
+    assert retried.effects[0] == retried.effects[1]
+    assert (given.output[:2], given.tools) == (["[Result from the operator]", "it is 42"], ["save", "look"])
+    assert (extended.output, extended.ran.result.iterations) == (["look is done", "look is done"], 3)
+    for outcome, kind in ((retried, "escalation"), (given, "escalation"), (extended, "budget")):
+        events = [name for name, _, _ in outcome.journal]
+        assert (events.count("ApprovalRequested"), events.count("ApprovalResolved")) == (1, 1)
+        assert [data["kind"] for data in outcome.data("ApprovalRequested")] == [kind]

@@ -1,0 +1,158 @@
+"""What waits for a person is found over all runs, and nothing that has ended is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import ModelRequest, ToolContext, ToolError
+from client.inbox import Question, inbox
+from client.server.search_attributes import register
+from tests.support.hold import until
+from tests.support.loop import FakeTool, Loop, a_loop
+from tests.support.questions import updated, waiting
+from tests.support.scripted import answers, calls
+from workflows.types.context import Setup
+from workflows.types.messages import Reply
+from workflows.types.recovery import Recovery
+from workflows.types.search_attributes import WAITING
+from workflows.types.tools import ToolOptions
+
+FACTS = Setup(agent="", model="", search_attributes=True)
+
+
+@pytest.fixture(autouse=True)
+async def _attributes(client: Client) -> None:
+    await register(client)
+
+
+def broken(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise ToolError("the disk is full")
+
+
+def save(queue: str = "default") -> FakeTool:
+    recovery = Recovery(strategy="escalate", max_attempts=1, queue=queue)
+    return FakeTool("save", broken, effect="idempotent", options=ToolOptions(recovery=recovery))
+
+
+def saves_once(request: ModelRequest) -> Reply:
+    """Several runs share the model: each saves, then answers."""
+    return answers() if any(message.role == "tool" for message in request.messages) else calls("save")
+
+
+async def questions(client: Client, *loops: Loop, **wanted: Any) -> list[Question]:
+    """Return what the inbox has of these loops; the server is shared with other tests."""
+    queues = {loop.task_queue for loop in loops}
+    return [question async for question in inbox(client, **wanted) if question.task_queue in queues]
+
+
+async def indexed(client: Client, *handles: WorkflowHandle[Any, Any], kind: str | None) -> None:
+    """Wait until visibility, which is behind, has what the runs wait for."""
+
+    async def is_there() -> bool:
+        found = [(await handle.describe()).typed_search_attributes.get(WAITING) for handle in handles]
+        listed = [run async for run in client.list_workflows(_ids(handles))]
+        shown = [run.typed_search_attributes.get(WAITING) for run in listed]
+        return found == shown == [kind] * len(handles)
+
+    await until(is_there)
+
+
+def _ids(handles: tuple[WorkflowHandle[Any, Any], ...]) -> str:
+    return " OR ".join(f"WorkflowId = '{handle.id}'" for handle in handles)
+
+
+async def test_the_inbox_is_over_all_runs_oldest_first_and_can_be_narrowed(client: Client) -> None:
+    async with (
+        a_loop(client, [saves_once], save("storage"), setup=FACTS) as loop,
+        a_loop(client, [calls("save")] * 3, FakeTool("save"), setup=FACTS) as other,
+    ):
+        first, second = await loop.start(), await loop.start()
+        third = await other.start(on_exhausted="ask", max_iterations=1)
+        await indexed(client, first, second, kind="escalation")
+        await indexed(client, third, kind="budget")
+
+        found = await questions(client, loop, other)
+        assert [question.run_id for question in found] == [first.id, second.id, third.id]
+        assert [(question.agent, question.kind) for question in found] == [
+            ("default", "escalation"),
+            ("default", "escalation"),
+            ("default", "budget"),
+        ]
+        assert found[0].wait is not None
+        assert found[0].wait.data["error"] == "ToolError: the disk is full"
+        assert [q.run_id for q in await questions(client, loop, other, kind="budget")] == [third.id]
+        assert [q.run_id for q in await questions(client, loop, other, queue="storage")] == [first.id, second.id]
+        assert await questions(client, loop, other, queue="storage", kind="budget") == []
+
+        await updated(first, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "skip"})
+        await loop.ended(first)
+        assert [q.run_id for q in await questions(client, loop)] == [second.id]
+        for handle in (second, third):
+            await handle.signal("abort", "enough")
+            await handle.result()
+
+
+async def test_a_run_whose_worker_is_gone_is_told_by_its_kind_alone(client: Client) -> None:
+    async with a_loop(client, [calls("save"), answers()], save("storage"), setup=FACTS) as loop:
+        handle = await loop.start()
+        await indexed(client, handle, kind="escalation")
+    async with a_loop(client, [answers()], setup=FACTS) as other:
+        found = await questions(client, loop, other, queue="somebody else's")
+    assert [(question.run_id, question.kind, question.wait) for question in found] == [(handle.id, "escalation", None)]
+    await handle.terminate()
+
+
+async def _resolved(handle: WorkflowHandle[Any, Any]) -> None:
+    await updated(handle, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "abort"})
+
+
+async def _aborted(handle: WorkflowHandle[Any, Any]) -> None:
+    await handle.signal("abort", "enough")
+
+
+async def _cancelled(handle: WorkflowHandle[Any, Any]) -> None:
+    await handle.cancel()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(_resolved, id="a person ends it"),
+        pytest.param(_aborted, id="aborted while it waits"),
+        pytest.param(_cancelled, id="cancelled while it waits"),
+    ],
+)
+async def test_a_run_that_ended_says_that_it_waits_no_more(client: Client, end: Callable[..., Any]) -> None:
+    async with a_loop(client, [calls("save", "save"), answers()], save(), setup=FACTS) as loop:
+        handle = await loop.start()
+        await indexed(client, handle, kind="escalation")
+        await end(handle)
+        ran = await loop.ended(handle)
+        assert (await handle.describe()).typed_search_attributes.get(WAITING) is None
+        assert await questions(client, loop) == []
+    assert ran.events.count("ApprovalRequested") == ran.events.count("ApprovalResolved")
+
+
+async def test_a_budget_that_nobody_grants_is_no_question_once_the_run_has_ended(client: Client) -> None:
+    async with a_loop(client, [calls("save")] * 3, FakeTool("save"), setup=FACTS) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        await indexed(client, handle, kind="budget")
+        await handle.signal("abort", "enough")
+        await loop.ended(handle)
+        assert (await handle.describe()).typed_search_attributes.get(WAITING) is None
+
+
+async def test_a_terminated_run_cannot_say_so_and_is_not_in_the_inbox(client: Client) -> None:
+    async with a_loop(client, [calls("save"), answers()], save(), setup=FACTS) as loop:
+        handle = await loop.start()
+        await waiting(handle)
+        await indexed(client, handle, kind="escalation")
+        await handle.terminate("an operator")
+
+        async def is_gone() -> bool:
+            return await questions(client, loop) == []
+
+        await until(is_gone)
+        assert (await handle.describe()).typed_search_attributes.get(WAITING) == "escalation"

@@ -1,0 +1,51 @@
+"""A model and a policy engine that know nothing but what they are given: another process goes on where one was cut."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from activities.ports import Judgement, ModelRequest, Proposal
+from tests.support.scripted import USAGE, answers
+from workflows.types.messages import Reply, ToolCall
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """Calls the tools that the task names, one a turn, then answers with all it was told.
+
+    `helper:look+send` delegates the task `look send` to that agent.
+    """
+
+    tools: frozenset[str]
+    reached: Callable[[str], None]
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        if request.tool_choice == "none":
+            self.reached("summary")
+            return Reply(text=f"{len(request.messages[0].text)} characters, summed up", usage=USAGE)
+        plan = [word for word in request.messages[0].text.split() if word in self.tools or ":" in word]
+        made = [call.call_id for message in request.messages for call in message.calls]
+        turn = int(made[-1].removeprefix("turn_")) + 1 if made else 0
+        self.reached(f"model call {turn + 1}")
+        if turn < len(plan):
+            return Reply(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
+        return answers("\n".join(message.text for message in request.messages[1:] if message.role != "assistant"))
+
+
+def _call(call_id: str, word: str) -> ToolCall:
+    agent, _, task = word.rpartition(":")
+    if not agent:
+        return ToolCall(call_id=call_id, name=task)
+    return ToolCall(call_id=call_id, name="delegate", arguments={"agent": agent, "task": task.replace("+", " ")})
+
+
+@dataclass(frozen=True)
+class Lenient:
+    """Allows everything."""
+
+    reached: Callable[[str], None]
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        self.reached(f"gate {proposal.iteration}")
+        if proposal.call is not None:
+            self.reached(f"gate of {proposal.call.name}")
+        return Judgement(True)

@@ -1,0 +1,52 @@
+"""MCP servers as people configure them: `[mcp.servers.NAME]` of `orga.toml`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from workflows.types.profile import ToolProfile
+from workflows.types.record import Border
+from workflows.types.tools import ToolOptions
+
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""The name of an environment variable."""
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+
+
+class McpServer(Border):
+    """One server: a `command` that speaks over its standard streams, or a `url` (streamable HTTP)."""
+
+    command: str | None = Field(default=None, min_length=1)
+    """A program, started by the worker in a process group of its own; never through a shell."""
+    args: tuple[str, ...] = ()
+    cwd: Path | None = None
+    """Null: where the worker was started."""
+    env_from: tuple[Variable, ...] = ()
+    """Variables of the worker's environment that are passed on. Nothing else of it is, but HOME, PATH and their like."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
+    headers_from: dict[HeaderName, Variable] = {}
+    """By header: the variable that holds its whole value."""
+    bearer_from: Variable | None = None
+    """The variable that holds the token of `Authorization: Bearer`."""
+    connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
+    """For its start, the handshake and the first list of tools."""
+    timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
+    """Of one call, for all its tools; null takes `tool_timeout_s` of the run."""
+    trust_annotations: bool = False
+    """Believe the server's own hints on what its tools do; else a tool whose effect nobody has set is irreversible."""
+    tool_profile: ToolProfile = ToolProfile()
+    """Which of its tools there are, by the names that agents use (`NAME_*`)."""
+    options: ToolOptions = ToolOptions()
+    """Of all its tools; `[tools.options.NAME_tool]` wins."""
+
+    @model_validator(mode="after")
+    def _one_transport(self) -> "McpServer":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either a command or a url")
+        if self.url is not None and (self.args or self.cwd or self.env_from):
+            raise ValueError("args, cwd and env_from go with a command, not with a url")
+        if self.command is not None and (self.headers_from or self.bearer_from):
+            raise ValueError("headers_from and bearer_from go with a url; a command has env_from")
+        return self
