@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -18,10 +20,12 @@ from temporalio.worker import Worker
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents, with_default
 from activities.adapters.arguments import argument_errors
+from activities.adapters.mcp.names import is_of_some_server
+from activities.adapters.mcp.settings import own_options, server_settings
 from activities.adapters.models.registry import ModelRegistry, default_model
 from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine
 from activities.adapters.policy.problems import BrokenPolicies
-from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from activities.adapters.tools.catalog import RESERVED, ToolCatalog, builtin_tools, with_options
 from activities.adapters.tools.github_api import GitHubSettings
 from activities.adapters.tools.python_function import load_function
 from activities.breakers import WorkerBreakers
@@ -29,12 +33,12 @@ from activities.conversations import Conversations
 from activities.gate import ArgumentErrors, GateActivities
 from activities.model_calls import Models
 from activities.model_circuits import GuardedModels
-from activities.ports import Agents, PolicyEngine, Tool
+from activities.ports import Agents, PolicyEngine, Tool, ToolSource
 from activities.prepare import PrepareActivities
 from activities.reason import ReasonActivities
 from activities.summarise import SummariseActivities
 from activities.tool_circuits import ToolCircuits
-from activities.tools import tool_activities
+from activities.tools import RESERVED_NAMES, source_activity, tool_activities
 from client.config import OrgaConfig
 from client.config_file import load_config
 from client.connect import connection
@@ -51,6 +55,9 @@ from workflows.agent import AgentWorkflow
 from workflows.types.breaker import CircuitOptions
 from workflows.types.context import Setup
 from workflows.types.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from activities.adapters.mcp.servers import McpServers
 
 BUILD_ID = "0.1.0"
 """Stands in three events of every workflow and activity task, so it is short."""
@@ -74,6 +81,8 @@ class Parts:
     model_breaker: CircuitOptions = field(default_factory=CircuitOptions)
     breakers: WorkerBreakers = field(default_factory=WorkerBreakers)
     """The circuits that all runs of the worker share."""
+    source: ToolSource | None = None
+    """Tools that come and go: no activity is registered for them, one stands for all."""
 
 
 def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) -> Worker:
@@ -85,7 +94,7 @@ def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) 
         workflows=[AgentWorkflow],
         activities=_activities(parts, conversations),
         workflow_runner=workflow_runner(client.data_converter),
-        interceptors=[ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools])],
+        interceptors=[ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)],
         build_id=BUILD_ID,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
@@ -101,6 +110,7 @@ def _activities(parts: Parts, conversations: Conversations) -> list[Callable[...
         SummariseActivities(models, conversations).summarise,
         GateActivities(parts.policy, parts.argument_errors).gate,
         *tool_activities(parts.tools, conversations),
+        *([source_activity(parts.source, conversations)] if parts.source else []),
     ]
 
 
@@ -113,7 +123,23 @@ def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> 
     wanted = config.tools
     github = GitHubSettings(wanted.github.base_url, wanted.github.repo, env.get("GITHUB_TOKEN"))
     builtin = builtin_tools(root, allow_hosts=wanted.web.allow_hosts, commands=wanted.commands.allow, github=github)
-    return ToolCatalog(with_options([*builtin, *(load_function(path) for path in wanted.python)], wanted.options))
+    static = [*builtin, *(load_function(path) for path in wanted.python)]
+    options = own_options(wanted.options, config.mcp.servers, [tool.spec.name for tool in static])
+    return ToolCatalog(with_options(static, options))
+
+
+def configured_servers(config: OrgaConfig, tools: Collection[str], env: Mapping[str, str]) -> "McpServers | None":
+    """Return the MCP servers that the config names, not yet connected.
+
+    Raises:
+        ValueError: Something that a server needs cannot be had.
+    """
+    if not config.mcp.servers:
+        return None
+    from activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
+
+    settings = server_settings(config.mcp.servers, config.tools.options, env)
+    return McpServers(settings, {*tools, *RESERVED, *RESERVED_NAMES})
 
 
 def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, knows_attributes: bool) -> Parts:
@@ -123,6 +149,7 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
         ValueError: Something in the config cannot be had; the text names it.
     """
     tools = configured_tools(config, root, env)
+    servers = configured_servers(config, tools, env)
     models = ModelRegistry(env, config.models.base_urls)
     settings = policy_settings(config.policy, env)
     policy = policy_engine(settings)
@@ -140,8 +167,9 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
         config.models.default or default_model(env),
         lambda model: _check_model(models, model),
         facts,
+        source=servers,
     )
-    return Parts(agents, models, policy, argument_errors, list(tools.values()), config.models.breaker)
+    return Parts(agents, models, policy, argument_errors, list(tools.values()), config.models.breaker, source=servers)
 
 
 def _check_model(models: ModelRegistry, model: str) -> None:
@@ -158,7 +186,7 @@ async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None
             queue = config.temporal.task_queue
             worker = build_worker(connected.client, parts, queue, graceful_shutdown_timeout=SHUTDOWN_GRACE)
             collect_ended_runs()
-            async with worker:
+            async with parts.source or nullcontext(), worker:
                 _say(f"worker polls task queue {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
     finally:
@@ -176,16 +204,26 @@ def checked(config: OrgaConfig, root: Path) -> dict[str, Any]:
     models = ModelRegistry(os.environ, config.models.base_urls)
     standard = config.models.default or default_model(os.environ)
     agents = with_default(config.agents)
+    is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
     for name, agent in agents.items():
         model = agent.model or standard
         try:
             models.resolve(model)
         except ValueError as error:
             problems.append({"place": f"agents.{name}.model", "problem": str(error), "remedy": "name another model"})
-    problems += [asdict(found) for found in agent_problems(agents, tools or None)]
+    problems += [asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere)]
     problems += _policy_problems(config)
+    problems += _server_problems(config)
     shown = {name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()}
     return {"agents": shown, "tools": list(tools), "models": {"default": standard}, "problems": problems}
+
+
+def _server_problems(config: OrgaConfig) -> list[dict[str, str]]:
+    try:
+        server_settings(config.mcp.servers, config.tools.options, os.environ)
+    except ValueError as error:
+        return [{"place": "mcp", "problem": str(error), "remedy": "correct [mcp] in orga.toml, or the environment"}]
+    return []
 
 
 def _policy_problems(config: OrgaConfig) -> list[dict[str, str]]:

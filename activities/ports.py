@@ -1,14 +1,15 @@
 """What the activities need from outside, as protocols; `worker.py` brings the adapters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.delegation import DelegateSpec
 from workflows.types.gate import ApprovalTerms, Purpose
 from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.tools import ToolOutput, ToolSpec
+from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
 ToolChoice = Literal["auto", "any", "none"]
 """`any`: the model has to call some tool; `none`: it must not."""
@@ -96,6 +97,48 @@ class Tool(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Absent:
+    """Why a tool that somebody names is not there."""
+
+    why: str
+    for_now: bool
+    """Its source cannot be reached; it may have the tool."""
+
+
+class ToolSource(Protocol):
+    """Tools that come and go while the worker runs, whose definitions are not ours. Entered where the worker runs."""
+
+    async def __aenter__(self) -> object:
+        """Begin to look for them."""
+        ...
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        """Let go of all that was opened."""
+        ...
+
+    async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
+        """Return the tools that there are now, by name; those that names or globs in `wanted` mean are up to date."""
+        ...
+
+    def absent(self, name: str) -> Absent | None:
+        """Return why there is no tool of that name now, or None when the source would not have it anyway."""
+        ...
+
+    def tool(self, name: str, digest: str) -> Tool | None:
+        """Return the tool with the definition that a run was offered, or None when the source would not have it.
+
+        Whether it is still so defined, and can be reached, shows when it is called.
+        """
+        ...
+
+    def options(self, name: str) -> ToolOptions | None:
+        """Return the options that its calls have on this worker."""
+        ...
+
+
 class ToolError(Exception):
     """A tool call that failed in a way worth telling the model."""
 
@@ -153,7 +196,10 @@ class Judgement:
 
 
 class PolicyEngine(Protocol):
-    """Decides on proposals. Any exception counts as a denial."""
+    """Decides on proposals. Any exception counts as a denial.
+
+    An engine that asks a server says so by `is_embedded = False`: then the gate is an activity of its own.
+    """
 
     async def judge(self, proposal: Proposal) -> Judgement:
         """Return the decision for exactly this proposal."""

@@ -1,7 +1,7 @@
 """Circuits of tools, shared by all runs of a worker: an interceptor around the tools' activities."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from temporalio import activity
@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.breakers import TurnedAway, WorkerBreakers
+from activities.ports import ToolSource
 from workflows.types.breaker import CIRCUIT_OPEN, told_to_model
 from workflows.types.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
 
@@ -16,30 +17,39 @@ from workflows.types.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
 class ToolCircuits(Interceptor):
     """Guards the tools whose options ask for a circuit of scope `worker`; an attempt counts, not a call."""
 
-    def __init__(self, breakers: WorkerBreakers, specs: Iterable[ToolSpec]) -> None:
+    def __init__(self, breakers: WorkerBreakers, specs: Iterable[ToolSpec], source: ToolSource | None = None) -> None:
         self._breakers = breakers
-        self._options = {
-            spec.name: spec.options
-            for spec in specs
-            if spec.options.breaker.enabled and spec.options.breaker.scope == "worker"
-        }
+        self._options = {spec.name: spec.options for spec in specs}
+        self._source = source
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Return the interceptor, or none where there is nothing to guard."""
-        return _Guarded(next, self._breakers, self._options) if self._options else next
+        is_needed = self._source is not None or any(map(_is_guarded, self._options.values()))
+        return _Guarded(next, self._breakers, self._options_of) if is_needed else next
+
+    def _options_of(self, tool: str) -> ToolOptions | None:
+        options = self._options.get(tool) or (self._source.options(tool) if self._source else None)
+        return options if options and _is_guarded(options) else None
+
+
+def _is_guarded(options: ToolOptions) -> bool:
+    return options.breaker.enabled and options.breaker.scope == "worker"
 
 
 class _Guarded(ActivityInboundInterceptor):
     def __init__(
-        self, next: ActivityInboundInterceptor, breakers: WorkerBreakers, options: dict[str, ToolOptions]
+        self,
+        next: ActivityInboundInterceptor,
+        breakers: WorkerBreakers,
+        options_of: Callable[[str], ToolOptions | None],
     ) -> None:
         super().__init__(next)
         self._breakers = breakers
-        self._options = options
+        self._options_of = options_of
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         tool = activity.info().activity_type
-        options = self._options.get(tool)
+        options = self._options_of(tool)
         if options is None:
             return await super().execute_activity(input)
         try:

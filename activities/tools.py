@@ -1,17 +1,19 @@
 """Tool activities: one activity type for each tool, named as the tool."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from temporalio import activity
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
 from activities.conversations import Conversations
 from activities.error_text import error_text
 from activities.log_context import log_iteration_of
-from activities.ports import RunKey, Tool, ToolContext, ToolError
+from activities.ports import RunKey, Tool, ToolContext, ToolError, ToolSource
+from activities.sanitize import sanitized
 from activities.spans import tool_span
 from activities.time_limit import within_limit
 from workflows.types.clipped import clip
@@ -22,6 +24,11 @@ RESERVED_NAMES = frozenset({"prepare", "reason", "gate", "summarise"})
 """Our own activity types; a tool cannot have such a name."""
 
 MAX_ERROR_BYTES = 4_000
+MAX_ERROR_CHARS = 20_000
+"""Of an error's text that are looked at."""
+
+QUICKLY_SANITIZED = 50_000
+"""Characters; a longer text would keep the worker's other calls waiting."""
 
 
 def tool_activities(tools: Iterable[Tool], conversations: Conversations) -> list[Callable[..., Any]]:
@@ -39,25 +46,51 @@ def _tool_activity(tool: Tool, conversations: Conversations) -> Callable[..., An
 
     @activity.defn(name=tool.spec.name)
     async def run(request: ToolRequest) -> ToolOutput:
-        info = activity.info()
-        log_iteration_of(info.activity_id)
-        progress = _Progress()
-        context = ToolContext(
-            call_id=request.call_id,
-            idempotency_key=request.key,
-            attempt=info.attempt,
-            workflow_id=info.workflow_id or "",
-            heartbeat=progress.note,
-        )
-        with tool_span(tool.spec.name, request.call_id):
-            async with heartbeats(progress.details):
-                output = await _call(tool, request, context)
-        content = clip(clean_text(output.content), tool.spec.options.max_result_bytes)
-        run_key = RunKey(info.workflow_id or "", info.workflow_run_id or "")
-        conversations.keep_result(run_key, info.activity_id, content)
-        return ToolOutput(content=content)
+        return await _carried_out(tool, request, conversations)
 
     return run
+
+
+def source_activity(source: ToolSource, conversations: Conversations) -> Callable[..., Any]:
+    """Return the activity that stands for every type that is none of this worker's: a tool of the source has it."""
+
+    @activity.defn(dynamic=True)
+    async def run(given: Sequence[RawValue]) -> ToolOutput:
+        request = activity.payload_converter().from_payload(given[0].payload, ToolRequest)
+        name = activity.info().activity_type
+        tool = source.tool(name, request.digest)
+        if tool is None:
+            raise ApplicationError(f"this worker has no activity {name!r}", type="NotFoundError")
+        return await _carried_out(tool, request, conversations)
+
+    return run
+
+
+async def _carried_out(tool: Tool, request: ToolRequest, conversations: Conversations) -> ToolOutput:
+    info = activity.info()
+    log_iteration_of(info.activity_id)
+    progress = _Progress()
+    context = ToolContext(
+        call_id=request.call_id,
+        idempotency_key=request.key,
+        attempt=info.attempt,
+        workflow_id=info.workflow_id or "",
+        heartbeat=progress.note,
+    )
+    with tool_span(tool.spec.name, request.call_id):
+        async with heartbeats(progress.details):
+            output = await _call(tool, request, context)
+    content = await _fit_for_a_model(output.content)
+    content = clip(content, tool.spec.options.max_result_bytes)
+    run_key = RunKey(info.workflow_id or "", info.workflow_run_id or "")
+    conversations.keep_result(run_key, info.activity_id, content)
+    return ToolOutput(content=content)
+
+
+async def _fit_for_a_model(content: str) -> str:
+    if len(content) <= QUICKLY_SANITIZED:
+        return sanitized(clean_text(content))
+    return await asyncio.to_thread(lambda: sanitized(clean_text(content)))
 
 
 async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolOutput:
@@ -76,7 +109,7 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolO
 
 
 def _failure(text: str, kind: str, retryable: bool) -> ApplicationError:
-    message = clip(clean_text(text), MAX_ERROR_BYTES)
+    message = clip(sanitized(clean_text(text[:MAX_ERROR_CHARS])), MAX_ERROR_BYTES)
     return ApplicationError(message, type=kind, non_retryable=not retryable)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import endurance, first_activity, history_size, replay, wall
+from bench import decisions, endurance, first_activity, history_size, replay, wall
 from bench.assumptions import header
 from bench.figures import Figure, table
 from bench.rig import Rig, rig
@@ -18,6 +18,7 @@ MEASURES = {
     "c": "start to first activity",
     "d": "replay",
     "e": "a run of 5,000 iterations",
+    "f": "decisions",
 }
 
 
@@ -46,6 +47,8 @@ async def _measured(rig: Rig, letter: str, quick: bool) -> list[Figure]:
             figures = await first_activity.measure(rig, runs=10 if quick else 30)
         case "d":
             figures = await replay.measure(rig, pairs=5 if quick else 15)
+        case "f":
+            figures = await decisions.measure(rig, replays=3 if quick else 7)
         case _:
             figures = await endurance.measure(rig, iterations=1_000 if quick else 5_000)
     return figures

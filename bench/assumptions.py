@@ -20,7 +20,10 @@ Ours: the production worker (prepare, reason, gate as local activity, tool; summ
   tokens and time; every run ends by its limit on iterations.
 Bytes are the server's own count. Times are taken in turn, ours then floor; ratios are medians over the pairs.
 Replay: one Replayer for each replay, each side with the sandbox and data converter of its worker (the floor's are the
-  SDK's); its construction is not timed. Memory: resident set (Linux), told by the worker process itself."""
+  SDK's); its construction is not timed. Memory: resident set (Linux), told by the worker process itself.
+Decisions: the functions of workflows/decisions and workflows/types, called from elsewhere, in replays of a run with 20
+  tools, two to four calls an iteration, failed steps, open circuits and a context at its budget (bench/busy.py). Their
+  share is a profiler's; processor time of the workflow tasks is measured without it."""
 
 
 def header() -> str:

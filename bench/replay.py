@@ -26,7 +26,7 @@ async def measure(rig: Rig, pairs: int) -> list[Figure]:
 
 
 async def _ms(side: Side, history: WorkflowHistory) -> float:
-    replayer = side.replayer()
+    replayer = side.replayer(None)
     started = perf_counter()
     await replayer.replay_workflow(history)
     return (perf_counter() - started) * 1_000

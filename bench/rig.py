@@ -3,6 +3,7 @@
 import shutil
 import uuid
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -42,7 +43,8 @@ class Side:
     workflow: str
     task_queue: str
     arguments: Callable[[int], list[Any]]
-    replayer: Callable[[], Replayer]
+    replayer: Callable[[ThreadPoolExecutor | None], Replayer]
+    """Takes what runs the workflow tasks."""
 
     async def run(self, iterations: int) -> WorkflowHandle[Any, Any]:
         """Run to the end."""
@@ -92,7 +94,12 @@ def _our_side(client: Client) -> Side:
         "AgentWorkflow",
         OURS_QUEUE,
         lambda iterations: [our_input(iterations)],
-        lambda: Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=workflow_runner()),
+        lambda tasks: Replayer(
+            workflows=[AgentWorkflow],
+            workflow_task_executor=tasks,
+            data_converter=data_converter,
+            workflow_runner=workflow_runner(),
+        ),
     )
 
 
@@ -104,7 +111,7 @@ def _floor_side(client: Client) -> Side:
         "Floor",
         FLOOR_QUEUE,
         lambda iterations: [iterations, digest],
-        lambda: Replayer(workflows=[Floor], data_converter=pydantic_data_converter),
+        lambda tasks: Replayer(workflows=[Floor], workflow_task_executor=tasks, data_converter=pydantic_data_converter),
     )
 
 

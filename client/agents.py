@@ -88,6 +88,25 @@ class AgentHandle:
         resolution = Resolution(escalation_id=escalation_id, choice=choice, **cleaned)
         await self._exchange.update("resolve_escalation", resolution.model_dump(mode="json"))
 
+    async def approve(self, approval_id: str, by: str, reason: str = "") -> None:
+        """Say yes to one held call: that call, with those arguments, once.
+
+        Args:
+            approval_id: As `status` shows it, in `pending_approvals`.
+            by: Who decides; has to be one of the approvers where policy names some.
+            reason: Stands in the journal.
+
+        Raises:
+            Refused: Nothing is held under this id, it is decided or has expired, or this person may not decide it.
+            RunEnded: It is not live.
+            NoAnswer: No worker is there to take it.
+        """
+        await self._decide("approve", approval_id, by, reason)
+
+    async def deny(self, approval_id: str, by: str, reason: str = "") -> None:
+        """Say no to one held call; the model reads the reason. Raises as `approve` does."""
+        await self._decide("deny", approval_id, by, reason)
+
     async def requeue(self, letter_id: str) -> None:
         """Let the run send a dead letter again before its next reasoning step, under the key that it had.
 
@@ -137,6 +156,10 @@ class AgentHandle:
     async def describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run, its activities in flight included."""
         return await self._exchange.describe()
+
+    async def _decide(self, update: str, approval_id: str, by: str, reason: str) -> None:
+        decision = {"approval_id": approval_id, "approver": clean_text(by), "reason": clean_text(reason)}
+        await self._exchange.update(update, decision)
 
     async def _goes_on(self, error: WorkflowFailureError) -> bool:
         """Return whether the run was reset: that terminates it, and begins another under its id at once."""

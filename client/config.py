@@ -8,9 +8,13 @@ from pydantic import AfterValidator, Field
 
 from workflows.types.agents import AgentConfig
 from workflows.types.breaker import CircuitOptions
+from workflows.types.mcp import McpServer
 from workflows.types.names import TASK_QUEUE
 from workflows.types.record import Border
 from workflows.types.tools import ToolOptions
+
+ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
+"""Without an underscore, which stands between it and the tool's own name."""
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
@@ -97,8 +101,15 @@ class OpaConfig(Border):
     """What `opa build -t wasm` wrote; relative to the file that says so."""
     path: str = Field(default="orga/decision", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_-]+)*$")
     """Of the rule: `orga/decision` is `decision` of package `orga`."""
-    timeout_s: float = Field(default=3.0, gt=0, le=60)
+    timeout_s: float = Field(default=3.0, gt=0, le=9)
     """For one decision, repeated attempts included."""
+
+
+class McpConfig(Border):
+    """`[mcp]`."""
+
+    servers: dict[ServerName, McpServer] = {}
+    """By name, which is the prefix of their tools' names."""
 
 
 class PolicyConfig(Border):
@@ -113,6 +124,15 @@ class PolicyConfig(Border):
     surface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")
     """Folder in `dir` whose policies hold beside the shared ones."""
     opa: OpaConfig = OpaConfig()
+
+
+class AuditConfig(Border):
+    """`[audit]`: who signs exported journals, and whose signatures count."""
+
+    signing_key_file: Path | None = None
+    """Private key, from `orga audit keygen`; relative to the file that says so. `ORGA_SIGNING_KEY_FILE` wins."""
+    trusted_keys: tuple[str, ...] = ()
+    """Public keys, `ed25519:…`, that `orga verify` goes by; with any, an export has to be signed."""
 
 
 class TelemetryConfig(Border):
@@ -133,5 +153,7 @@ class OrgaConfig(Border):
     agents: dict[str, AgentConfig] = {}
     models: ModelsConfig = ModelsConfig()
     tools: ToolsConfig = ToolsConfig()
+    mcp: McpConfig = McpConfig()
     policy: PolicyConfig = PolicyConfig()
+    audit: AuditConfig = AuditConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

@@ -13,13 +13,13 @@ from client.config import OrgaConfig
 from client.config_environment import Setting, bare_sections, merged, settings
 from client.config_problems import Place, explained
 from client.errors import OrgaError
-from client.policy_settings import with_policy_folder
+from client.policy_folder import with_policy_folder
 from client.toml_lines import line_of
 
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
 
-PATHS = (("tools", "files", "root"), ("policy", "dir"), ("policy", "opa", "wasm"))
+PATHS = (("tools", "files", "root"), ("policy", "dir"), ("policy", "opa", "wasm"), ("audit", "signing_key_file"))
 """Keys whose relative paths start at the file's own folder."""
 
 

@@ -39,5 +39,16 @@ class NoAnswer(OrgaError):
         )
 
 
+class NotTakenYet(NoAnswer):
+    """A decision was sent, but no worker took it in time: a worker that was there a moment ago has gone."""
+
+    def __init__(self, task_queue: str) -> None:
+        super().__init__(task_queue)
+        self.args = (
+            f"no worker on task queue {task_queue!r} has taken the decision yet; it may take effect when one comes: "
+            "start one with `orga worker`, and look at `orga status` before you send it again",
+        )
+
+
 class RunFailed(OrgaError):
     """The workflow itself failed: invalid input, or a defect."""

@@ -7,9 +7,10 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from temporalio.client import WorkflowQueryFailedError as QueryFailed
 from temporalio.client import WorkflowUpdateFailedError as UpdateFailed
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateUnanswered
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.errors import NoAnswer, OrgaError, Refused, RunEnded, RunNotFound
+from client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunEnded, RunNotFound
 from client.pollers import pollers
 
 ANSWER_TIMEOUT = timedelta(seconds=10)
@@ -56,14 +57,20 @@ class Exchange:
             raise translated(error, self._id) from error
 
     async def update(self, name: str, argument: Any) -> Any:
-        """Send an update. Without a worker it is not sent: it would take effect whenever one comes."""
+        """Send an update. Without a worker it is not sent: it would take effect whenever one comes.
+
+        Raises:
+            Refused: The run's validator turned it away.
+            RunEnded: The run is not live.
+            NoAnswer: No worker polls; `NotTakenYet` when one did a moment ago.
+        """
         task_queue = await self.polled()
         try:
             return await self.workflow.execute_update(name, argument, rpc_timeout=ANSWER_TIMEOUT)  # pyright: ignore[reportUnknownMemberType]
         except UpdateFailed as error:
-            raise Refused(str(error.cause)) from None
+            raise Refused(_why(error)) from None
         except UpdateUnanswered:
-            raise NoAnswer(task_queue) from None
+            raise NotTakenYet(task_queue) from None
         except RPCError as error:
             raise self._not_delivered(error) from error
 
@@ -84,6 +91,11 @@ class Exchange:
     def _not_delivered(self, error: RPCError) -> OrgaError:
         is_over = error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message
         return RunEnded(self._id) if is_over else translated(error, self._id)
+
+
+def _why(error: UpdateFailed) -> str:
+    """Return the validator's own words, without the type of its exception."""
+    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
 
 def translated(error: RPCError, workflow_id: str) -> OrgaError:

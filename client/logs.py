@@ -13,8 +13,8 @@ from client.log_secrets import SecretMask
 
 _FIRST = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
 
-_CHATTY = ("httpx", "httpcore", "urllib3")
-"""Their INFO lines hold whole addresses, queries included."""
+_CHATTY = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
+"""Their INFO lines hold whole addresses, queries included, and ids of sessions."""
 
 
 def configure_logs(json: bool, level: str | int = "INFO") -> None:

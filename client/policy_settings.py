@@ -1,22 +1,12 @@
 """From `[policy]` to what the ladder of engines asks for."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from activities.adapters.http import is_loopback
 from activities.adapters.policy.ladder import PolicySettings
-from client.config import OrgaConfig, PolicyConfig
+from client.config import PolicyConfig
 
-FOLDER = "policies"
 TOKEN = "OPA_TOKEN"
-
-
-def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
-    """Return the config whose `policy.dir` is `policies` in `base`, where it names none and Cedar files are there."""
-    folder = base.absolute() / FOLDER
-    if config.policy.dir is not None or not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
-        return config
-    return config.model_copy(update={"policy": config.policy.model_copy(update={"dir": folder})})
 
 
 def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySettings:

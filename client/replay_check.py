@@ -11,7 +11,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
-from client.observed_runner import ObservedRunner
+from client.observed_runner import ObservedRunner, Observer
 from client.sandbox import workflow_runner
 from workflows.agent import AgentWorkflow
 from workflows.decisions.summaries import one_line
@@ -29,10 +29,15 @@ class Replayed:
     """What the run returns, or hands to the run that continues it as new; None where it does neither."""
 
 
-async def replayed(history: WorkflowHistory, converter: DataConverter) -> Replayed:
-    """Replay a whole history, in the sandbox that workers use."""
+async def replayed(history: WorkflowHistory, converter: DataConverter, *watching: Observer) -> Replayed:
+    """Replay a whole history, in the sandbox that workers use; `watching` see each of its tasks."""
     ending = _Ending()
-    runner = ObservedRunner(workflow_runner(converter), ending.observe)
+
+    def observe(activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        for look in (ending.observe, *watching):
+            look(activation, completion)
+
+    runner = ObservedRunner(workflow_runner(converter), observe)
     replayer = Replayer(workflows=[AgentWorkflow], data_converter=converter, workflow_runner=runner)
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if outcome.replay_failure is not None:

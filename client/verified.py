@@ -8,7 +8,7 @@ class Check:
     """One thing that was looked at."""
 
     name: str
-    """`replay`, `contexts`, `ending`, `journal`, `counters`, `export` or `delegate`."""
+    """`replay`, `gate`, `ending`, `contexts`, `journal`, `counters`, `export`, `head` or `delegate`."""
     workflow_id: str
     ok: bool
     detail: str

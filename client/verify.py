@@ -2,15 +2,19 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
+from client.audit_law import breaches
 from client.chain import RunHistory, histories, run_chain
 from client.errors import NotAnAgent, RunNotFound
 from client.exports import export_check
+from client.gate_record import GateRecord, Judged
 from client.history import read_events
 from client.journal import past_missing, read_journal
-from client.replay_check import difference, recorded_ending, replayed
+from client.journal_head import SealedHead, head_check
+from client.replay_check import Replayed, difference, recorded_ending, replayed
 from client.verified import Check, Verification
 from workflows.decisions.context_fold import ContextFold
 from workflows.decisions.journal import JournalFold
@@ -20,15 +24,25 @@ from workflows.types.history import Happening
 from workflows.types.journal import JournalEntry
 
 DETAIL_CHARS = 300
+SHOWN_FAULTS = 5
 
 
-async def verify(client: Client, workflow_id: str, *, exported: Sequence[JournalEntry] | None = None) -> Verification:
+async def verify(
+    client: Client,
+    workflow_id: str,
+    *,
+    exported: Sequence[JournalEntry] | None = None,
+    head: SealedHead | None = None,
+    trusted: Sequence[Ed25519PublicKey] = (),
+) -> Verification:
     """Check a run, live or ended, and the runs that it delegated to; no worker is needed.
 
     Args:
         client: From `connect`.
         workflow_id: The run; all runs of its continue-as-new chain are checked.
         exported: Its journal, as it was written down at some time.
+        head: Of that journal.
+        trusted: Keys that may have signed the head; with any, it has to be signed.
 
     Raises:
         RunNotFound: No run has this id.
@@ -40,6 +54,8 @@ async def verify(client: Client, workflow_id: str, *, exported: Sequence[Journal
         has_delegated = bool(_delegated(entries))
         told = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
         checks.append(export_check(workflow_id, exported, told))
+        if head is not None or trusted:
+            checks.append(head_check(workflow_id, exported, head, trusted))
     for delegated in _delegated(entries):
         checks += await _verified_delegate(client, delegated)
     return Verification(workflow_id, tuple(checks))
@@ -68,14 +84,32 @@ async def verified_histories(
 
 
 async def _replay_checks(client: Client, workflow_id: str, run: RunHistory) -> list[Check]:
-    outcome = await replayed(run.history, client.data_converter)
+    record = GateRecord(client.data_converter.payload_converter)
+    outcome = await replayed(run.history, client.data_converter, record.observe)
     replay = _check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)
-    recorded = await recorded_ending(run.history, client.data_converter)
-    if outcome.failure or recorded is None:
+    if outcome.failure:
         return [replay]
+    return [
+        replay,
+        await _gate_check(client, workflow_id, run, record),
+        *await _ending_checks(client, workflow_id, run, outcome),
+    ]
+
+
+async def _gate_check(client: Client, workflow_id: str, run: RunHistory, record: GateRecord) -> Check:
+    faults = await breaches(run.history, record, client.data_converter)
+    judged = sum(isinstance(fact, Judged) for fact in record.facts)
+    fine = f"{judged} judgements; nothing was carried out without one"
+    return _check("gate", workflow_id, "; ".join(faults[:SHOWN_FAULTS]), fine, run.run_id)
+
+
+async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: Replayed) -> list[Check]:
+    recorded = await recorded_ending(run.history, client.data_converter)
+    if recorded is None:
+        return []
     place = difference(recorded, outcome.ending)
     fault = f"the code of today ends it otherwise, first in {place}" if place else ""
-    return [replay, _check("ending", workflow_id, fault, "as recorded", run.run_id)]
+    return [_check("ending", workflow_id, fault, "as recorded", run.run_id)]
 
 
 def _check(name: str, workflow_id: str, fault: str, fine: str, run_id: str = "") -> Check:

@@ -7,6 +7,7 @@ from temporalio import workflow
 from workflows.decisions import approvals, budget, interventions, recovery, rewinds, waits
 from workflows.decisions.result import shown_conversation, status
 from workflows.phases.run import Run
+from workflows.types.approvals import ApprovalDecision
 from workflows.types.context import InterventionKind
 from workflows.types.state import Intervention
 from workflows.types.status import AgentStatus, ShownMessage
@@ -116,7 +117,8 @@ class Handlers:
         self._run.change(interventions.with_guidance, guidance)
 
     def _decide(self, decision: tuple[Any, ...], *, approved: bool) -> None:
-        parsed = approvals.parsed_decision(self._run.state, _first(decision), workflow.now())
+        """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""
+        parsed = ApprovalDecision.model_validate(_first(decision))
         self._run.change(approvals.answered, parsed, approved)
 
     def _refuse_when_over(self) -> None:

@@ -1,15 +1,17 @@
 """What is wrong between agents, their delegates and the tools of a worker, found before any run trips over it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from activities.adapters.known_names import there_are
 from activities.adapters.named_tools import named_in_config, named_in_options
 from workflows.types.agents import AgentConfig
 from workflows.types.delegation import DELEGATE, TERMINATE, Delegate
+from workflows.types.profile import matches
+from workflows.types.saga import SAGA
 from workflows.types.tools import ToolSpec
 
-LOOP_TOOLS = frozenset({DELEGATE, TERMINATE})
+LOOP_TOOLS = frozenset({DELEGATE, TERMINATE, SAGA})
 
 
 @dataclass(frozen=True)
@@ -21,29 +23,45 @@ class AgentProblem:
     remedy: str
 
 
-def agent_problems(agents: Mapping[str, AgentConfig], tools: Mapping[str, ToolSpec] | None) -> Iterator[AgentProblem]:
-    """Yield the problems of all agents; `agents` holds `default`, too. None: the worker's tools are not known."""
+def agent_problems(
+    agents: Mapping[str, AgentConfig],
+    tools: Mapping[str, ToolSpec] | None,
+    is_elsewhere: Callable[[str], bool] = lambda tool: False,
+) -> Iterator[AgentProblem]:
+    """Yield the problems of all agents; `agents` holds `default`, too.
+
+    Args:
+        agents: By name.
+        tools: Of the worker; None when they are not known.
+        is_elsewhere: Whether a name or a glob means tools that only show when the worker runs.
+    """
     for name, agent in agents.items():
         if tools is not None:
-            yield from _tool_problems(name, agent, tools)
+            yield from _tool_problems(name, agent, tools, is_elsewhere)
         yield from delegate_problems(name, agent, agents)
     if tools is not None:
         for named in named_in_options(tools.values()):
-            if named.tool not in tools:
+            if named.tool not in tools and not is_elsewhere(named.tool):
                 yield AgentProblem(named.key, f"no such tool: {named.tool}", there_are(named.tool, tools))
 
 
-def _tool_problems(name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec]) -> Iterator[AgentProblem]:
-    absent = [tool for tool in agent.tools if tool not in tools and tool not in LOOP_TOOLS]
+def _tool_problems(
+    name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec], is_elsewhere: Callable[[str], bool]
+) -> Iterator[AgentProblem]:
+    absent = [tool for tool in agent.tools if not _is_there(tool, tools) and not is_elsewhere(tool)]
     if absent:
         yield AgentProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
     if DELEGATE in agent.tools and not agent.delegates:
         remedy = f"name agents in agents.{name}.delegates"
         yield AgentProblem(f"agents.{name}.tools", "there is nobody to delegate to", remedy)
     for named in named_in_config(agent.config):
-        if named.tool not in tools:
+        if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"
             yield AgentProblem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
+
+
+def _is_there(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
+    return listed in LOOP_TOOLS or any(matches(tool, [listed]) for tool in tools)
 
 
 def delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[AgentProblem]:
@@ -62,6 +80,6 @@ def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator
     """Yield tools that would be left to an agent that doesn't have them."""
     own = (*target.tools, *([DELEGATE] if target.delegates else []))
     for tool in delegate.tools or ():
-        if tool not in own:
+        if not matches(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
             yield AgentProblem(f"{place}.tools", text, there_are(tool, own))

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from activities.adapters.agent_problems import delegate_problems
 from activities.adapters.answer_schema import schema_refusal
 from activities.adapters.known_names import there_are
-from activities.adapters.named_tools import unknown_tools
+from activities.adapters.named_tools import named_in_config, unknown_tools
 from activities.adapters.offered_tools import offered_tools
 from activities.adapters.run_config import run_config
+from activities.ports import Absent, ToolSource
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest, Setup
-from workflows.types.input import InvalidInput
+from workflows.types.input import InvalidInput, LoopConfig
 from workflows.types.tools import ToolSpec
 
 
@@ -29,6 +30,8 @@ class ConfiguredAgents:
         default_model: str,
         check_model: Callable[[str], None],
         worker_facts: Setup,
+        *,
+        source: ToolSource | None = None,
     ) -> None:
         """Take what the worker has.
 
@@ -38,6 +41,7 @@ class ConfiguredAgents:
             default_model: For agents that name none.
             check_model: Raises ValueError, with cause and remedy, for a model that cannot be called.
             worker_facts: A setup whose policy, search attributes and roll-over limits are taken over.
+            source: Where there are more tools, which may differ from run to run.
 
         Raises:
             ValueError: Delegates that are no agents.
@@ -47,6 +51,7 @@ class ConfiguredAgents:
         self._default_model = default_model
         self._check_model = check_model
         self._facts = worker_facts
+        self._source = source
         found = [found for name, agent in agents.items() for found in delegate_problems(name, agent, self.known)]
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
@@ -60,8 +65,10 @@ class ConfiguredAgents:
         if problem := schema_refusal(request.output_schema, model):
             raise InvalidInput(f"output_schema: {problem}")
         config = run_config(agent.config, request.config, request.ceiling)
-        offered = offered_tools(request, self.known, self._tools, config.tool_profile)
-        if unknown := list(unknown_tools(config, offered.tools, self._tools)):
+        tools = await self._tools_now(agent, request, config)
+        absent = self._source.absent if self._source else _nobody_has
+        offered = offered_tools(request, self.known, tools, config.tool_profile, absent)
+        if unknown := list(unknown_tools(config, offered.tools, tools, absent)):
             raise InvalidInput("; ".join(unknown))
         fields = {
             "agent": request.agent,
@@ -74,6 +81,14 @@ class ConfiguredAgents:
         set_fields = {key: value for key, value in optional.items() if value is not None}
         return self._facts.model_copy(update=fields | set_fields)
 
+    async def _tools_now(
+        self, agent: AgentConfig, request: PrepareRequest, config: LoopConfig
+    ) -> Mapping[str, ToolSpec]:
+        if self._source is None:
+            return self._tools
+        named = [each.tool for each in named_in_config(config)]
+        return {**await self._source.specs([*agent.tools, *(request.tools or ()), *named]), **self._tools}
+
     def _model(self, request: PrepareRequest, agent: AgentConfig) -> str:
         model = request.model or agent.model or self._default_model
         try:
@@ -81,3 +96,7 @@ class ConfiguredAgents:
         except ValueError as error:
             raise InvalidInput(f"model: {error}") from None
         return model
+
+
+def _nobody_has(tool: str) -> Absent | None:
+    return None

@@ -1,9 +1,10 @@
-"""Tools that the loop itself carries out: to delegate, and to end the run. No activity stands behind them."""
+"""Tools that the loop itself carries out: to delegate, to end the run, for sagas. No activity stands behind them."""
 
 from collections.abc import Mapping, Sequence
 
 from workflows.types.agents import AgentConfig
 from workflows.types.delegation import DELEGATE, TERMINATE, Delegate, DelegateSpec
+from workflows.types.saga import MAX_STEPS, SAGA
 from workflows.types.tools import ToolOptions, ToolSpec
 
 _BUILT_IN = ToolOptions(verified=True)
@@ -26,6 +27,53 @@ TERMINATE_TOOL = ToolSpec(
     options=_BUILT_IN,
     main_argument="reason",
 )
+
+
+_ACTION = {
+    "tool": {"type": "string", "minLength": 1, "description": "Name of one of your other tools."},
+    "arguments": {"type": "object", "description": "Its arguments."},
+}
+
+SAGA_TOOL = ToolSpec(
+    name=SAGA,
+    description=(
+        "Carry out several tool calls that belong together, one after the other, and take back what was done when one "
+        "of them fails, the last first. Each step is read_only (nothing to take back), compensatable (its compensation "
+        "is the call that takes it back) or final (cannot be taken back; only final steps may follow). All arguments "
+        "are fixed beforehand: no step sees the result of another."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "steps": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MAX_STEPS,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        **_ACTION,
+                        "kind": {"type": "string", "enum": ["read_only", "compensatable", "final"]},
+                        "compensation": {
+                            "type": "object",
+                            "properties": _ACTION,
+                            "required": ["tool", "arguments"],
+                            "additionalProperties": False,
+                            "description": "The call that takes this step back; of a compensatable step only.",
+                        },
+                    },
+                    "required": ["tool", "arguments", "kind"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["steps"],
+        "additionalProperties": False,
+    },
+    effect="irreversible",
+    options=ToolOptions(verified=True, trusted_output=True),
+)
+"""Its result is trusted for what the saga itself says; the tools that it called leave their own taint."""
 
 
 def delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConfig]) -> tuple[DelegateSpec, ...]:

@@ -1,9 +1,10 @@
 """Tools that settings name: what takes over from a tool that failed, what looks a reference up."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from activities.adapters.known_names import there_are
+from activities.ports import Absent
 from workflows.types.input import LoopConfig
 from workflows.types.recovery import Recovery
 from workflows.types.tools import ToolSpec
@@ -17,11 +18,17 @@ class NamedTool:
     tool: str
 
 
-def unknown_tools(config: LoopConfig, offered: Iterable[ToolSpec], known: Mapping[str, ToolSpec]) -> Iterator[str]:
-    """Yield a line for each key that names no tool of the worker."""
+def unknown_tools(
+    config: LoopConfig,
+    offered: Iterable[ToolSpec],
+    known: Mapping[str, ToolSpec],
+    absent: Callable[[str], Absent | None],
+) -> Iterator[str]:
+    """Yield a line for each key that names no tool of the worker; one that is absent for now is none of them."""
     named = [*named_in_config(config), *named_in_options(offered)]
     for place in named:
-        if place.tool not in known:
+        missing = absent(place.tool)
+        if place.tool not in known and not (missing and missing.for_now):
             yield f"{place.key}: this worker has no tool {place.tool!r}; {there_are(place.tool, known)}"
 
 

@@ -1,16 +1,26 @@
 """The tools that a run is offered: all sources together, then what the run, its profile and its ceiling leave."""
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic_core import to_json
+
 from activities.adapters.known_names import there_are
-from activities.adapters.loop_tools import TERMINATE_TOOL, delegate_specs, delegate_tool
+from activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_specs, delegate_tool
+from activities.ports import Absent
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest
 from workflows.types.delegation import DELEGATE, TERMINATE, DelegateSpec
 from workflows.types.input import InvalidInput
-from workflows.types.profile import ToolProfile
+from workflows.types.profile import ToolProfile, is_glob, matches
+from workflows.types.saga import SAGA
 from workflows.types.tools import ToolSpec
+
+MAX_BYTES = 600_000
+"""Of all definitions together: they are recorded once, in one payload."""
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -26,32 +36,64 @@ def offered_tools(
     agents: Mapping[str, AgentConfig],
     worker: Mapping[str, ToolSpec],
     profile: ToolProfile | None,
+    absent: Callable[[str], Absent | None],
 ) -> Offered:
-    """Return what is left of the tools of the run's agent, which is one of `agents`.
+    """Return what is left of the tools of the run's agent, which is one of `agents`; what is absent for now is not.
 
     Raises:
-        InvalidInput: A tool that the agent does not list, or that nobody has.
+        InvalidInput: A tool that the agent does not list, or that nobody has; definitions that are too large together.
     """
     agent = agents[request.agent]
     delegates = delegate_specs(agent.delegates, agents)
-    known = {**worker, TERMINATE: TERMINATE_TOOL}
-    listed: list[str] = list(agent.tools)
+    known = {**worker, TERMINATE: TERMINATE_TOOL, SAGA: SAGA_TOOL}
+    listed = [tool for each in agent.tools for tool in _meant(each, worker, absent)]
     if delegates:
         known[DELEGATE] = delegate_tool(delegates)
         listed.append(DELEGATE)
     chosen = listed if request.tools is None else request.tools
-    specs = [_known(tool, request.agent, listed, known) for tool in dict.fromkeys(chosen)]
+    for tool in chosen:
+        is_away = not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
+        if tool not in listed and not is_away:
+            raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
+    found = [_known(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
+    specs = [spec for spec in found if spec is not None]
     visible = profile.visible(specs) if profile else specs
     most = request.ceiling.tools
-    tools = tuple(spec for spec in visible if most is None or spec.name in most)
+    tools = tuple(spec for spec in visible if most is None or matches(spec.name, most))
+    _check_size(tools)
     return Offered(tools, delegates if any(spec.name == DELEGATE for spec in tools) else ())
 
 
-def _known(tool: str, agent: str, listed: Collection[str], known: Mapping[str, ToolSpec]) -> ToolSpec:
-    if tool not in listed:
-        raise InvalidInput(f"tools: agent {agent!r} does not list {tool!r}; {there_are(tool, listed)}")
-    if tool == DELEGATE and tool not in known:
+def _meant(listed: str, worker: Iterable[str], absent: Callable[[str], Absent | None]) -> list[str]:
+    """Return the tools that a listed name means: of a glob those of the worker that fit it now."""
+    if not is_glob(listed):
+        return [listed]
+    found = [name for name in worker if matches(name, [listed])]
+    if not found and absent(listed) is None:
+        raise InvalidInput(f"tools: no tool of this worker fits {listed!r}; {there_are(listed, worker)}")
+    return found
+
+
+def _known(
+    tool: str, agent: str, known: Mapping[str, ToolSpec], absent: Callable[[str], Absent | None]
+) -> ToolSpec | None:
+    if tool in known:
+        return known[tool]
+    if tool == DELEGATE:
         raise InvalidInput(f"tools: agent {agent!r} has nobody to delegate to; name agents in agents.{agent}.delegates")
-    if tool not in known:
+    missing = absent(tool)
+    if missing is None:
         raise InvalidInput(f"tools: this worker has no tool {tool!r}; {there_are(tool, known)}")
-    return known[tool]
+    if not missing.for_now:
+        raise InvalidInput(f"tools: this worker has no tool {tool!r}: {missing.why}")
+    _logger.warning("the run goes on without %s: %s", tool, missing.why)
+    return None
+
+
+def _check_size(tools: Sequence[ToolSpec]) -> None:
+    size = sum(len(to_json(spec)) for spec in tools)
+    if size > MAX_BYTES:
+        raise InvalidInput(
+            f"tools: the definitions of {len(tools)} tools have {size} bytes together, over the limit of {MAX_BYTES}; "
+            "list fewer, or narrow them with tool_profile"
+        )

@@ -2,6 +2,7 @@
 
 from shlex import quote
 
+from client.cli.held_calls import held_calls
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.status import Budgets
 from workflows.types.waits import Wait
@@ -28,6 +29,9 @@ def commands(run_id: str, wait: Wait, budgets: Budgets | None) -> list[str]:
             return [f"{resolve} {choice}" for choice in ("--retry", "--skip", "--result TEXT", "--abort")]
         case "budget":
             return [_extend(run_id, wait, budgets), f"{resolve} --skip", f"{resolve} --abort"]
+        case "approval" if calls := held_calls(wait):
+            held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
+            return [f"orga approve {held}", f"orga deny {held}"]
         case _:
             return [f"orga status {quote(run_id)}"]
 

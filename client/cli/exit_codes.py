@@ -7,6 +7,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from client.boundaries import NoSuchIteration
 from client.config_file import ConfigError
 from client.errors import NotAnAgent, Refused, RunFailed, RunNotFound
+from client.explained import NoSuchVerdict
 from client.server.endpoint import ServerUnavailable
 from workflows.types.input import InvalidInput
 from workflows.types.result import StopReason
@@ -48,7 +49,9 @@ def of_ending(reason: StopReason) -> ExitCode:
 
 def of_error(error: BaseException) -> ExitCode:
     """Return the code for an error that ends a command."""
-    if isinstance(error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent, NoSuchIteration, Refused)):
+    if isinstance(
+        error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent, NoSuchIteration, NoSuchVerdict, Refused)
+    ):
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
         return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED

@@ -1,20 +1,21 @@
-"""Checking an exported journal: its own chain, and that it is what the history says."""
+"""Exported journals: written with their head, and checked against what the history says."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from client.cli.audit_keys import signing_key
 from client.cli.exit_codes import ExitCode, UsageError
 from client.cli.output import note
 from client.cli.session import session
 from client.journal import read_journal
+from client.journal_file import JournalFile, read_journal_file, write_journal
+from client.journal_head import sealed
 from workflows.decisions.journal import first_break
-from workflows.types.journal import JournalEntry
 
 
 async def checked(run_id: str, path: Path, config: Path | None) -> int:
     """Compare the export with the run and return the exit code."""
-    entries = read_export(path)
+    entries = read_export(path).entries
     broken = first_break(entries)
     if broken is not None:
         note(f"✗ the chain of {path} breaks at entry {broken}: it or one before it was changed")
@@ -29,20 +30,25 @@ async def checked(run_id: str, path: Path, config: Path | None) -> int:
     return 0
 
 
-def read_export(path: Path) -> list[JournalEntry]:
-    """Return the entries of a file of JSON lines.
+def read_export(path: Path) -> JournalFile:
+    """Return the file that a command names.
 
     Raises:
-        UsageError: It is no journal.
+        UsageError: It is no file.
+        NoJournal: It is no journal, or none any more.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
-    entries: list[JournalEntry] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            entries.append(JournalEntry.model_validate_json(line))
-        except ValidationError:
-            raise UsageError(f"{path}:{number} is no journal entry; write one with: orga journal ID --json") from None
-    return entries
+    if not path.is_file():
+        raise UsageError(f"{path} cannot be read: it is no file")
+    return read_journal_file(path)
+
+
+async def written(run_id: str, path: Path, config: Path | None, *, sign: bool) -> int:
+    """Write the journal as it is now and return the exit code."""
+    async with session(config) as here:
+        key = signing_key(here.loaded.config.audit) if sign else None
+        entries = [entry async for entry in read_journal(here.client, run_id)]
+    found = sealed(run_id, entries, key, datetime.now(UTC))
+    write_journal(path, entries, found)
+    by = f"signed by key {found.head.key_id}" if key else "not signed"
+    note(f"wrote {len(entries)} entries and their head to {path}, {by}")
+    return 0

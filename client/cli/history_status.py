@@ -4,6 +4,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Any
 
+from client.cli.held_calls import in_words
 from client.cli.progress import Progress
 from client.cli.terminal_text import on_one_line
 from workflows.types.journal import JournalEntry
@@ -47,9 +48,13 @@ class HistoryStatus:
             f"spent      {progress.tokens} tokens",
         ]
         for entry in self.asked:
-            question = on_one_line(str(entry.data.get("question", "")), 300)
+            question = _question(entry.data)
             lines.append(f"waits      {entry.data.get('kind')} {entry.data.get('id')}: {question}")
         return lines + ([f"ended      {ended['reason']} {ended['detail'] or ''}".rstrip()] if ended else [])
+
+
+def _question(data: dict[str, Any]) -> str:
+    return in_words(data) if data.get("kind") == "call" else on_one_line(str(data.get("question", "")), 300)
 
 
 async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:

@@ -8,6 +8,7 @@ import typer
 
 from client.cli.ages import age
 from client.cli.deciding import commands, in_one_line
+from client.cli.held_calls import held_calls, table
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json
 from client.cli.output import json_result, note, result
@@ -72,6 +73,8 @@ def _text(question: Question, now: datetime) -> str:
         lines.append(f"  {on_one_line(str(error), 400)}")
     if arguments := wait.data.get("arguments"):
         lines.append(f"  {wait.data.get('tool', '')} {on_one_line(str(arguments), 400)}")
+    if calls := held_calls(wait):
+        lines += [f"  {line}" for line in table(calls, now)]
     return "\n".join([*lines, f"  → {in_one_line(question.run_id, wait, question.budgets)}"])
 
 

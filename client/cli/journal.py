@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from client.cli.exit_codes import ExitCode
-from client.cli.exported_journal import checked
+from client.cli.exit_codes import ExitCode, UsageError
+from client.cli.exported_journal import checked, written
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, note, result
@@ -25,8 +25,12 @@ def journal(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new entries until the run ends.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check the chain of hashes; exit 6 if it breaks.")] = False,
     exported: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Check this export (--json) against the run, line by line.")
+        Path | None, typer.Option(metavar="FILE", help="Check this export against the run, line by line.")
     ] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the entries and their head to FILE.")
+    ] = None,
+    sign: Annotated[bool, typer.Option("--sign", help="Sign the head; orga audit keygen makes the key.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -34,10 +38,16 @@ def journal(
 
     With --json one object a line: sequence, timestamp, agent, iteration, event, data, hash.
 
-    Example: orga journal ID --json > run.jsonl
+    Example: orga journal ID --export run.jsonl --sign
 
     Example: orga journal ID --exported run.jsonl
     """
+    if sign and export is None:
+        raise UsageError("--sign signs an export: name its file with --export FILE")
+    if export is not None:
+        if follow or verify or json or exported is not None:
+            raise UsageError("--export goes with --sign alone; orga verify ID --journal FILE checks what it wrote")
+        return completed(written(run, export, config, sign=sign))
     if exported is not None:
         return completed(checked(run, exported, config))
     return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))

@@ -12,7 +12,9 @@ from temporalio.service import RPCError
 from typer.exceptions import TyperException
 
 from client.cli import (
+    approve,
     attach,
+    audit,
     conversation,
     demo,
     dev,
@@ -23,6 +25,7 @@ from client.cli import (
     intervene,
     journal,
     list_runs,
+    policy,
     requeue,
     resolve,
     rewind,
@@ -70,6 +73,8 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
     },
     "Deciding for a run": {
         "inbox": inbox.inbox,
+        "approve": approve.approve,
+        "deny": approve.deny,
         "resolve": resolve.resolve,
         "extend": extend.extend,
         "requeue": requeue.requeue,
@@ -87,6 +92,9 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
 for _group, _commands in _GROUPS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_group)(_command)
+
+app.add_typer(policy.app, name="policy", rich_help_panel="Policies")
+app.add_typer(audit.app, name="audit", rich_help_panel="Policies")
 
 EXPECTED = (UsageError, InvalidInput, OrgaError, ServerUnavailable, RPCError, OSError)
 BROKEN_PIPE = 141

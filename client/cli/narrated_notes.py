@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from client.cli.held_calls import in_words
 from client.cli.line import Line, Tone
 from client.cli.terminal_text import on_one_line
 from workflows.types.journal import JournalEntry
+from workflows.types.saga import SAGA_ENDED
 
 Data = dict[str, Any]
 
@@ -35,11 +37,16 @@ def _compacted(data: Data) -> list[Line]:
 
 
 def _asked(data: Data) -> list[Line]:
+    if data.get("kind") == "call":
+        return [Line(f"? {_text(data, 'id')}: {in_words(data)}", "person")]
     what = f"{_text(data, 'kind')} {_text(data, 'id')}"
     return [Line(f"? waits for a person ({what}): {_text(data, 'question')}", "person")]
 
 
 def _decided(data: Data) -> list[Line]:
+    if data.get("kind") == "call":
+        word, by = ("approved" if data.get("approved") else "denied"), data.get("approver")
+        return [Line(f"{_text(data, 'tool')} {word}{_by({**data, 'by': by})} ({_text(data, 'id')})", "person")]
     if data.get("choice") == "none":
         return [Line(f"{_text(data, 'id')} waits no more", "quiet")]
     return [Line(f"{_text(data, 'id')}: {_text(data, 'choice')}{_by(data)}", "person")]
@@ -70,6 +77,16 @@ def _intervened(data: Data) -> list[Line]:
     return [Line(f"{data.get('kind')}{': ' if text else ''}{on_one_line(text)}", "person")]
 
 
+def _saga(data: Data) -> list[Line]:
+    made: list[Data] = data.get("calls", [])
+    calls = ", ".join(f"{_text(call, 'tool')} {_text(call, 'outcome')}" for call in made)
+    why = f": {_text(data, 'error')}" if data.get("error") else ""
+    is_good = data.get("outcome") == "ok"
+    return [
+        Line(f"{'✓' if is_good else '✗'} saga {_text(data, 'outcome')}{why} ({calls})", "good" if is_good else "bad")
+    ]
+
+
 def _missing(data: Data) -> list[Line]:
     return [Line(_text(data, "detail"), "quiet")]
 
@@ -84,6 +101,7 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "CircuitOpened": _opened,
     "CircuitClosed": _closed,
     "InterventionReceived": _intervened,
+    SAGA_ENDED: _saga,
     "PastMissing": _missing,
 }
 

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-from client.cli.terminal_text import harmless
+from client.cli.terminal_text import escaped, harmless
 
 
 def result(text: str) -> None:
@@ -16,7 +16,7 @@ def result(text: str) -> None:
 def json_result(value: Any, *, indent: int | None = 2) -> None:
     """Write the result as JSON; what a terminal would act on is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text) + "\n")
+    sys.stdout.write(escaped(text) + "\n")
     sys.stdout.flush()
 
 
@@ -24,7 +24,3 @@ def note(text: str) -> None:
     """Write a line for the person at the terminal."""
     sys.stderr.write(harmless(text) + "\n")
     sys.stderr.flush()
-
-
-def _escaped(character: str) -> str:
-    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"

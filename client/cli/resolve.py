@@ -1,7 +1,6 @@
 """`orga resolve`: decide what waits for a person in a run."""
 
 from dataclasses import dataclass
-from getpass import getuser
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from client.agents import AgentHandle
 from client.cli.deciding import in_one_line
 from client.cli.exit_codes import UsageError
 from client.cli.interrupts import completed
+from client.cli.login_name import login_name
 from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, note
 from client.cli.session import session
@@ -59,7 +59,7 @@ def resolve(
     chosen: list[Choice] = [choice for choice, is_wanted in choices.items() if is_wanted]
     if len(chosen) != 1:
         raise UsageError("choose one of --retry, --skip, --result TEXT, --abort")
-    decision = _Decision(chosen[0], _text_of(result or ""), _login_name() if by is None else by, reason)
+    decision = _Decision(chosen[0], _text_of(result or ""), login_name() if by is None else by, reason)
     return completed(_resolve(run, escalation, decision, config, as_json=json))
 
 
@@ -103,11 +103,3 @@ def _text_of(result: str) -> str:
     if len(text.encode("utf-8", "surrogateescape")) > MAX_RESULT_BYTES:
         raise UsageError(f"--result: must not be longer than {MAX_RESULT_BYTES} bytes")
     return text
-
-
-def _login_name() -> str:
-    """Return the user's login name; a container may have none."""
-    try:
-        return getuser()
-    except (KeyError, OSError):
-        return ""

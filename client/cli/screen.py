@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from client.cli.deciding import in_one_line
+from client.cli.held_calls import held_calls, in_words
 from client.cli.line import Line
 from client.cli.output import note
 from client.cli.progress import InFlight, Progress
@@ -71,7 +72,8 @@ def remarks(progress: Progress) -> list[str]:
 
 
 def _question(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
-    return f"waits for you: {on_one_line(wait.question, 300)} → {in_one_line(run_id, wait, budgets)}"
+    asked = "; ".join(map(in_words, held_calls(wait))) or on_one_line(wait.question, 300)
+    return f"waits for you: {asked} → {in_one_line(run_id, wait, budgets)}"
 
 
 def _retry(activity: InFlight) -> str:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from client.cli.ages import age
 from client.cli.deciding import in_one_line, requeueing
+from client.cli.held_calls import held_calls, table
 from client.cli.progress import open_circuits
 from client.cli.terminal_text import on_one_line
 from workflows.decisions.summaries import call_summary, spent
@@ -60,5 +61,8 @@ def _questions(run_id: str, status: AgentStatus) -> list[str]:
     now, lines = datetime.now(UTC), list[str]()
     for wait in status.waiting:
         asked = f"{wait.kind} {wait.wait_id}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
-        lines += [f"waits      {asked}", f"           → {in_one_line(run_id, wait, status.budgets)}"]
+        lines.append(f"waits      {asked}")
+        if calls := held_calls(wait):
+            lines += [f"           {line}" for line in table(calls, now)]
+        lines.append(f"           → {in_one_line(run_id, wait, status.budgets)}")
     return lines

@@ -12,9 +12,14 @@ from tests.support.crash_worker import Fate
 
 pytestmark = pytest.mark.timeout(240)
 
-LONG = ("look", "note", "look") * 5
+LONG = ("look", "note", "look") * 4
 CHANCE = random.Random(5)
-KILLS = tuple(Fate(after_s=CHANCE.uniform(0, 0.5)) for _ in range(5))
+
+
+def at_random() -> Case:
+    """Return a long run whose first workers die some time after the first effect that each has."""
+    return Case(LONG, tuple(Fate(after_s=CHANCE.uniform(0, 0.5)) for _ in range(3)))
+
 
 CASES: dict[str, Case] = {
     "undisturbed": Case(),
@@ -30,7 +35,8 @@ CASES: dict[str, Case] = {
     "while continuing as new": dies("after note", roll_over_events=EVERY_ITERATION),
     "right after continuing as new": dies("continued as new", roll_over_events=EVERY_ITERATION),
     "undisturbed, long": Case(LONG),
-    "at random": Case(LONG, KILLS),
+    "at random": at_random(),
+    "at random, another time": at_random(),
 }
 
 
@@ -75,12 +81,14 @@ async def test_an_irreversible_call_that_was_cut_off_is_not_repeated_and_the_mod
     assert outcome.ran.result.tool_calls.failed == 1
 
 
-async def test_kills_at_random_moments_in_a_row(outcomes: Outcomes) -> None:
-    undisturbed, outcome = outcome_of(outcomes, "undisturbed, long"), outcome_of(outcomes, "at random")
+@pytest.mark.parametrize("case", [name for name in CASES if name.startswith("at random")])
+async def test_kills_at_random_moments_in_a_row(outcomes: Outcomes, case: str) -> None:
+    undisturbed, outcome = outcome_of(outcomes, "undisturbed, long"), outcome_of(outcomes, case)
+    kills = len(CASES[case].fates)
 
-    assert outcome.exits == [-signal.SIGKILL] * len(KILLS)
+    assert outcome.exits == [-signal.SIGKILL] * kills
     calls = [(tool, key) for (tool, key), _ in groupby(outcome.effects, key=tuple)]
     assert [tool for tool, _ in calls] == list(LONG), "an earlier call ran again after a later one"
     assert len({key for _, key in calls}) == len(LONG)
-    assert len(outcome.effects) <= len(LONG) + len(KILLS)
+    assert len(outcome.effects) <= len(LONG) + kills
     assert outcome.journal == undisturbed.journal

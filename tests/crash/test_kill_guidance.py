@@ -9,7 +9,6 @@ from temporalio.client import Client
 
 from tests.support.crash_stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
 from tests.support.crash_worker import Backstage
-from tests.support.hold import until
 from tests.support.loop import FakeTool
 from tests.support.questions import updated
 
@@ -32,7 +31,7 @@ async def guided(stage: Stage) -> None:
     async with stage.deserted():
         await stage.handle.signal("steer", "third")
     stage.release()
-    await until(lambda: is_paused(stage))
+    await stage.until(lambda: is_paused(stage))
     await stage.handle.signal("steer", "fourth")
     await stage.handle.signal("resume")
 
@@ -46,7 +45,7 @@ async def guided_while_paused(stage: Stage) -> None:
     await stage.handle.signal("pause")
     await stage.handle.signal("steer", "third")
     stage.release()
-    await until(lambda: is_paused(stage))
+    await stage.until(lambda: is_paused(stage))
     async with stage.deserted():
         await stage.handle.signal("steer", "fourth")
         await stage.handle.signal("resume")

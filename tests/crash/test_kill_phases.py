@@ -44,14 +44,18 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
 
 
 RUN: dict[str, Any] = {"cast": troupe, "config": {"step_iteration": {"enabled": False}}}
-MENDED = {**RUN, "plan": ("flaky", "wait", "flaky", "look")}
-FRAIL = {**RUN, "plan": ("frail", "wait", "frail", "wait", "frail", "look")}
+MENDED: dict[str, Any] = {**RUN, "plan": ("flaky", "wait", "flaky", "look")}
+FRAIL: dict[str, Any] = {**RUN, "plan": ("frail", "wait", "frail", "wait", "frail", "look")}
 TICKETS = {"custom_patterns": [{"ref_type": "ticket", "pattern": r"T-\d"}], "resolution_tools": {"ticket": "find"}}
-LOOKED_UP = {"cast": troupe, "plan": ("T-1", "T-2", "look"), "config": {"pre_hydration": {**TICKETS, "timeout_s": 60}}}
-SUMMED_UP = {
+LOOKED_UP: dict[str, Any] = {
     "cast": troupe,
-    "plan": ("read",) * 5,
-    "config": {"context_strategy": "anchored_summary", "context_token_budget": 1_500},
+    "plan": ("T-1", "T-2", "look"),
+    "config": {"pre_hydration": {**TICKETS, "timeout_s": 60}},
+}
+SUMMED_UP: dict[str, Any] = {
+    "cast": troupe,
+    "plan": ("read",) * 9,
+    "config": {"context_strategy": "anchored_summary", "context_token_budget": 1_000},
 }
 
 CASES: dict[str, Case] = {

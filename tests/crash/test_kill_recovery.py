@@ -10,9 +10,8 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
 
 from activities.ports import ToolError
-from tests.support.crash_stage import PATIENCE, Case, Outcome, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash_stage import Case, Outcome, Outcomes, Stage, dies, outcome_of, played
 from tests.support.crash_worker import Backstage
-from tests.support.hold import until
 from tests.support.loop import FakeTool
 from tests.support.questions import updated
 from workflows.types.recovery import Recovery
@@ -67,7 +66,7 @@ async def backs_off(stage: Stage) -> None:
         scheduled = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
         return [(a.attempt, a.state) for a in pending if a.activity_type.name == "flaky"] == [(2, scheduled)]
 
-    await until(waits, PATIENCE.total_seconds())
+    await stage.until(waits)
     async with stage.deserted():
         pass
 

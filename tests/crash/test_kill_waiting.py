@@ -9,9 +9,18 @@ import pytest
 from temporalio.client import Client
 
 from activities.ports import ToolError
-from tests.support.crash_stage import EVERY_ITERATION, Case, Happens, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash_stage import (
+    EVERY_ITERATION,
+    PATIENCE,
+    Case,
+    Happens,
+    Outcomes,
+    Stage,
+    dies,
+    outcome_of,
+    played,
+)
 from tests.support.crash_worker import Backstage
-from tests.support.hold import until
 from tests.support.loop import FakeTool
 from tests.support.questions import updated, waiting
 from workflows.types.recovery import Recovery
@@ -38,18 +47,18 @@ def answered(update: str, **given: Any) -> Happens:
     """Return what answers the first question; where the case kills, nobody is there when the answer comes."""
 
     async def happens(stage: Stage) -> None:
-        wait = await waiting(stage.handle)
+        wait = await waiting(stage.handle, PATIENCE.total_seconds())
         answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
         async with stage.deserted():
             sent = asyncio.create_task(updated(stage.handle, update, answer))
-            await until(lambda: is_there(stage, sent))
+            await stage.until(lambda: is_there(stage, sent))
         await sent
 
     return happens
 
 
 async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
-    """Return whether the server has an update, or its answer even: it waits with a workflow task until a worker comes."""
+    """Return whether the server has an update: without a worker it waits, with a workflow task for it."""
     return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
@@ -61,7 +70,7 @@ RETRIED = asked("resolve_escalation", "save look", choice="retry", by="ada")
 GIVEN = asked("resolve_escalation", "save look", choice="result", result="it is 42", by="ada")
 ONCE = {"on_exhausted": "ask", "max_iterations": 1}
 EXTENDED = asked("extend_budget", "look look", ONCE, max_iterations=9)
-LATER = {"roll_over_events": EVERY_ITERATION}
+LATER: dict[str, Any] = {"roll_over_events": EVERY_ITERATION}
 
 CASES: dict[str, Case] = {
     "retried": Case(**RETRIED),

@@ -198,13 +198,13 @@ def test_a_live_run_sends_a_letter_again(orga: Orga) -> None:
     assert "will be sent again" in orga("status", run_id).out
     assert orga("extend", run_id, "--max-iterations", "9").code == 0
     assert orga("attach", run_id).code == 0
-    assert sent_again(orga, run_id) == "[Requeued call] notify (2.0), sent again by an operator:\ntold: y"
+    assert "told: y" in sent_again(orga, run_id)
     assert run_id not in orga("list", "--dead-letters").out
 
 
 def sent_again(orga: Orga, run_id: str) -> str:
     messages = [message["text"] for message in json.loads(orga("conversation", run_id, "--json").out)]
-    [text] = [text for text in messages if text.startswith("[Requeued call]")]
+    [text] = [text for text in messages if text.startswith("[Requeued call] notify (2.0)")]
     return text
 
 
@@ -223,7 +223,7 @@ def test_a_fork_sends_the_letter_of_a_run_that_has_ended(orga: Orga) -> None:
     assert forked.code == 0, forked.err
     fork = forked.out.strip()
     assert orga("attach", fork).code == 0
-    assert sent_again(orga, fork) == "[Requeued call] notify (2.0), sent again by an operator:\ntold: y"
+    assert "told: y" in sent_again(orga, fork)
     assert journal(orga, fork, "Started")[0]["forked_from"]["workflow_id"] == run_id
     unknown = orga("requeue", run_id, "9.9", "--fork")
     assert (unknown.code, unknown.err.splitlines()[-1]) == (

@@ -49,7 +49,7 @@ async def test_nothing_is_wrong_with_a_run(client: Client, setup: Any) -> None:
 
     assert wrong(found.checks) == []
     names = [check.name for check in found.checks]
-    assert names == ["replay", "ending", "contexts"] * len(ran.histories) + ["journal", "counters", "export"]
+    assert names == ["replay", "gate", "ending", "contexts"] * len(ran.histories) + ["journal", "counters", "export"]
 
 
 async def test_nothing_is_wrong_with_a_live_run(client: Client) -> None:
@@ -64,7 +64,7 @@ async def test_nothing_is_wrong_with_a_live_run(client: Client) -> None:
         await loop.ended(handle)
 
     assert wrong(found.checks) == []
-    assert [check.name for check in found.checks] == ["replay", "contexts", "journal"]
+    assert [check.name for check in found.checks] == ["replay", "gate", "contexts", "journal"]
 
 
 async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> None:
@@ -217,4 +217,4 @@ async def test_a_run_that_was_terminated_is_verified_as_far_as_it_came(client: C
 
     found = await verify(client, handle.id)
     assert wrong(found.checks) == []
-    assert [check.name for check in found.checks] == ["replay", "contexts", "journal"]
+    assert [check.name for check in found.checks] == ["replay", "gate", "contexts", "journal"]

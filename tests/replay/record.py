@@ -7,75 +7,40 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from temporalio.client import Client, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from client.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
-from tests.support.scripted import ScriptedProvider, Step, answers, calls
+from tests.replay import features, plain
+from tests.support.loop import Ran, histories_of
 from tests.support.server import temporal_cli
-from workflows.types.messages import Reply
 
 FOLDER = Path(__file__).parent / "histories"
 
-Play = Callable[[Loop], Awaitable[Ran]]
-
-
-async def _plain(loop: Loop) -> Ran:
-    return await loop.run("do it")
-
-
-async def _limited(loop: Loop) -> Ran:
-    return await loop.run("do it", max_iterations=3)
-
-
-async def _steered(loop: Loop) -> Ran:
-    handle = await loop.start("do it")
-    await handle.signal("steer", "look closer")
-    await handle.signal("pause")
-    await handle.signal("add_context", "it is Monday")
-    await handle.signal("resume")
-    return await loop.ended(handle)
-
-
-async def _aborted(loop: Loop) -> Ran:
-    handle = await loop.start("do it")
-    await asyncio.wait_for(_started.wait(), 30)
-    await handle.signal("abort", "enough")
-    return await loop.ended(handle)
-
-
-_started = asyncio.Event()
-
-
-async def _waits(arguments: dict[str, Any], context: object) -> str:
-    _started.set()
-    await asyncio.sleep(3_600)
-    return "never"
-
-
-_LOOK = FakeTool("look", lambda arguments, context: "seen " * 20)
-_WAIT = FakeTool("wait", _waits, effect="irreversible")
-_DELETE = FakeTool("delete")
-_REFUSAL = Reply(text="no", finish="refusal")
-_HALF = Reply(text="half ", finish="length")
-
-SCENARIOS: dict[str, tuple[list[Step], Play]] = {
-    "answer": ([answers("42")], _plain),
-    "tools-and-a-denial": ([calls("look", "delete", text="I look."), calls("look"), answers("done")], _plain),
-    "steered-and-paused": ([calls("look"), answers("done")], _steered),
-    "aborted-in-a-tool": ([calls("look", "wait")], _aborted),
-    "repaired": (
-        [_REFUSAL, Reply(text=""), calls("look"), Reply(text="half ", finish="length"), answers("whole")],
-        _plain,
-    ),
-    "an-error-after-repairs": ([Reply(text="")], _plain),
-    "iteration-limit": ([calls("look")], _limited),
-    "rolled-over": ([*[calls("look")] * 6, answers("done")], _plain),
+SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
+    "answer": plain.answer,
+    "tools-and-a-denial": plain.tools_and_a_denial,
+    "steered-and-paused": plain.steered_and_paused,
+    "aborted-in-a-tool": plain.aborted_in_a_tool,
+    "repaired": plain.repaired,
+    "an-error-after-repairs": plain.an_error_after_repairs,
+    "iteration-limit": plain.iteration_limit,
+    "rolled-over": plain.rolled_over,
+    "recovered": features.recovered,
+    "escalated": features.escalated,
+    "budget-extended": features.budget_extended,
+    "step-limit": features.step_limit,
+    "circuit": features.circuit,
+    "hydrated": features.hydrated,
+    "summarised": features.summarised,
+    "masked": features.masked,
+    "answer-repaired": features.answer_repaired,
+    "delegated": features.delegated,
 }
 
 
@@ -88,21 +53,31 @@ async def _record(path: str, names: list[str]) -> None:
     )
     async with environment:
         for name in names:
-            steps, play = SCENARIOS[name]
-            facts = WORKER_FACTS.model_copy(update={"roll_over_events": 40}) if name == "rolled-over" else WORKER_FACTS
-            provider, engine = ScriptedProvider(steps), Deny("delete")
-            async with a_loop(
-                environment.client, provider, _LOOK, _WAIT, _DELETE, engine=engine, setup=facts, task_queue="recorded"
-            ) as loop:
-                _write(name, await play(loop))
+            ran = await SCENARIOS[name](environment.client)
+            _write(name, ran.histories)
+            for child in _children(ran):
+                _write(f"{name}-child", await histories_of(environment.client, child))
 
 
-def _write(name: str, ran: Ran) -> None:
-    for number, history in enumerate(ran.histories, start=1):
-        suffix = f"-{number}" if len(ran.histories) > 1 else ""
+def _children(ran: Ran) -> list[str]:
+    events = [event for history in ran.histories for event in history.events]
+    started = [event.child_workflow_execution_started_event_attributes.workflow_execution for event in events]
+    return [child.workflow_id for child in started if child.workflow_id]
+
+
+def _write(name: str, histories: Sequence[WorkflowHistory]) -> None:
+    for old in FOLDER.glob(f"{name}-[0-9].json"):
+        old.unlink()
+    for number, history in enumerate(histories, start=1):
+        suffix = f"-{number}" if len(histories) > 1 else ""
         path = FOLDER / f"{name}{suffix}.json"
-        path.write_text(json.dumps(json.loads(history.to_json()), indent=1) + "\n")
+        path.write_text(json.dumps(json.loads(history.to_json(), object_hook=_anywhere), indent=1) + "\n")
         print(f"{path.name}: {len(history.events)} events")
+
+
+def _anywhere(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a failure without the paths of the machine that it was recorded on."""
+    return {key: item for key, item in value.items() if key != "stackTrace"}
 
 
 if __name__ == "__main__":

@@ -8,19 +8,38 @@ import pytest
 from temporalio.client import Client, WorkflowHistory
 
 from client.history import read_events
+from tests.replay.record import SCENARIOS
 from tests.support.loop import replayed
 from workflows.decisions.context_fold import ContextFold
 from workflows.decisions.journal import JournalFold, first_break
+from workflows.types.journal import JournalEntry
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
 
-def test_there_are_histories() -> None:
-    assert len(HISTORIES) >= 8
+SHOWS = {
+    "recovered": ("fallback", "cached_result", "dead_letter", "requeue"),
+    "escalated": ("ApprovalRequested", "ApprovalResolved", "escalate"),
+    "budget-extended": ("ApprovalRequested", "ApprovalResolved", "extend_budget"),
+    "step-limit": ("StepLimitReached",),
+    "circuit": ("CircuitOpened", "CircuitClosed"),
+    "hydrated": ("PreHydrationComplete", "unresolvable"),
+    "summarised": ("ContextCompacted", "anchored_summary"),
+    "masked": ("ContextCompacted", "observation_masking"),
+    "delegated": ("DelegationStarted", "DelegationEnded"),
+}
+"""What the journals of these recordings tell of."""
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_is_recorded(name: str) -> None:
+    assert [path for path in HISTORIES if path.stem == name or path.stem.startswith(f"{name}-")]
 
 
 def _history(path: Path) -> WorkflowHistory:
-    return WorkflowHistory.from_json(path.stem, path.read_text())
+    history = WorkflowHistory.from_json(path.stem, path.read_text())
+    started = history.events[0].workflow_execution_started_event_attributes
+    return WorkflowHistory(started.workflow_id, history.events)  # delegates' ids are made of their parent's
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
@@ -31,16 +50,28 @@ async def test_a_recorded_history_replays(path: Path) -> None:
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_recorded_history_folds(client: Client, path: Path) -> None:
     """Every model call's context has its digest, and the journal ends as the run did."""
-    contexts, journal = ContextFold(), JournalFold()
-    entries: list[Any] = []
-    async for happening in read_events(client, _events(_history(path))):
-        contexts.feed(happening)
-        entries += journal.feed(happening)
+    contexts, entries = await _folded(client, path)
 
     assert contexts.iteration > 0
     assert first_break(entries) is None
     goes_on = path.stem.startswith("rolled-over") and not path.stem.endswith(_last_of("rolled-over"))
     assert entries[-1].event == "Terminated" or goes_on
+
+
+@pytest.mark.parametrize("name", SHOWS)
+async def test_a_recording_is_of_what_its_name_says(client: Client, name: str) -> None:
+    _, entries = await _folded(client, next(path for path in HISTORIES if path.stem == name))
+    told = str([(entry.event, entry.data) for entry in entries])
+    assert [word for word in SHOWS[name] if word not in told] == []
+
+
+async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[JournalEntry]]:
+    contexts, journal = ContextFold(), JournalFold()
+    entries: list[JournalEntry] = []
+    async for happening in read_events(client, _events(_history(path))):
+        contexts.feed(happening)
+        entries += journal.feed(happening)
+    return contexts, entries
 
 
 async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:

@@ -25,11 +25,21 @@ class Calls:
     arguments: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class CallsAtOnce:
+    """Several tool calls in one reply."""
+
+    calls: Sequence[Calls]
+
+
+Said = Says | Calls | CallsAtOnce
+
+
 @dataclass
 class ChatServer:
     """Replies by the number of assistant messages in the request, so that a repeated attempt gets the same."""
 
-    replies: Sequence[Says | Calls]
+    replies: Sequence[Said]
     release: threading.Event = field(default_factory=threading.Event)
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     port: int = 0
@@ -44,9 +54,9 @@ class ChatServer:
         self.requests.append(body)
         turn = sum(message["role"] == "assistant" for message in body["messages"])
         reply = self.replies[min(turn, len(self.replies) - 1)]
-        if isinstance(reply, Calls):
-            function = {"name": reply.name, "arguments": json.dumps(reply.arguments)}
-            yield _chunk(tool_calls=[{"index": 0, "id": f"call_{turn}", "type": "function", "function": function}])
+        if not isinstance(reply, Says):
+            made = (reply,) if isinstance(reply, Calls) else reply.calls
+            yield _chunk(tool_calls=[_call(call, turn, index) for index, call in enumerate(made)])
             yield _chunk("tool_calls")
             return
         for piece in reply.pieces[:-1]:
@@ -58,7 +68,7 @@ class ChatServer:
 
 
 @contextmanager
-def chat_server(*replies: Says | Calls) -> Generator[ChatServer]:
+def chat_server(*replies: Said) -> Generator[ChatServer]:
     """Serve on a free port."""
     chat = ChatServer(replies)
 
@@ -91,6 +101,12 @@ def chat_server(*replies: Says | Calls) -> Generator[ChatServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _call(call: Calls, turn: int, index: int) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+    call_id = f"call_{turn}_{index}" if index else f"call_{turn}"
+    return {"index": index, "id": call_id, "type": "function", "function": function}
 
 
 def _chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:

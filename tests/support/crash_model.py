@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from activities.ports import Judgement, ModelRequest, Proposal
 from tests.support.scripted import USAGE, answers
+from workflows.types.gate import ApprovalTerms
 from workflows.types.messages import Reply, ToolCall
+from workflows.types.untrusted import undelimited
 
 
 @dataclass(frozen=True)
 class PlannedModel:
     """Calls the tools that the task names, one a turn, then answers with all it was told.
 
-    `helper:look+send` delegates the task `look send` to that agent.
+    `helper:look+send` delegates the task `look send` to that agent; `saga:book-cancel+send` is a saga of a step with
+    its compensation and a final one.
     """
 
     tools: frozenset[str]
@@ -28,19 +32,29 @@ class PlannedModel:
         self.reached(f"model call {turn + 1}")
         if turn < len(plan):
             return Reply(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
-        return answers("\n".join(message.text for message in request.messages[1:] if message.role != "assistant"))
+        told = [message.text for message in request.messages[1:] if message.role != "assistant"]
+        return answers("\n".join(undelimited(text) for text in told))
 
 
 def _call(call_id: str, word: str) -> ToolCall:
     agent, _, task = word.rpartition(":")
     if not agent:
         return ToolCall(call_id=call_id, name=task)
+    if agent == "saga":
+        return ToolCall(call_id=call_id, name="saga", arguments={"steps": [_step(part) for part in task.split("+")]})
     return ToolCall(call_id=call_id, name="delegate", arguments={"agent": agent, "task": task.replace("+", " ")})
+
+
+def _step(part: str) -> dict[str, Any]:
+    tool, _, back = part.partition("-")
+    if not back:
+        return {"tool": tool, "arguments": {}, "kind": "final"}
+    return {"tool": tool, "arguments": {}, "kind": "compensatable", "compensation": {"tool": back, "arguments": {}}}
 
 
 @dataclass(frozen=True)
 class Lenient:
-    """Allows everything."""
+    """Allows everything; `pay` only with the yes of ada."""
 
     reached: Callable[[str], None]
 
@@ -48,4 +62,5 @@ class Lenient:
         self.reached(f"gate {proposal.iteration}")
         if proposal.call is not None:
             self.reached(f"gate of {proposal.call.name}")
-        return Judgement(True)
+        asks = proposal.call is not None and proposal.call.name == "pay"
+        return Judgement(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)

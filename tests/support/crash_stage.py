@@ -146,13 +146,17 @@ class Stage:
                 self._now.kill()
         return Outcome(ran, self.effects, self._exits)
 
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait for what must happen, however long workers that die take for it."""
+        await until(condition, PATIENCE.total_seconds())
+
     async def had_effect(self, tool: str) -> None:
         """Wait until a tool has had its effect."""
 
         async def had() -> bool:
             return tool in [name for name, _ in self.effects]
 
-        await until(had, PATIENCE.total_seconds())
+        await self.until(had)
 
     def release(self) -> None:
         """Let the calls that are held end."""
@@ -166,7 +170,7 @@ class Stage:
             died = len(self._exits)
             if self._now is not None:
                 self._now.kill()
-            await until(lambda: self._have_died(died + 1))
+            await self.until(lambda: self._have_died(died + 1))
         try:
             yield
         finally:
@@ -176,7 +180,7 @@ class Stage:
     async def bereft(self) -> AsyncGenerator[None]:
         """Let no other worker begin once this one has died by itself; only where it is to die."""
         self._is_open.clear()
-        await until(lambda: self._have_died(len(self._case.fates)), PATIENCE.total_seconds())
+        await self.until(lambda: self._have_died(len(self._case.fates)))
         try:
             yield
         finally:

@@ -151,7 +151,7 @@ class CrashWorker:
         names = tuple(tool.name for tool in tools)
         agents = ConfiguredAgents(
             {
-                "default": AgentConfig(tools=names, delegates=(Delegate(agent="helper"),)),
+                "default": AgentConfig(tools=(*names, "saga"), delegates=(Delegate(agent="helper"),)),
                 "helper": AgentConfig(tools=names),
             },
             {tool.name: tool.spec for tool in tools},

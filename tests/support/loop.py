@@ -16,8 +16,11 @@ from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
 from activities.adapters.policy.listed import ListedTools
 from activities.ports import Judgement, ModelProvider, PolicyEngine, Proposal, Tool, ToolContext
+from client.audit_law import breaches
 from client.converter import data_converter
+from client.gate_record import GateRecord
 from client.journal import read_journal
+from client.observed_runner import ObservedRunner
 from client.sandbox import workflow_runner
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step
 from worker import Parts, build_worker
@@ -208,9 +211,12 @@ def check_tasks(history: WorkflowHistory) -> None:
 
 
 async def replayed(history: WorkflowHistory) -> None:
-    """Replay a history through the code of today."""
-    replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=workflow_runner())
+    """Replay a history through the code of today; nothing in it was carried out without the gate's yes."""
+    record = GateRecord(data_converter.payload_converter)
+    runner = ObservedRunner(workflow_runner(), record.observe)
+    replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=runner)
     await replayer.replay_workflow(history)
+    assert await breaches(history, record, data_converter) == []
 
 
 def check_journal(journal: list[JournalEntry]) -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from tests.support.hold import until
+from tests.support.hold import PATIENCE_S, until
 from tests.support.loop import Loop
 from tests.support.scripted import ScriptedProvider
 
 
-async def waiting(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S) -> dict[str, Any]:
     """Return the first question that a run asks, once it does."""
     found: list[dict[str, Any]] = []
 
@@ -17,7 +17,7 @@ async def waiting(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
         found[:] = (await handle.query("status"))["waiting"]
         return bool(found)
 
-    await until(asks)
+    await until(asks, within_s)
     return found[0]
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from activities.ports import ModelProvider, ModelRequest
 from workflows.types.messages import Reply, ToolCall
+from workflows.types.untrusted import MEANING, undelimited
 from workflows.types.usage import Usage
 
 Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
@@ -25,16 +27,19 @@ def calls(*names: str, arguments: dict[str, Any] | None = None, text: str = "", 
 
 
 class ScriptedProvider:
-    """Replies in order; the last step is repeated."""
+    """Replies in order; the last step is repeated. `given` is what it was sent, `seen` the same with results bare."""
 
     def __init__(self, steps: Sequence[Step], delay_s: float = 0.0) -> None:
         self._steps = list(steps)
         self._delay_s = delay_s
+        self.given: list[ModelRequest] = []
         self.seen: list[ModelRequest] = []
         self.cancelled = asyncio.Event()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the next reply."""
+        self.given.append(request)
+        request = bare(request)
         self.seen.append(request)
         step = self._steps[min(len(self.seen), len(self._steps)) - 1]
         try:
@@ -45,6 +50,15 @@ class ScriptedProvider:
             raise
         on_text(reply.text)
         return reply
+
+
+def bare(request: ModelRequest) -> ModelRequest:
+    """Return the request without what stands around tool results, and without the line that explains it."""
+    messages = (
+        m.model_copy(update={"text": undelimited(m.text)}) if m.role == "tool" and sum(m.ours) < len(m.text) else m
+        for m in request.messages
+    )
+    return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != MEANING))
 
 
 async def _said(step: Step, request: ModelRequest) -> Reply:

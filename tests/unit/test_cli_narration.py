@@ -102,6 +102,21 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         ),
         pytest.param(an_entry("ApprovalResolved", id="w", choice="none"), "w waits no more", id="no decision"),
         pytest.param(
+            an_entry("ApprovalRequested", kind="call", id="a1", tool="pay", arguments='{"amount":7}', reason="money"),
+            '? a1: pay {"amount":7}: money (anyone)',
+            id="a held call",
+        ),
+        pytest.param(
+            an_entry("ApprovalResolved", kind="call", id="a1", tool="pay", approved=True, approver="ada", reason="ok"),
+            "pay approved by ada: ok (a1)",
+            id="an approval",
+        ),
+        pytest.param(
+            an_entry("ApprovalResolved", kind="call", id="a1", tool="pay", approved=False, approver="", reason="late"),
+            "pay denied: late (a1)",
+            id="nobody in time",
+        ),
+        pytest.param(
             an_entry("RecoveryTriggered", tool="save", strategy="fallback", outcome="ok", error="E: x"),
             "↻ save: fallback, ok, after: E: x",
             id="a recovery",

@@ -51,6 +51,8 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["resolve", "x", "--retry", "--abort"], "choose one of --retry", id="two decisions"),
         pytest.param(["resolve", "x", "--result", "@gone"], "file cannot be read (No such", id="no such result"),
         pytest.param(["resolve", "x", "--result", "x" * 100_001], "longer than 100000 bytes", id="a book for a result"),
+        pytest.param(["approve", "x", "a1", "--all"], "an APPROVAL or --all, not both", id="one call and all"),
+        pytest.param(["deny", "x", "--by", ""], "nobody knows who decides: give --by", id="decided by nobody"),
         pytest.param(["extend", "x"], "name a limit to raise: --max-iterations, ", id="nothing to raise"),
         pytest.param(["extend", "x", "--max-iterations", "0"], "max_iterations: ", id="a limit of nothing"),
         pytest.param(["extend", "x", "--max-cost-usd", "nan"], "max_cost_usd: ", id="a limit that is no number"),
@@ -98,7 +100,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
 
 def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = [str(command.name) for command in app.registered_commands]
-    assert len(names) == 24
+    assert len(names) == 26
     for name in names:
         assert run_command([name, "--help"]) == 0
         assert "Example: " in capsys.readouterr().out, name

@@ -32,9 +32,7 @@ def a_source(kind: str, value: str, tool: str, content: str) -> Resolved:
 
 BLOCK = context_block(
     [
-        a_source(
-            "url", "https://bees.test/honey", "fetch_url", f"[abcdefabcdef begins: x]\n{PAGE}\n[abcdefabcdef ends]"
-        ),
+        a_source("url", "https://bees.test/honey", "fetch_url", f"Content of https://bees.test/honey\n{PAGE}"),
         a_source("file", "./hive.md", "read_file", FILE),
         Resolved(reference=Reference(ref_type="issue", value="#1"), status="failed", content="drones drones"),
     ]

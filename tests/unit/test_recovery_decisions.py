@@ -23,9 +23,11 @@ from workflows.decisions.recovery import (
 )
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.input import LoopConfig
+from workflows.types.outcome import Outcome
 from workflows.types.recovery import Recovery
 from workflows.types.state import AgentState
 from workflows.types.tools import Effect, ToolSpec
+from workflows.types.untrusted import undelimited
 
 CACHED = Recovery(strategy="cached_result", max_staleness_s=60)
 BY_MODEL = Recovery(strategy="llm_recovery", max_recovery_attempts=2)
@@ -112,9 +114,13 @@ def test_a_requeued_letter_waits_until_it_is_sent() -> None:
     state = with_dead_letter(with_dead_letter(a_state(), a_letter("1.0")), a_letter("2.0"))
     state = requeued(state, "2.0")
     assert [letter.letter_id for letter in waiting_letters(state)] == ["2.0"]
-    sent = with_letter_answered(without_letter(state, "2.0"), a_letter("2.0"), "saved")
+    letter = a_letter("2.0")
+    sent = with_letter_answered(
+        without_letter(state, "2.0"), letter, Outcome(call=letter.call, status="ok", text="saved")
+    )
     assert [letter.letter_id for letter in sent.dead_letters] == ["1.0"]
-    assert sent.conversation.messages[-1].text.endswith("sent again by an operator:\nsaved")
+    assert undelimited(sent.conversation.messages[-1].text).endswith("sent again by an operator:\nsaved")
+    assert sent.taint == (letter.call.name,)
 
 
 def test_a_letter_that_is_not_there_cannot_be_requeued() -> None:

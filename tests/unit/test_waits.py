@@ -100,6 +100,7 @@ def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -
         pytest.param("escalation", {"escalation_id": "w"}, "choice: ", id="no choice"),
         pytest.param("escalation", {"escalation_id": "w", "choice": "skip", "x": 1}, "x: unknown key", id="more"),
         pytest.param("escalation", None, "input: ", id="nothing"),
+        pytest.param("approval", {"escalation_id": "w", "choice": "skip"}, "approve and deny", id="held calls"),
         pytest.param("budget", {"escalation_id": "w", "choice": "retry"}, "extend_budget", id="a budget is raised"),
         pytest.param(
             "escalation",

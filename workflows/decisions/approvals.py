@@ -1,6 +1,6 @@
 """Approvals: held calls, who may decide about them, until when, and once only."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -96,9 +96,10 @@ def pending_holds(state: AgentState, now: datetime) -> tuple[Hold, ...]:
     return tuple(hold for hold in state.holds if hold.answer is None and now < hold.expires_at)
 
 
-def next_expiry(state: AgentState) -> datetime | None:
-    """Return when the next undecided call expires."""
-    return min((hold.expires_at for hold in state.holds if hold.answer is None), default=None)
+def next_expiry(state: AgentState, ids: Collection[str]) -> datetime | None:
+    """Return when the next undecided one of these calls expires."""
+    undecided = (hold for hold in state.holds if hold.answer is None and hold.approval_id in ids)
+    return min((hold.expires_at for hold in undecided), default=None)
 
 
 def without_expired(state: AgentState, now: datetime) -> AgentState:
@@ -107,9 +108,10 @@ def without_expired(state: AgentState, now: datetime) -> AgentState:
     return _answered(state, dict.fromkeys(late, EXPIRED)) if late else state
 
 
-def settled(state: AgentState, wait_id: str, now: datetime) -> AgentState:
-    """Return the state without holds; what nobody decided before the run was interrupted stays unrun."""
-    return closed(state.model_copy(update={"holds": ()}), wait_id, now)
+def settled(state: AgentState, ids: Collection[str], wait_id: str, now: datetime) -> AgentState:
+    """Return the state without these holds; what nobody decided before the run was interrupted stays unrun."""
+    others = tuple(hold for hold in state.holds if hold.approval_id not in ids)
+    return closed(state.model_copy(update={"holds": others}), wait_id, now)
 
 
 def _answered(state: AgentState, answers: dict[str, Answer]) -> AgentState:
@@ -122,7 +124,19 @@ def _answered(state: AgentState, answers: dict[str, Answer]) -> AgentState:
         holds.append(hold.model_copy(update={"answer": answer}))
         told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
         state = noted(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
-    return state.model_copy(update={"holds": tuple(holds)})
+    return state.model_copy(update={"holds": tuple(holds), "waits": _undecided(state.waits, answers)})
+
+
+def _undecided(waits: tuple[Wait, ...], answers: Collection[str]) -> tuple[Wait, ...]:
+    """Return the questions without the calls that have an answer: nobody is asked about those again."""
+    return tuple(
+        wait.model_copy(
+            update={"data": {**wait.data, "calls": [call for call in wait.data["calls"] if call["id"] not in answers]}}
+        )
+        if wait.kind == "approval"
+        else wait
+        for wait in waits
+    )
 
 
 def _shown(hold: Hold) -> dict[str, Any]:

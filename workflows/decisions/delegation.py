@@ -1,5 +1,7 @@
 """Delegation: whether a `delegate` call may be carried out, what its run is given, and what came of it."""
 
+from typing import Any
+
 from pydantic_core import to_json
 
 from workflows.decisions.ceilings import narrowed_tools
@@ -67,7 +69,7 @@ def settled(state: AgentState, workflow_id: str, result: AgentResult | None) -> 
     if result is None:
         return state
     counts = state.tool_calls
-    delegated = counts.delegated + result.tool_calls.run + result.tool_calls.delegated
+    delegated = counts.delegated + result.tool_calls.spent
     return state.model_copy(
         update={
             "usage": state.usage.plus_totals(result.usage),
@@ -88,7 +90,8 @@ def child_input(state: AgentState, child: Child, task: str, ceiling: Ceiling, *,
     Raises:
         InvalidInput: The task is none.
     """
-    lineage = Lineage(parent=parent, chain=chain_below(state), key=key, ceiling=ceiling, taint=state.taint)
+    tainted: dict[str, Any] = {"taint": state.taint} if state.taint else {}
+    lineage = Lineage(parent=parent, chain=chain_below(state), key=key, ceiling=ceiling, **tainted)
     given: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
     if state.input.tenant is not None:
         given["tenant"] = state.input.tenant

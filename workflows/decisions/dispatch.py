@@ -10,6 +10,7 @@ from workflows.decisions.recovery_texts import given_up
 from workflows.types.delegation import TERMINATE
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
+from workflows.types.saga import SAGA, step_count
 from workflows.types.state import AgentState
 
 
@@ -17,7 +18,7 @@ def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outco
     """Return the outcomes of the calls that are not started, by their place among `calls`.
 
     Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
-    of the rest, no more than `max_tool_calls` leaves, in call order.
+    of the rest, no more than `max_tool_calls` leaves, in call order; a saga needs room for its steps, too.
     """
     ending = next((index for index, call in enumerate(calls) if call.name == TERMINATE), None)
     if ending is not None:
@@ -25,11 +26,11 @@ def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outco
     found: dict[int, Outcome] = {}
     left = _left(state)
     for index, call in enumerate(calls):
-        outcome = _refused(state, call) or (over_budget(state, call) if left <= 0 else None)
+        outcome = given_up_on(state, call) or (over_budget(state, call) if left < _cost(call) else None)
         if outcome is not None:
             found[index] = outcome
         else:
-            left -= 1
+            left -= _cost(call)
     return found
 
 
@@ -41,7 +42,10 @@ def over_budget(state: AgentState, call: ToolCall) -> Outcome:
 
 def wants_more(state: AgentState, calls: Sequence[ToolCall]) -> bool:
     """Return whether some of these calls are beyond `max_tool_calls` alone."""
-    return sum(1 for call in calls if _refused(state, call) is None and call.name != TERMINATE) > _left(state)
+    if state.config.max_tool_calls is None:
+        return False
+    wanted = (_cost(call) for call in calls if given_up_on(state, call) is None and call.name != TERMINATE)
+    return sum(wanted) > _left(state)
 
 
 def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
@@ -50,12 +54,8 @@ def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
     return state if count == state.over_budget else state.model_copy(update={"over_budget": count})
 
 
-def _left(state: AgentState) -> float:
-    limit = state.config.max_tool_calls
-    return float("inf") if limit is None else max(limit - tool_calls_run(state), 0)
-
-
-def _refused(state: AgentState, call: ToolCall) -> Outcome | None:
+def given_up_on(state: AgentState, call: ToolCall) -> Outcome | None:
+    """Return the outcome of a call whose step was stopped, or whose tool used up its recoveries."""
     stopped = steps.refusal(state, call)
     if stopped:
         return turned_away(call, stopped)
@@ -63,3 +63,12 @@ def _refused(state: AgentState, call: ToolCall) -> Outcome | None:
     if spec is not None and tries_left(state, spec) == 0:
         return turned_away(call, given_up(call.name))
     return None
+
+
+def _left(state: AgentState) -> float:
+    limit = state.config.max_tool_calls
+    return float("inf") if limit is None else max(limit - tool_calls_run(state), 0)
+
+
+def _cost(call: ToolCall) -> int:
+    return 1 + step_count(call.arguments) if call.name == SAGA else 1

@@ -16,6 +16,7 @@ from workflows.types.history import Happening, HappeningKind
 from workflows.types.journal import JournalEntry
 from workflows.types.messages import Reply
 from workflows.types.notes import Note
+from workflows.types.saga import SAGA_ENDED
 from workflows.types.state import AgentState
 
 SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
@@ -50,7 +51,7 @@ class JournalFold:
             "started": self._start,
             "signaled": _intervention,
             "updated": _intervention,
-            "noted": _noted,
+            "noted": self._noted,
             "scheduled": self._scheduled,
             "finished": self._ended,
             "failed": self._ended,
@@ -148,6 +149,16 @@ class JournalFold:
         self._run.ended(happening.key, outcome, happening.text)
         return self._collected_if_complete()
 
+    def _noted(self, happening: Happening) -> Found:
+        found: Found = []
+        for note in map(Note.model_validate, happening.value or []):
+            found.append((note.event, note.data))
+            if note.event == SAGA_ENDED:
+                told = note.data
+                self._run.ended(str(told.get("place")), str(told.get("outcome")), str(told.get("error") or ""))
+                found += self._collected_if_complete()
+        return found
+
     def _delegated(self, happening: Happening) -> Found:
         place = delegated_place(happening.key)
         if happening.kind == "child_started":
@@ -204,10 +215,6 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
 def _used(reply: Reply) -> dict[str, Any]:
     cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
     return {"usage": reply.usage.model_dump(), **cost}
-
-
-def _noted(happening: Happening) -> Found:
-    return [(note.event, note.data) for note in map(Note.model_validate, happening.value or [])]
 
 
 def _intervention(happening: Happening) -> Found:

@@ -105,7 +105,7 @@ def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
 
 def tool_calls_run(state: AgentState) -> int:
     """Return the tool calls that count against `max_tool_calls`."""
-    return state.tool_calls.run + state.delegated_tool_calls
+    return state.tool_calls.spent
 
 
 def _left(limit: int | None, spent: int) -> int | None:

@@ -33,7 +33,7 @@ def refused(call: ToolCall, verdict: Verdict) -> Outcome:
 
 def failed(call: ToolCall, error: str, *, is_unknown: bool = False) -> Outcome:
     """Return the outcome of a call whose attempts are used up."""
-    outcome = Outcome(call=call, status="failed", text=f"{FAILED}{error}", error=error)
+    outcome = Outcome(call=call, status="failed", text=f"{FAILED}{error}", error=error, may_have_acted=is_unknown)
     return outcome.with_words(after=UNKNOWN) if is_unknown else outcome
 
 
@@ -50,6 +50,7 @@ def turned_away(call: ToolCall, text: str) -> Outcome:
 def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
     """Return the outcome of a call that an abort or the deadline cut off."""
     text = "[Cancelled] stopped before it ended"
-    if spec is not None and spec.effect != "read_only":
+    may_have_acted = spec is not None and spec.effect != "read_only"
+    if may_have_acted:
         text += "; the outcome is unknown: it may have taken effect"
-    return Outcome(call=call, status="cancelled", text=text)
+    return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted)

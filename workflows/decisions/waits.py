@@ -64,6 +64,8 @@ def parsed_resolution(state: AgentState, raw: object) -> Resolution:
         raise ValueError(f"no escalation {resolution.escalation_id!r} waits here; waiting: {waiting}")
     if wait.resolution is not None:
         raise ValueError(f"{resolution.escalation_id} is decided already: {wait.resolution.choice}")
+    if wait.kind == "approval":
+        raise ValueError("held calls are decided one by one, by the updates approve and deny")
     if wait.kind == "budget" and resolution.choice not in {"skip", "abort"}:
         raise ValueError("a budget is raised by extend_budget; or choose skip (end at the limit) or abort")
     if len(resolution.result.encode()) > MAX_RESULT_BYTES:

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+from temporalio import workflow
+
 from workflows.decisions.dispatch import turned_down
 from workflows.decisions.outcomes import cancelled, not_run, refused, with_change
 from workflows.phases.calls import carried_out
@@ -12,6 +14,7 @@ from workflows.phases.reason import Proposed
 from workflows.phases.run import Run
 from workflows.types.messages import Reply
 from workflows.types.outcome import Outcome
+from workflows.types.saga import SAGA
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,11 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
     for index, ruling in enumerate(gated.rulings):
         if ruling.permitted is not None and index not in outcomes:
             tasks[index] = asyncio.create_task(carried_out(run, ruling.permitted, f"{iteration}.{index}"))
+    sagas = [task for index, task in tasks.items() if gated.rulings[index].call.name == SAGA]
     if tasks:
-        await settle(list(tasks.values()), run.is_interrupted)
+        await settle([task for task in tasks.values() if task not in sagas], run.is_interrupted)
+    if sagas:  # they see an interruption by themselves, and need the time to take back what they did
+        await workflow.wait_condition(lambda: all(task.done() for task in sagas))
     for index, ruling in enumerate(gated.rulings):
         if index in tasks:
             outcomes[index] = with_change(_ended(ruling, tasks[index]), ruling.verdict)

@@ -13,6 +13,9 @@ from workflows.types.gate import Purpose
 MAX_ROUNDS = 5
 """Times that one call is asked about anew because the policy set changed while a person decided."""
 
+SHORTEST_S = 0.001
+"""Of a timer: one of no time at all is none."""
+
 
 async def approved(run: Run, rulings: tuple[Ruling, ...], place: str, purpose: Purpose = "reply") -> tuple[Ruling, ...]:
     """Return the rulings once no call waits for a person any more.
@@ -42,27 +45,29 @@ async def _answers(run: Run, rulings: tuple[Ruling, ...], held: list[int], place
     run.change(approvals.asked, tuple(asked.values()), wait_id, now)
     enter(run, "waiting")
     attributes.show_waiting(run)
-    await _until_answered(run)
+    ids = {hold.approval_id for hold in asked.values()}
+    await _until_answered(run, ids)
     by_id = {hold.approval_id: hold for hold in run.state.holds}
-    run.change(approvals.settled, wait_id, workflow.now())
+    run.change(approvals.settled, ids, wait_id, workflow.now())
     enter(run, phase)
     attributes.show_waiting(run)
     found = {index: by_id[hold.approval_id] for index, hold in asked.items()}
     return None if any(hold.answer is None for hold in found.values()) else found
 
 
-async def _until_answered(run: Run) -> None:
-    while (expiry := approvals.next_expiry(run.state)) is not None and not run.is_interrupted():
-        left = (expiry - workflow.now()).total_seconds()
-        if left <= 0:
-            run.change(approvals.without_expired, workflow.now())
-            continue
+async def _until_answered(run: Run, ids: set[str]) -> None:
+    """Wait for these answers; sagas that run side by side ask for others at the same time.
+
+    What expires is told by the timer alone: in a replay the clock may differ by milliseconds after a local activity.
+    """
+    while (expiry := approvals.next_expiry(run.state, ids)) is not None and not run.is_interrupted():
+        left = max((expiry - workflow.now()).total_seconds(), SHORTEST_S)
         try:
             await workflow.wait_condition(
-                lambda: approvals.next_expiry(run.state) is None or run.is_interrupted(), timeout=left
+                lambda: approvals.next_expiry(run.state, ids) is None or run.is_interrupted(), timeout=left
             )
         except TimeoutError:
-            continue
+            run.change(approvals.without_expired, expiry)
 
 
 async def _judged_again(

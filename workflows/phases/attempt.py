@@ -48,8 +48,10 @@ class Failed:
     error: str
     """One line: the kind of failure and its message."""
     is_unknown: bool = False
-    """It may have had its effect."""
+    """It may have had its effect, and must not be repeated before somebody has found out."""
     was_run: bool = True
+    may_have_acted: bool = False
+    """It may have had its effect."""
 
 
 async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
@@ -79,8 +81,9 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Fa
             circuits.released(run, spec)
             return cancelled(call, spec)
         circuits.failed(run, spec, error)
-        is_unknown = spec.effect == "irreversible" and is_unknown_outcome(error)
-        return Failed(failure_text(error), is_unknown, was_run=not is_turned_away(error))
+        acted = spec.effect != "read_only" and is_unknown_outcome(error)
+        is_unknown = acted and spec.effect == "irreversible"
+        return Failed(failure_text(error), is_unknown, was_run=not is_turned_away(error), may_have_acted=acted)
     circuits.succeeded(run, spec)
     text = clip(output.content, spec.options.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)

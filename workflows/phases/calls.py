@@ -9,9 +9,11 @@ from workflows.phases.attempt import Failed, Place
 from workflows.phases.gate import Permitted
 from workflows.phases.recover import recovered
 from workflows.phases.run import Run
+from workflows.phases.saga import played
 from workflows.phases.tried import tried
 from workflows.types.delegation import TERMINATE
 from workflows.types.outcome import Outcome
+from workflows.types.saga import SAGA
 
 
 async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str | None = None) -> Outcome:
@@ -25,6 +27,8 @@ async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str
     """
     if permitted.call.name == TERMINATE:
         return _ended(run, permitted)
+    if permitted.call.name == SAGA:
+        return await played(run, permitted, activity_id, carried_out)
     place = Place(activity_id, key or idempotency_key(run.state.origin, activity_id, permitted.call))
     attempt = await tried(run, permitted, place)
     if isinstance(attempt, Failed):

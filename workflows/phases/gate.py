@@ -10,7 +10,7 @@ from temporalio.exceptions import FailureError
 
 from workflows.decisions.limits import budget_left
 from workflows.phases.failures import failure_text
-from workflows.phases.interrupt import settle
+from workflows.phases.interrupt import Interrupted, settle
 from workflows.phases.reason import Proposed
 from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
@@ -80,15 +80,19 @@ async def judge(run: Run, proposed: Proposed) -> Gated | None:
         rulings = await judge_calls(run, reply.calls, run.state.iteration)
         return None if rulings is None else Gated(reply, rulings)
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
-    verdicts = await _verdicts(run, _request(run, (answer,), run.state.iteration))
+    verdicts = await _verdicts(run, _request(run, (answer,), run.state.iteration), run.is_interrupted)
     return None if verdicts is None else Gated(reply, (Ruling(answer, verdicts[0]),))
 
 
 async def judge_calls(
-    run: Run, calls: tuple[ToolCall, ...], iteration: int, purpose: Purpose = "reply"
+    run: Run,
+    calls: tuple[ToolCall, ...],
+    iteration: int,
+    purpose: Purpose = "reply",
+    is_cut_short: Interrupted | None = None,
 ) -> tuple[Ruling, ...] | None:
-    """Return a ruling for each call, in call order; None when the run is ended before."""
-    verdicts = await _verdicts(run, _request(run, calls, iteration, purpose))
+    """Return a ruling for each call, in call order; None when it is cut short before: by the end of the run."""
+    verdicts = await _verdicts(run, _request(run, calls, iteration, purpose), is_cut_short or run.is_interrupted)
     if verdicts is None:
         return None
     return tuple(_ruling(run, call, verdict) for call, verdict in zip(calls, verdicts, strict=True))
@@ -98,7 +102,7 @@ async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpo
     """Judge once more a call that a person has approved under the policy set of its first verdict."""
     request = _request(run, (ruling.proposed,), run.state.iteration, purpose)
     approved = {"approved_by": approver, "approved_version": ruling.verdict.version}
-    verdicts = await _verdicts(run, request.model_copy(update=approved))
+    verdicts = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
     if verdicts is None:
         return None
     verdict = verdicts[0]
@@ -143,12 +147,12 @@ def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int, purpose: Pur
     )
 
 
-async def _verdicts(run: Run, request: GateRequest) -> tuple[Verdict, ...] | None:
+async def _verdicts(run: Run, request: GateRequest, is_cut_short: Interrupted) -> tuple[Verdict, ...] | None:
     """Return as many verdicts as there are proposals."""
     task = asyncio.create_task(_ask(run, request))
-    await settle([task], run.is_interrupted)
+    await settle([task], is_cut_short)
     has_decided = task.done() and not task.cancelled() and task.exception() is None
-    if run.is_interrupted() and not has_decided:
+    if is_cut_short() and not has_decided:
         return None
     expected = len(request.calls) or 1
     try:

@@ -1,6 +1,7 @@
 """Recovery: what a tool's config says to do once the attempts of a call are used up."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from temporalio import workflow
 
@@ -42,9 +43,9 @@ async def recovered(run: Run, permitted: Permitted, place: Place, failure: Faile
 
 
 def _plain(permitted: Permitted, failure: Failed) -> Outcome:
-    if not failure.was_run:
-        return turned_away(permitted.call, failure.error)
-    return failed(permitted.call, failure.error, is_unknown=failure.is_unknown)
+    call, error = permitted.call, failure.error
+    outcome = failed(call, error, is_unknown=failure.is_unknown) if failure.was_run else turned_away(call, error)
+    return outcome.model_copy(update={"may_have_acted": failure.may_have_acted or failure.is_unknown})
 
 
 async def _fallback(
@@ -120,7 +121,7 @@ async def _escalated(
         attempt = await tried(run, permitted, Place(f"{place.activity_id}.r{retries}", place.key))
         if isinstance(attempt, Outcome):
             return attempt.model_copy(update={"result": None})
-        failure = attempt
+        failure = replace(attempt, may_have_acted=attempt.may_have_acted or failure.may_have_acted)
 
 
 async def _dead_letter(

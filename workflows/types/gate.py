@@ -11,8 +11,9 @@ Decision = Literal["allow", "deny", "invalid", "approval"]
 """`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
 person has to say yes first."""
 
-Purpose = Literal["reply", "hydration", "fallback", "requeue"]
-"""What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again."""
+Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation"]
+"""What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again, a
+step of a saga, taking one back."""
 
 
 class ApprovalTerms(Record):

@@ -24,7 +24,7 @@ class McpServer(Border):
     cwd: Path | None = None
     """Null: where the worker was started."""
     env_from: tuple[Variable, ...] = ()
-    """Variables of the worker's environment that are passed on. Nothing else of it is, but HOME, PATH and their like."""
+    """Variables of the worker's environment that are passed on; nothing else is, but HOME, PATH and the like."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
     headers_from: dict[HeaderName, Variable] = {}
     """By header: the variable that holds its whole value."""

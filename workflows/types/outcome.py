@@ -19,6 +19,8 @@ class Outcome(Record):
     """The bare failure, of a call that failed."""
     result: str | None = None
     """Id of the tool activity that holds the text, when it succeeded."""
+    may_have_acted: bool = False
+    """It did not succeed, and may have had its effect all the same."""
     ours: tuple[int, int] | None = None
     """Characters at the beginning and the end of the text that are our own words; None is what the status says."""
     by: str = ""

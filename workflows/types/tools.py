@@ -89,7 +89,7 @@ class ToolRequest(Record):
     key: str
     """Idempotency key: the same for every attempt of this call, through retry, reset and continue-as-new."""
     digest: str = ""
-    """Of the tool that the run was offered; set only where its spec has one, since it stands in every call's history."""
+    """Of the tool that the run was offered; set only where its spec has one, since it costs bytes in every call."""
 
 
 class ToolOutput(Record):

@@ -61,8 +61,15 @@ class ToolCallCounts(Record):
     failed: int = 0
     delegated: int = 0
     """Run by delegates, and by theirs; written only where there are any."""
+    in_sagas: int = 0
+    """Steps and compensations that were run, beside the `saga` calls themselves; written only where there are any."""
+
+    @property
+    def spent(self) -> int:
+        """What counts against `max_tool_calls`."""
+        return self.run + self.delegated + self.in_sagas
 
     @model_serializer(mode="wrap")
-    def _without_none_delegated(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_zeros_that_are_rare(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = written(self)
-        return fields if self.delegated else {key: value for key, value in fields.items() if key != "delegated"}
+        return {key: value for key, value in fields.items() if value or key not in {"delegated", "in_sagas"}}

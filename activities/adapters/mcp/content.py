@@ -20,8 +20,6 @@ MAX_BLOCKS = 1_000
 """Of one result; the rest is counted."""
 
 NOTHING = "(nothing)"
-_WRAPPER = "result"
-"""The key under which servers put a plain value, so that it is an object."""
 
 
 def result_text(result: CallToolResult) -> str:
@@ -70,8 +68,9 @@ def _is_said(structured: Any, blocks: Sequence[ContentBlock]) -> bool:
 
 
 def _wrapped(structured: Any) -> list[Any]:
-    values = cast("dict[str, Any]", structured) if isinstance(structured, dict) else {}
-    return [values[_WRAPPER]] if list(values) == [_WRAPPER] else []
+    """Return the plain value that a server made an object of: `{"result": "text"}`."""
+    values = list(cast("dict[str, Any]", structured).values()) if isinstance(structured, dict) else []
+    return values if len(values) == 1 else []
 
 
 def _parsed(text: str) -> Any:

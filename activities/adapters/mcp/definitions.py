@@ -49,7 +49,7 @@ def definitions(settings: ServerSettings, listed: Sequence[Listed], taken: Colle
             left_out[name] = str(unusable)
     specs = [each.spec for each in offered.values()]
     visible = {spec.name for spec in settings.server.tool_profile.visible(specs)}
-    left_out |= {name: "the tool profile of its server leaves it out" for name in offered.keys() - visible}
+    left_out |= dict.fromkeys(offered.keys() - visible, "the tool profile of its server leaves it out")
     return Definitions({name: each for name, each in offered.items() if name in visible}, left_out)
 
 

@@ -35,6 +35,11 @@ def server_of(tool: str, servers: Iterable[str]) -> str | None:
     return prefix if separator and prefix in servers else None
 
 
+def is_of_some_server(tool: str, servers: Iterable[str]) -> bool:
+    """Return whether a name or a glob of tools means those of one server."""
+    return server_of(tool, servers) is not None
+
+
 def _is_legal(name: str) -> bool:
     return len(name) <= MAX_CHARS and not _ILLEGAL.search(name)
 

@@ -15,7 +15,7 @@ _VARIATIONS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0), range(0x180B, 0x1
 
 def is_plain(text: str) -> bool:
     """Return whether nothing is hidden in `text`."""
-    return text.isascii() and text.isprintable() or not any(map(_is_hidden, text))
+    return (text.isascii() and text.isprintable()) or not any(map(_is_hidden, text))
 
 
 def plain(text: str, max_bytes: int) -> str:

@@ -25,15 +25,15 @@ class McpServers:
     async def __aenter__(self) -> "McpServers":
         """Connect to all servers, and wait a little for them."""
         for connection in self._connections.values():
-            connection.start()
-        await asyncio.gather(*(each.settled(START_S) for each in self._connections.values()))
+            connection.keeper.start()
+        await asyncio.gather(*(each.keeper.settled(START_S) for each in self._connections.values()))
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close them all."""
-        await asyncio.gather(*(each.stop() for each in self._connections.values()))
+        await asyncio.gather(*(each.keeper.stop() for each in self._connections.values()))
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
         """Return the tools of all servers, up to date for those that names or globs in `wanted` mean."""
@@ -49,7 +49,7 @@ class McpServers:
             return None
         connection = self._connections[server]
         if connection.known is None:
-            return Absent(f"the MCP server {server!r} is unavailable ({connection.why})", for_now=True)
+            return Absent(f"the MCP server {server!r} is unavailable ({connection.keeper.why})", for_now=True)
         return Absent(connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool"), for_now=False)
 
     def tool(self, name: str, digest: str) -> Tool | None:
@@ -66,7 +66,7 @@ class McpServers:
 async def _refreshed(connection: Connection) -> None:
     try:
         async with asyncio.timeout(START_S):
-            await connection.settled(START_S)
+            await connection.keeper.settled(START_S)
             await connection.current()
     except (ToolError, TimeoutError):
         return  # what was known before is offered, or nothing: a call will say that the server is unavailable

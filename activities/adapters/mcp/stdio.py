@@ -10,6 +10,7 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -17,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from activities.adapters.mcp.plain_text import plain
 from activities.adapters.mcp.settings import ServerSettings
 
 MAX_MESSAGE_BYTES = 16_000_000
@@ -26,7 +28,10 @@ CLOSE_S = 1.0
 """From the end of its input to SIGTERM, and from there to SIGKILL."""
 
 _STDERR_LINES = 5
-_STDERR_CHARS = 300
+_LAST_WORDS_S = 0.2
+"""Until all that an ended server wrote has been read; a child of its own may hold the stream open."""
+
+_LAST_WORDS_BYTES = 300
 _POLL_S = 0.02
 
 Received = MemoryObjectSendStream[SessionMessage | Exception]
@@ -41,12 +46,7 @@ class StdioServer:
         self._settings = settings
         self._on_end = on_end
         self._last_words: deque[str] = deque(maxlen=_STDERR_LINES)
-
-    @property
-    def last_words(self) -> str:
-        """The last line that it wrote to its standard error, without secrets."""
-        line = next((line for line in reversed(self._last_words) if line.strip()), "")
-        return self._settings.without_secrets(line.strip())[:_STDERR_CHARS]
+        self._is_closing = False
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[Streams]:
@@ -58,13 +58,12 @@ class StdioServer:
         process = await self._started()
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-        pumps = [
-            asyncio.create_task(pump)
-            for pump in (self._read(process, received), _write(process, sent), self._listen(process))
-        ]
+        errors = asyncio.create_task(self._listen(process))
+        pumps = [errors, *map(asyncio.create_task, (self._read(process, received, errors), _write(process, sent)))]
         try:
             yield incoming, outgoing
         finally:
+            self._is_closing = True
             with anyio.CancelScope(shield=True):
                 await _ended(process)
                 await _cancelled(pumps)
@@ -85,7 +84,7 @@ class StdioServer:
             limit=MAX_MESSAGE_BYTES,
         )
 
-    async def _read(self, process: Process, received: Received) -> None:
+    async def _read(self, process: Process, received: Received, errors: asyncio.Task[None]) -> None:
         """Hand over what is a message; a banner is none."""
         assert process.stdout
         why = "it closed its output"
@@ -98,12 +97,18 @@ class StdioServer:
             why = f"it sent a line of more than {MAX_MESSAGE_BYTES} bytes"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             why = f"its output broke off: {type(error).__name__}"
-        self._on_end(why)
+        await asyncio.wait((errors,), timeout=_LAST_WORDS_S)
+        if not self._is_closing:
+            self._on_end(": ".join(filter(None, (why, self._told_last()))))
 
     async def _listen(self, process: Process) -> None:
         assert process.stderr
         while data := await process.stderr.read(4096):
             self._last_words.extend(data.decode("utf-8", "replace").splitlines())
+
+    def _told_last(self) -> str:
+        line = next((line for line in reversed(self._last_words) if line.strip()), "")
+        return plain(self._settings.without_secrets(line), _LAST_WORDS_BYTES)
 
 
 async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -127,14 +132,14 @@ async def _ended(process: Process) -> None:
         await _has_exited(process, CLOSE_S)
     _signal(process, signal.SIGKILL)
     await _has_exited(process, CLOSE_S)
-    transport: asyncio.SubprocessTransport = process._transport  # pyright: ignore
-    transport.close()
+    transport = cast("asyncio.SubprocessTransport", process._transport)  # pyright: ignore
+    transport.close()  # else it warns when it is collected, where somebody else holds the pipes
 
 
 async def _has_exited(process: Process, within_s: float) -> bool:
     """Return whether it has exited; `Process.wait` would wait for whoever else holds its pipes."""
     deadline = anyio.current_time() + within_s
-    while process.returncode is None and anyio.current_time() < deadline:
+    while process.returncode is None and anyio.current_time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
     return process.returncode is not None
 

@@ -6,7 +6,7 @@ from mcp_types import CallToolRequestParams
 
 from activities.adapters.mcp.connection import Connection
 from activities.adapters.mcp.content import result_text
-from activities.adapters.mcp.failures import changed, gone, reported
+from activities.adapters.mcp.failures import UNAVAILABLE, changed, gone, reported
 from activities.adapters.mcp.plain_text import plain
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import ToolOutput, ToolSpec
@@ -40,14 +40,23 @@ class McpTool:
             raise ToolError(text, kind=error.kind, retryable=error.retryable) from None
 
     async def _called(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        async def progress(done: float, total: float | None, message: str | None) -> None:
+        """Call, and once more where the first call met a session that was over and never left."""
+        try:
+            return await self._once(arguments, context)
+        except ToolError as error:
+            if error.kind != UNAVAILABLE:
+                raise
+        return await self._once(arguments, context)
+
+    async def _once(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
-            text = plain(f"{message or ''} {done:g}{of}", _MAX_NOTE_BYTES)
-            context.heartbeat(self._settings.without_secrets(text))
+            text = self._settings.without_secrets(f"{message or ''} {progress:g}{of}")
+            context.heartbeat(plain(text, _MAX_NOTE_BYTES))
 
         own_name = await self._own_name()
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
-        result = await self._connection.call(request, progress)
+        result = await self._connection.call(request, note)
         text = self._settings.without_secrets(result_text(result))
         if result.is_error:
             raise reported(text)

@@ -12,14 +12,17 @@ VERSION_CHARS = 12
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """One file; `name` is its path as people see it."""
+    """One file."""
 
     name: str
+    """Its path in the folder."""
+    shown: str
+    """Its path as people are told it."""
     content: bytes
 
 
 def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, ...]:
-    """Return the files in the order of their names, the shared ones first.
+    """Return the files in the order of their names, the shared ones first; hidden ones are those of editors.
 
     Raises:
         BrokenPolicies: The folder, that of the surface or a file cannot be read: what it forbids would be lost.
@@ -41,9 +44,10 @@ def _files(there: Path, root: Path) -> list[PolicyFile]:
     if not there.is_dir():
         raise BrokenPolicies([PolicyProblem(str(there), "there is no such folder", "create it, or correct [policy]")])
     found: list[PolicyFile] = []
-    for path in sorted(path for path in there.iterdir() if path.suffix == SUFFIX):
+    for path in sorted(path for path in there.iterdir() if path.suffix == SUFFIX and not path.name.startswith(".")):
         try:
-            found.append(PolicyFile(str(path.relative_to(root.parent)), path.read_bytes()))
+            name = path.relative_to(root)
+            found.append(PolicyFile(str(name), str(root.name / name), path.read_bytes()))
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
             raise BrokenPolicies([PolicyProblem(str(path), problem, "make it readable")]) from error

@@ -24,7 +24,7 @@ def misfits(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, 
     schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {declared(types, 'arguments')};")
     schema = schema.replace("type Trusted = {};", f"type Trusted = {declared(types, 'trusted')};")
     found = cedarpy.validate_policies(policy, _parsed(schema))  # pyright: ignore[reportUnknownMemberType]
-    told = dict.fromkeys(_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors)
+    told = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
     for problem in told:
         quoted = _QUOTED.search(problem)
         yield quoted[1] if quoted else "", problem, _remedy(problem)

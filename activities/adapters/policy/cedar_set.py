@@ -53,9 +53,9 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
         try:
             text = file.content.decode()
         except UnicodeDecodeError as error:
-            problems.append(PolicyProblem(file.name, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
+            problems.append(PolicyProblem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
             continue
-        for statement in statements(text, file.name):
+        for statement in statements(text, file.shown):
             try:
                 found = parsed_policy(statement)
             except BrokenPolicies as error:

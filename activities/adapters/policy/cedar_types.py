@@ -101,6 +101,9 @@ def _type(node: Any) -> str:
             return _type_of_literal(node["Value"])
         case "Set":
             return f"Set<{next((kind for part in inner if (kind := _type(part))), 'String')}>"
+        case "Record":
+            parts: Node = node["Record"]
+            return "{" + ", ".join(f"{_quoted(name)}: {_type(part) or 'String'}" for name, part in parts.items()) + "}"
         case "decimal" | "datetime" | "duration":
             return operator
         case "." | "Var":

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from activities.adapters import http
 from activities.adapters.policy.opa_answer import judgement, undefined
@@ -53,12 +53,14 @@ class OpaServer:
 
     async def judge(self, proposal: Proposal) -> Judgement:
         """Return the decision of the server."""
-        body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
         try:
+            body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._answer(body)
         except TimeoutError:
             return _denied(f"OPA gave no answer within {self._timeout_s:g} s")
+        except PydanticSerializationError as error:
+            return _denied(f"OPA cannot be asked about this: {error}")
         except OpaUnreachable as error:
             return _denied(f"OPA gave no answer in {ATTEMPTS} attempts: {error}")
         if not isinstance(answer, dict):
@@ -66,6 +68,10 @@ class OpaServer:
         found = cast("dict[str, Any]", answer)
         version = _revision(found)
         return judgement(found["result"], version) if "result" in found else undefined(self._path, version)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
 
     async def _answer(self, body: bytes) -> Any:
         for attempt in range(ATTEMPTS):

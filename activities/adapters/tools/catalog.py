@@ -19,9 +19,10 @@ from activities.adapters.tools.write_file import WriteFile
 from activities.ports import Tool, ToolContext
 from workflows.types.answer_json import FINAL_ANSWER
 from workflows.types.delegation import DELEGATE, TERMINATE
+from workflows.types.saga import SAGA
 from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
-RESERVED = frozenset({DELEGATE, TERMINATE, FINAL_ANSWER})
+RESERVED = frozenset({DELEGATE, TERMINATE, SAGA, FINAL_ANSWER})
 """Names of calls that no activity stands for."""
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from activities.adapters.http import URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
 from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
-from activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, title_and_text, untrusted_text
+from activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
 from activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
@@ -34,7 +34,7 @@ class _Parameters(Parameters):
 
 
 class FetchUrl:
-    """GET of a public URL, as text marked as untrusted."""
+    """GET of a public URL, as text."""
 
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
         """Allow `allow_hosts` (`name` or `name:port`) though their addresses are private."""
@@ -60,7 +60,7 @@ class FetchUrl:
     async def _text(self, parameters: _Parameters) -> str:
         fetched = await self._fetched(parameters.url)
         title, text = await title_and_text(fetched)
-        return untrusted_text(fetched, title, text, parameters.offset)
+        return shown_text(fetched, title, text, parameters.offset)
 
     async def _fetched(self, url: str) -> Fetched:
         try:

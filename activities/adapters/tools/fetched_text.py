@@ -1,4 +1,4 @@
-"""A fetched body as text for a model, marked as untrusted."""
+"""A fetched body as text for a model."""
 
 import codecs
 import re
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from activities.adapters.tools.page_process import parsed_page
 from activities.adapters.tools.page_text import visible
-from workflows.types.untrusted import delimited
 
 MEDIA_TYPES = "text/html, text/*, application/json, application/xml, application/xhtml+xml"
 _READABLE = re.compile(
@@ -41,12 +40,12 @@ async def title_and_text(fetched: Fetched) -> tuple[str, str]:
     return "", visible(text)
 
 
-def untrusted_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
-    """Return the text from `offset`, delimited; its source is where the redirects led, not the URL that was asked for."""
+def shown_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
+    """Return the text from `offset`, under where the redirects led and the page's title."""
     shown = text[offset : offset + _MAX_BYTES].encode()[:_MAX_BYTES].decode(errors="ignore")
     end = offset + len(shown)
-    head = f"Title: {title}\n" if title and not offset else ""
-    lines = [delimited(f"{head}{shown or '(no text)'}", f"untrusted content of {fetched.url}")]
+    lines = [f"Content of {fetched.url}"]
+    lines += [f"Title: {title}"] * bool(title and not offset) + [shown or "(no text)"]
     if end < len(text):
         lines.append(f"[cut at character {end} of {len(text)}; call fetch_url with offset={end} for more]")
     elif fetched.is_cut:

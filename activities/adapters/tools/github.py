@@ -31,7 +31,7 @@ class ReadIssue:
         return _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the issue as text marked as untrusted."""
+        """Return the issue as text."""
         parameters = _Parameters.parse(arguments)
         item = item_of(parameters.reference, self._repo)
         issue, comments = await self._api.get(f"{item.path}/issues/{item.number}", _comments(item, parameters.page))
@@ -53,7 +53,7 @@ class ReadPullRequest:
         return _spec("read_pull_request", what, self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the pull request as text marked as untrusted."""
+        """Return the pull request as text."""
         parameters = _Parameters.parse(arguments)
         item = item_of(parameters.reference, self._repo)
         path = f"{item.path}/pulls/{item.number}"

@@ -1,11 +1,11 @@
-"""Issues and pull requests as text for a model, bounded and marked as untrusted."""
+"""Issues and pull requests as text for a model; bounded."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from activities.adapters.tools.github_reference import NumberedItem
 from activities.adapters.tools.page_text import visible
-from workflows.types.untrusted import delimited
+from activities.sanitize_markup import without_comments
 
 MAX_BYTES = 16_000
 _MAX_BODY = 6_000
@@ -18,7 +18,7 @@ def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], p
     """Return an issue with one page of its comments."""
     note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
     lines = [*_head("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body(issue)]
-    return _untrusted(item, [*lines, *_comments(issue, comments, page)])
+    return _shown([*lines, *_comments(issue, comments, page)])
 
 
 def pull_request_text(
@@ -28,7 +28,7 @@ def pull_request_text(
     state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
     branches = f"Branches: {_of(pull, 'head', 'ref')} into {_of(pull, 'base', 'ref')}"
     lines = [*_head("Pull request", item, pull, state), branches, "", _body(pull)]
-    return _untrusted(item, [*lines, *_files(pull, files), *_comments(pull, comments, page)])
+    return _shown([*lines, *_files(pull, files), *_comments(pull, comments, page)])
 
 
 def _head(kind: str, item: NumberedItem, issue: dict[str, Any], state: str) -> list[str]:
@@ -66,19 +66,24 @@ def _comments(issue: dict[str, Any], comments: list[Any], page: int) -> list[str
     return lines
 
 
-def _untrusted(item: NumberedItem, lines: Iterable[str]) -> str:
-    """Return the lines, delimited."""
+def _shown(lines: Iterable[str]) -> str:
+    """Return the lines, at most as many bytes of them as a result may have."""
     text = "\n".join(lines)
     shown = text.encode()[:MAX_BYTES].decode(errors="ignore")
-    whole = [delimited(shown, f"untrusted content of {item}")]
-    if len(shown) < len(text):
-        whole.append(f"[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]")
-    return "\n".join(whole)
+    if len(shown) == len(text):
+        return text
+    return f"{shown}\n[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]"
 
 
 def _cut(value: Any, limit: int) -> str:
-    text = visible(value).strip() if isinstance(value, str) else ""
+    text = _without_comments(visible(value)).strip() if isinstance(value, str) else ""
     return text if len(text) <= limit else f"{text[:limit]}\n[cut at character {limit} of {len(text)}]"
+
+
+def _without_comments(text: str) -> str:
+    """Return Markdown without HTML comments, which readers of the page never see, and with how many there were."""
+    text, count = without_comments(text)
+    return f"{text.strip()}\n[{count} hidden comments left out]" if count else text
 
 
 def _line(value: Any) -> str:

@@ -68,7 +68,7 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
             raise refused(host, f"port {port} belongs to another protocol")
         try:
             addresses = await self._resolve(host, port)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # Unicode: a label too long for a name, or empty
             raise httpcore.ConnectError(f"{host} does not resolve") from error
         if not is_allowed and not all(map(is_public, addresses)):
             raise refused(host, "its address is private, local or reserved")

@@ -15,6 +15,7 @@ _NOT_PUBLIC_V6 = (
     IPv6Network("2002::/16"),  # 6to4
     IPv6Network("3fff::/20"),
 )
+_ISATAP = (0x5EFE, 0x0200_5EFE)  # the middle of an interface id that stands for an IPv4 address of the same site
 
 
 def is_public(address: str) -> bool:
@@ -41,5 +42,6 @@ def _is_public_v4(address: IPv4Address) -> bool:
 
 
 def _is_public_v6(address: IPv6Address) -> bool:
-    is_excluded = any(address in network for network in _NOT_PUBLIC_V6)
+    is_tunnel = int(address) >> 32 & 0xFFFF_FFFF in _ISATAP
+    is_excluded = is_tunnel or any(address in network for network in _NOT_PUBLIC_V6)
     return address in _GLOBAL_UNICAST and address.is_global and not is_excluded

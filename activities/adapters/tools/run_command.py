@@ -1,10 +1,10 @@
 """The `run_command` tool."""
 
-import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,9 +68,9 @@ class RunCommand:
         """
         parameters = _Parameters.parse(arguments)
         program = self._program(parameters.command)
-        folder = await asyncio.to_thread(self._folder, parameters.cwd)
         context.heartbeat(f"running {parameters.command[0]}")
-        ended = await self._run([program, *parameters.command[1:]], folder, parameters)
+        with self._folder(parameters.cwd) as folder:
+            ended = await self._run([program, *parameters.command[1:]], folder, parameters)
         return ToolOutput(content=_output(parameters, ended))
 
     def _program(self, command: list[str]) -> str:
@@ -78,6 +78,8 @@ class RunCommand:
         if name not in self._programs:
             allowed = ", ".join(self._programs)
             raise ToolError(f"program {name[:80]!r} is not allowed; use one of {allowed}", kind="CommandRefused")
+        if any(_is_half_a_character(argument) for argument in command):
+            raise ToolError("command: an argument is not valid Unicode; write it anew", kind="CommandRefused")
         if sum(len(argument.encode(errors="replace")) + 1 for argument in command) > _MAX_COMMAND_BYTES:
             raise ToolError(f"command: more than {_MAX_COMMAND_BYTES:,} bytes; pass a file", kind="CommandRefused")
         found = shutil.which(name, path=self._search_path)
@@ -85,17 +87,26 @@ class RunCommand:
             raise ToolError(f"program {name!r} is not installed on {self._search_path}", kind="CommandRefused")
         return found
 
-    def _folder(self, cwd: str) -> Path:
+    @contextmanager
+    def _folder(self, cwd: str) -> Generator[str]:
+        """Open the folder and return a path that leads to what was opened, even if a link takes its place."""
         place = self._root.locate(cwd)
-        with path_errors(cwd), self._root.folder(place):
-            return self._root.path / place
+        with ExitStack() as opened:
+            with path_errors(cwd):
+                folder = opened.enter_context(self._root.folder(place))
+            held = Path(f"/proc/self/fd/{folder}")
+            yield str(held if held.exists() else self._root.path / place)
 
-    async def _run(self, command: list[str], folder: Path, parameters: _Parameters) -> Ended:
+    async def _run(self, command: list[str], folder: str, parameters: _Parameters) -> Ended:
         with tempfile.TemporaryDirectory(prefix="orga-", ignore_cleanup_errors=True) as home:
             environment = {"PATH": self._search_path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"}
             return await run_group(
-                command, cwd=str(folder), environment=environment, timeout_s=parameters.timeout_s, limits=self._limits
+                command, cwd=folder, environment=environment, timeout_s=parameters.timeout_s, limits=self._limits
             )
+
+
+def _is_half_a_character(argument: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def _output(parameters: _Parameters, ended: Ended) -> str:

@@ -11,6 +11,7 @@ from activities.adapters.models.reader.hydrated import Source, sources_of
 from activities.adapters.models.reader.results import Excerpt, Hits, excerpt_of, hits_of, listed, refusal_of
 from workflows.types.hydration import CONTEXT_BLOCK
 from workflows.types.messages import Message, ToolCall
+from workflows.types.untrusted import undelimited
 
 _CALL_ID = re.compile(r"^read-([0-9a-f]{6})-(\d+)-\d+")
 
@@ -87,22 +88,23 @@ def evidence_of(messages: Sequence[Message]) -> Evidence:
 
 def _add_result(evidence: Evidence, message: Message, call: ToolCall | None) -> None:
     tool = message.tool or (call.name if call else "")
-    refusal = refusal_of(message.text, message.is_error)
+    said = undelimited(message.text)
+    refusal = refusal_of(said, message.is_error)
     if refusal is not None:
-        evidence.refusals.setdefault(tool, []).append(message.text)
+        evidence.refusals.setdefault(tool, []).append(said)
         if refusal == "denied":
             evidence.denied.add(tool)
         return
     evidence.succeeded.add(tool)
     arguments = call.arguments if call else {}
     if tool == "list_files":
-        paths, is_cut = listed(message.text)
+        paths, is_cut = listed(said)
         evidence.listing |= dict.fromkeys(paths)
         evidence.listing_is_cut |= is_cut
     elif tool == "search_text":
-        _add_hits(evidence, hits_of(message.text), str(arguments.get("query", "")))
+        _add_hits(evidence, hits_of(said), str(arguments.get("query", "")))
     elif tool == "read_file":
-        _add_read(evidence, excerpt_of(message.text, _text(arguments.get("path"))))
+        _add_read(evidence, excerpt_of(said, _text(arguments.get("path"))))
 
 
 def _add_hits(evidence: Evidence, hits: Hits, query: str) -> None:

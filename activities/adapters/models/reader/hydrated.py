@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from workflows.types.hydration import CONTEXT_BLOCK
 
 _MARK = re.compile(r"lines that begin with \[([0-9a-f]{12}) ")
-_INNER_MARK = re.compile(r"^\[[0-9a-f]{12} (?:begins: .*|ends)\]$\n?", re.M)
+_HEAD = re.compile(r"\AContent of \S+\n")
+"""What `fetch_url` puts above a page."""
 
 
 @dataclass(frozen=True)
@@ -26,4 +27,4 @@ def sources_of(text: str) -> Iterator[Source]:
         return
     begins = rf"^\[{mark[1]} begins: (?P<value>[^\n]+) \(\w+\), from (?P<tool>[\w-]+)\]\n"
     for found in re.finditer(rf"{begins}(?P<text>.*?)\n\[{mark[1]} ends\]$", text, re.M | re.S):
-        yield Source(found["value"], found["tool"], _INNER_MARK.sub("", found["text"]).rstrip("\n"))
+        yield Source(found["value"], found["tool"], _HEAD.sub("", found["text"]).rstrip("\n"))

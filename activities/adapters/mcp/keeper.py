@@ -1,0 +1,208 @@
+"""A server's session, opened and closed by one task, again and again: the SDK's scopes demand one task for both."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from importlib.metadata import version
+from typing import Any, cast
+
+import anyio
+from mcp import Client, ClientSession, MCPError
+from mcp.client.session import MessageHandlerFnT
+from mcp_types import Implementation
+
+from activities.adapters.mcp.backoff import delay_s
+from activities.adapters.mcp.failures import unavailable
+from activities.adapters.mcp.http_server import http_streams
+from activities.adapters.mcp.settings import ServerSettings
+from activities.adapters.mcp.stdio import StdioServer
+
+CLOSE_S = 5.0
+"""What a connection gets to end in."""
+
+STOP_S = CLOSE_S + 2.0
+
+WAIT_S = 8.0
+"""How long a call waits for a connection that is being made."""
+
+PROOF_S = 5.0
+"""What a server gets to show that it lives, after a call that it did not answer in time."""
+
+LONG_PAUSE_S = 1.0
+"""A pause before the next connection from which calls fail at once."""
+
+STABLE_S = 60.0
+"""A connection that lasted as long is no failure when it ends."""
+
+_logger = logging.getLogger(__name__)
+_CLIENT = Implementation(name="orga", version=version("orga"))
+
+
+class SessionKeeper:
+    """Keeps a session with a server, or the reason why there is none."""
+
+    def __init__(
+        self, settings: ServerSettings, check: Callable[[ClientSession], Awaitable[object]], hear: MessageHandlerFnT
+    ) -> None:
+        """Prepare.
+
+        Args:
+            settings: Of the server.
+            check: Called with a new session before anybody gets it, and again where it is in doubt; raises when the
+                session is of no use.
+            hear: Hears the server's notifications.
+        """
+        self.why = "it was not started"
+        self.has_served = False
+        """Set once a call was answered."""
+        self._settings = settings
+        self._check = check
+        self._hear = hear
+        self._session: ClientSession | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._is_lost = self._is_in_doubt = False
+        self._in_flight = 0
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = asyncio.create_task(self._keep(), name=f"mcp-{self._settings.name}")
+
+    async def stop(self) -> None:
+        """Close, within a few seconds whatever the server does."""
+        self._stopping.set()
+        self._wake.set()
+        if self._scope and not self._session:
+            self._scope.cancel()
+        if self._task:
+            await asyncio.wait((self._task,), timeout=STOP_S)
+            self._task.cancel()
+            await asyncio.wait((self._task,), timeout=1)
+
+    async def settled(self, within_s: float) -> None:
+        """Wait until a connection that is being made is there, or has failed."""
+        try:
+            await asyncio.wait_for(self._settled.wait(), within_s)
+        except TimeoutError:
+            return
+
+    async def ready(self) -> ClientSession:
+        """Return the session.
+
+        Raises:
+            ToolError: There is none.
+        """
+        await self.settled(WAIT_S)
+        if self._session is None or self._is_lost:
+            raise unavailable(self._settings.name, self.why)
+        return self._session
+
+    @contextmanager
+    def calling(self) -> Generator[None]:
+        """Count a call that waits for an answer."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self._wake.set()
+
+    def doubt(self) -> None:
+        """Ask the server for a sign of life, once no call waits for it: it did not answer one in time."""
+        self._is_in_doubt = True
+        self._wake.set()
+
+    def give_up(self, why: str) -> None:
+        """Note that the session is of no use any more; the first reason counts."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self.why = self._settings.without_secrets(why)
+        if not self._stopping.is_set():
+            self._settled.clear()  # a call waits for the next connection
+        self._wake.set()
+
+    async def _keep(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            self._settled.clear()
+            self._is_lost = self._is_in_doubt = self.has_served = False
+            was_open = await self._connected_once()
+            is_fine = self.has_served or (was_open and time.monotonic() - began > STABLE_S)
+            failures = 0 if is_fine else failures + 1
+            if not self._stopping.is_set():
+                await self._pause(delay_s(failures))
+        self.why = "the worker stops"
+        self._settled.set()
+
+    async def _pause(self, seconds: float) -> None:
+        _logger.warning("MCP server %s: %s; again in %g s", self._settings.name, self.why, seconds)
+        if seconds >= LONG_PAUSE_S:
+            self._settled.set()  # nobody waits for it
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _connected_once(self) -> bool:
+        """Connect, keep the session until something ends it, which `why` then says; return whether there was one."""
+        self.why = "it is being connected to"
+        limit_s = self._settings.server.connect_timeout_s
+        was_open = False
+        with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
+            try:
+                async with Client(
+                    self._transport(), cache=None, client_info=_CLIENT, message_handler=self._hear
+                ) as client:
+                    await self._check(client.session)
+                    self._scope.deadline = math.inf
+                    was_open = self._open(client)
+                    await self._until_over(client.session)
+                    self._session = None
+                    self._scope.deadline = anyio.current_time() + CLOSE_S
+            except Exception as error:
+                self.give_up(told(error))
+        if self._scope.cancelled_caught and not self._is_lost:
+            self.give_up(f"it was not ready within {limit_s:g} s")
+        self._session = self._scope = None
+        return was_open
+
+    def _transport(self) -> AbstractAsyncContextManager[Any]:
+        if self._settings.server.url:
+            return http_streams(self._settings)
+        return StdioServer(self._settings, self.give_up).streams()
+
+    def _open(self, client: Client) -> bool:
+        self._session = client.session
+        self._settled.set()
+        _logger.info("MCP server %s: connected, protocol %s", self._settings.name, client.protocol_version)
+        return True
+
+    async def _until_over(self, session: ClientSession) -> None:
+        while not (self._stopping.is_set() or self._is_lost):
+            await self._wake.wait()
+            self._wake.clear()
+            if self._is_in_doubt and not self._in_flight:
+                await self._prove(session)
+
+    async def _prove(self, session: ClientSession) -> None:
+        self._is_in_doubt = False
+        with anyio.move_on_after(PROOF_S):
+            await self._check(session)
+            return
+        self.give_up("it does not answer")
+
+
+def told(error: BaseException) -> str:
+    """Return an error, of a group the first, as one line."""
+    if isinstance(error, BaseExceptionGroup):
+        return told(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    line = " ".join(str(error).split())[:300]
+    return line if isinstance(error, MCPError) else f"{type(error).__name__}: {line}"

@@ -1,0 +1,96 @@
+"""Characters that show nothing and can carry a message, and those that steer a terminal; all writing stays."""
+
+import re
+from collections import Counter
+from unicodedata import category
+
+_SEQUENCE = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,4096}+(?:\x07|\x1b\\|\x9c)"  # a string: title, link, device
+    r"|(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+[@-~]"  # a control sequence: colour, cursor, erase
+    r"|\x1b[ -/]{0,8}+[0-~]"
+)
+_LINE_START = re.compile(r"\r(?!\n)|\x85")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+_TAGS = "\U000e0000-\U000e007f"
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d\u180f"
+_BIDI = "\u202a-\u202e\u2066-\u2069"
+_ZERO_WIDTH = "\u200b-\u200f\u061c\u2060-\u2065\ufeff\u180e"
+_OTHER = (
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u206a-\u206f\u3164\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a"
+    "\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
+)
+_RUN = re.compile(f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_OTHER}]+")
+_KINDS = (
+    ("tag characters", re.compile(f"[{_TAGS}]")),
+    ("variation selectors", re.compile(f"[{_SELECTORS}]")),
+    ("direction controls", re.compile(f"[{_BIDI}]")),
+    ("zero-width characters", re.compile(f"[{_ZERO_WIDTH}]")),
+    ("other invisible characters", re.compile(f"[{_OTHER}]")),
+)
+
+_FLAGS = frozenset("".join(chr(0xE0000 + ord(c)) for c in f"{code}\x7f") for code in ("gbeng", "gbsct", "gbwls"))
+"""What follows a black flag in the flags of England, Scotland and Wales, the only ones in use."""
+
+_JOINING = re.compile(
+    "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\u1a20-\u1aaf\u1b00-\u1bff\ua800-\uaaff\uabc0-\uabff"
+    "\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
+)
+"""Scripts in which a joiner, or its opposite, changes a word."""
+
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_NEAR = 40
+_OF_EMOJI = frozenset({"\ufe0e", "\ufe0f", "\u200d", "\ufe0f\u200d"})
+_JOINERS = frozenset({"\u200c", "\u200d"})
+_DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
+_MONGOLIAN = frozenset("\u180b\u180c\u180d\u180e\u180f")
+_JAMO_FILLERS = frozenset("\u115f\u1160")
+_IDEOGRAPHIC = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def without_sequences(text: str) -> tuple[str, Counter[str]]:
+    """Return the text without terminal sequences and control characters; a lone carriage return ends a line."""
+    text, sequences = _SEQUENCE.subn("", text)
+    text, returns = _LINE_START.subn("\n", text)
+    text, controls = _CONTROL.subn("", text)
+    return text, +Counter({"terminal sequences": sequences, "control characters": returns + controls})
+
+
+def without_invisible(text: str) -> tuple[str, Counter[str]]:
+    """Return the text without invisible characters, but those that its script or emoji need; and how many of what."""
+    removed: Counter[str] = Counter()
+
+    def kept(match: re.Match[str]) -> str:
+        run = match.group()
+        needed = next((run[:n] for n in (len(run), 2, 1) if _is_needed(run[:n], text, match.start(), match.end())), "")
+        for name, kind in _KINDS:
+            removed[name] += len(kind.findall(run[len(needed) :]))
+        return needed
+
+    return _RUN.sub(kept, text), +removed
+
+
+def _is_needed(run: str, text: str, start: int, end: int) -> bool:
+    """Return whether the run between `start` and `end`, or its beginning `run`, belongs to the writing around it."""
+    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+    if not before:
+        return False
+    if run in _OF_EMOJI and _is_emoji(before) and (_is_emoji(after) or "\u200d" not in run):
+        return True
+    rules = (
+        run == "\ufe0f" and before in "0123456789#*" and after == "\u20e3",
+        run in _FLAGS and before == "\U0001f3f4",
+        run in _JOINERS and _JOINING.match(before),
+        run in _DIRECTION_MARKS and _RIGHT_TO_LEFT.search(text, max(start - _NEAR, 0), end + _NEAR),
+        run in _MONGOLIAN and "\u1800" <= before <= "\u18af",
+        run in _JAMO_FILLERS and ("\u1100" <= before <= "\u11ff" or "\u1100" <= after <= "\u11ff"),
+        run == "\u034f" and "\u0590" <= before <= "\u05ff",
+        _IDEOGRAPHIC.fullmatch(run) and _HAN.match(before),
+        run == "\ufe00" and category(before) == "Sm",
+    )
+    return any(rules)
+
+
+def _is_emoji(character: str) -> bool:
+    return bool(character) and (character in "‼⁉ℹ〰〽↔" or category(character) in {"So", "Sk", "Sm"})

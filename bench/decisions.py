@@ -1,0 +1,85 @@
+"""(f) What deciding costs an iteration: the pure functions of the workflow, in a replay of a run with much to decide.
+
+A profiler tells which share of the workflow code they are; what that share takes is measured without one.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from cProfile import Profile
+from statistics import median
+from time import thread_time
+from types import CodeType
+from typing import ParamSpec, TypeVar
+
+from temporalio.client import WorkflowHistory
+
+from bench.busy import busy_run
+from bench.figures import Figure
+from bench.rig import Rig, Side
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ITERATIONS = 200
+MAX_MS = 1.0
+PURE = ("/workflows/decisions/", "/workflows/types/")
+
+
+async def measure(rig: Rig, replays: int) -> list[Figure]:
+    """Return the figures: the least of all replays, since whatever disturbs one only adds to it."""
+    busy = await busy_run(rig.ours.client, ITERATIONS)
+    bare = await (await rig.floor.run(ITERATIONS)).fetch_history()
+    shares: list[float] = []
+    for _ in range(replays):
+        profile = Profile()
+        await _replayed(rig.ours, busy, profile)
+        shares.append(_pure_share(profile))
+    ours = _each_ms(min([await _replayed(rig.ours, busy) for _ in range(replays)]))
+    floor = _each_ms(min([await _replayed(rig.floor, bare) for _ in range(replays)]))
+    return [
+        Figure("f", "workflow code of a busy iteration, SDK included", "ms", ours, floor),
+        Figure("f", "decisions of it", "ms", median(shares) * ours, limit=MAX_MS),
+    ]
+
+
+def _each_ms(seconds: float) -> float:
+    return seconds * 1_000 / ITERATIONS
+
+
+async def _replayed(side: Side, history: WorkflowHistory, profile: Profile | None = None) -> float:
+    """Return the seconds of processor time that workflow tasks take in a replay."""
+    tasks = _TimedTasks(profile)
+    await side.replayer(tasks).replay_workflow(history)
+    return tasks.spent_s
+
+
+def _pure_share(profile: Profile) -> float:
+    """Return the share of pure functions in all that was profiled, each counted where something else calls it."""
+    entries = profile.getstats()
+    callers = [entry for entry in entries if isinstance(entry.code, CodeType) and not _is_pure(entry.code)]
+    calls = [call for entry in callers for call in entry.calls or ()]
+    pure = sum(call.totaltime for call in calls if isinstance(call.code, CodeType) and _is_pure(call.code))
+    return pure / sum(entry.inlinetime for entry in entries)
+
+
+def _is_pure(code: CodeType) -> bool:
+    return any(folder in code.co_filename for folder in PURE) and code.co_name != "<module>"
+
+
+class _TimedTasks(ThreadPoolExecutor):
+    """Runs workflow tasks one after the other, adds up what they take, profiles them if told to."""
+
+    def __init__(self, profile: Profile | None) -> None:
+        super().__init__(max_workers=1)
+        self._profile = profile
+        self.spent_s = 0.0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        def timed() -> T:
+            began = thread_time()
+            try:
+                return self._profile.runcall(fn, *args, **kwargs) if self._profile else fn(*args, **kwargs)
+            finally:
+                self.spent_s += thread_time() - began
+
+        return super().submit(timed)

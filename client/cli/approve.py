@@ -1,0 +1,130 @@
+"""`orga approve` and `orga deny`: a person's word on calls that policy lets through only with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+
+from client.agents import AgentHandle
+from client.cli.exit_codes import ExitCode, UsageError
+from client.cli.held_calls import held_calls, table
+from client.cli.interrupts import completed
+from client.cli.login_name import login_name
+from client.cli.options import ConfigFile, Json, RunId
+from client.cli.output import json_result, note
+from client.cli.session import session
+from client.errors import Refused
+
+Approvals = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[APPROVAL]...", help="Which calls; `orga inbox` shows them.", show_default=False),
+]
+All = Annotated[bool, typer.Option("--all", help="All calls that the run holds now.")]
+By = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Who decides; your login name without.", show_default=False)
+]
+
+
+@dataclass(frozen=True)
+class _Decision:
+    word: str
+    run_id: str
+    approvals: tuple[str, ...]
+    all: bool
+    by: str
+    reason: str
+
+
+def approve(
+    run: RunId,
+    approval: Approvals = None,
+    *,
+    all_: All = False,
+    by: By = None,
+    reason: Annotated[str, typer.Option(help="Why; stands in the journal.")] = "",
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Let calls run that wait for a yes; APPROVAL may be left out where the run holds only one.
+
+    A yes is for exactly the call that was shown, once; the first decision counts.
+
+    Example: orga approve ID 3f29c5d27a4b91e0c6d8f713 --reason "Agreed with the customer."
+    """
+    return _decided(_Decision("approved", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
+
+
+def deny(
+    run: RunId,
+    approval: Approvals = None,
+    *,
+    all_: All = False,
+    by: By = None,
+    reason: Annotated[str, typer.Option(help="Why; the model reads it.")] = "",
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Turn calls down that wait for a yes; the model reads the reason and goes on.
+
+    Example: orga deny ID 3f29c5d27a4b91e0c6d8f713 --reason "Too much, ask for half."
+    """
+    return _decided(_Decision("denied", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
+
+
+def _distinct(approvals: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(approvals or ()))
+
+
+def _who(by: str | None) -> str:
+    if who := login_name() if by is None else by:
+        return who
+    raise UsageError("nobody knows who decides: give --by NAME")
+
+
+def _decided(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
+    if decision.approvals and decision.all:
+        raise UsageError("give an APPROVAL or --all, not both")
+    return completed(_told(decision, config, as_json=as_json))
+
+
+async def _told(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
+    taken, refused = list[str](), dict[str, str]()
+    async with session(config) as here:
+        run = here.run(decision.run_id)
+        tell = run.approve if decision.word == "approved" else run.deny
+        for approval_id in decision.approvals or await _pending(run, decision):
+            try:
+                await tell(approval_id, decision.by, decision.reason)
+                taken.append(approval_id)
+            except Refused as error:
+                refused[approval_id] = str(error)
+    if as_json:
+        json_result(_shown(decision, taken, refused))
+    elif taken:
+        told = f"{decision.word} by {decision.by}: {', '.join(taken)} of {run.id}"
+        note(f"{told}; follow it: orga attach {quote(run.id)}")
+    for why in refused.values():
+        note(f"orga: {why}")
+    return ExitCode.USAGE if refused else ExitCode.COMPLETED
+
+
+async def _pending(run: AgentHandle, decision: _Decision) -> list[str]:
+    """Return which calls are meant where none is named; which there are is shown when that is not clear."""
+    status = await run.live_status()
+    calls = [call for wait in status.waiting for call in held_calls(wait)]
+    if not calls:
+        raise UsageError(f"run {run.id!r} holds no call for a person; `orga inbox` shows what waits")
+    if len(calls) > 1 and not decision.all:
+        note("\n".join(table(calls, datetime.now(UTC))))
+        raise UsageError(f"run {run.id!r} holds {len(calls)} calls: name some, or give --all")
+    return [str(call["id"]) for call in calls]
+
+
+def _shown(decision: _Decision, taken: list[str], refused: dict[str, str]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": decision.run_id, decision.word: taken, "by": decision.by}
+    reason = {"reason": decision.reason} if decision.reason else {}
+    return shown | reason | ({"refused": refused} if refused else {})

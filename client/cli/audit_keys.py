@@ -1,0 +1,66 @@
+"""The keys of exported journals: which one signs, which ones are trusted, and making one."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from client.cli.exit_codes import UsageError
+from client.cli.output import note, result
+from client.config import AuditConfig
+from client.signing import KIND, generated, key_id, private_key, public_key, public_path
+
+VARIABLE = "ORGA_SIGNING_KEY_FILE"
+
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PUB", help="Trust this public key, ed25519:… or a file with it, beside \\[audit] trusted_keys."
+    ),
+]
+
+
+def keygen(
+    *, out: Annotated[Path, typer.Option(metavar="FILE", help="Of the private key.")] = Path("orga-signing.key")
+) -> int:
+    """Make a key that signs exported journals: FILE, for you alone, and FILE.pub, for whoever verifies.
+
+    Example: orga audit keygen --out audit.key
+    """
+    public = generated(out)
+    note(f"wrote {out} (private, mode 0600) and {public_path(out)}; key id {key_id(public_key(public))}")
+    note(f"to sign: {VARIABLE}={out}; to trust it: [audit] trusted_keys in orga.toml")
+    result(public)
+    return 0
+
+
+def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
+    """Return the key that signs.
+
+    Raises:
+        UsageError: None is named.
+        KeyProblem: It cannot be used.
+    """
+    named = os.environ.get(VARIABLE) or config.signing_key_file
+    if not named:
+        raise UsageError(f"no key signs: set {VARIABLE}, or [audit] signing_key_file; make one with: orga audit keygen")
+    return private_key(Path(named).expanduser())
+
+
+def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
+    """Return the keys that signatures are checked with: those of the configuration, and those of the command line.
+
+    Raises:
+        KeyProblem: One of them is no public key.
+    """
+    return [public_key(_text(key)) for key in (*named, *config.trusted_keys)]
+
+
+def _text(key: str) -> str:
+    path = Path(key).expanduser()
+    if key.startswith(KIND) or not path.is_file():
+        return key
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,56 @@
+"""Calls that wait for a person's yes, as people read them: all that would be carried out, nothing hidden."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from client.cli.ages import age
+from client.cli.terminal_text import escaped, on_one_line
+from workflows.types.waits import Wait
+
+Call = dict[str, Any]
+"""As a wait of kind `approval` has it: id, tool, arguments, reason, approvers, expires_at."""
+
+_HEAD = ("approval", "tool", "approvers", "expires", "arguments")
+
+
+def held_calls(wait: Wait) -> list[Call]:
+    """Return the calls of a question that nobody has decided yet."""
+    return list(wait.data.get("calls", [])) if wait.kind == "approval" else []
+
+
+def table(calls: Sequence[Call], now: datetime) -> list[str]:
+    """Return a line for each call below a head, its reason under it; the arguments, which may be long, come last."""
+    rows = [_HEAD, *(_row(call, now) for call in calls)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
+    lines = [_line(rows[0], widths)]
+    for call, row in zip(calls, rows[1:], strict=True):
+        lines.append(_line(row, widths))
+        if reason := call.get("reason"):
+            lines.append(f"  {on_one_line(str(reason), 400)}")
+    return lines
+
+
+def in_words(call: Call) -> str:
+    """Return a call on one line that stays the same as time goes on."""
+    why = f": {on_one_line(str(call['reason']), 300)}" if call.get("reason") else ""
+    return f"{_text(call, 'tool')} {_text(call, 'arguments')}{why} ({_approvers(call)})"
+
+
+def _row(call: Call, now: datetime) -> tuple[str, ...]:
+    left = age(now, datetime.fromisoformat(str(call["expires_at"])))
+    return _text(call, "id"), _text(call, "tool"), _approvers(call), f"in {left}", _text(call, "arguments")
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    *short, last = row
+    return "  ".join([*(cell.ljust(width) for cell, width in zip(short, widths, strict=True)), last])
+
+
+def _approvers(call: Call) -> str:
+    return on_one_line(", ".join(map(str, call.get("approvers") or ())), 200) or "anyone"
+
+
+def _text(call: Call, key: str) -> str:
+    """Return text in full: what is left out or invisible would be approved unseen."""
+    return " ".join(escaped(str(call.get(key) or "")).split("\n"))

@@ -1,0 +1,30 @@
+"""`orga policy`: check, test and explain policies. What knows an engine is imported by the command that needs it."""
+
+import typer
+
+from client.cli import policy_check, policy_explain, policy_tests
+from client.cli.output import result
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Policies decide what agents may do: check them, test them, see why a call was denied.",
+    epilog="The rules are Cedar files, by default in policies/ beside orga.toml. docs/policies.md is the guide.",
+    rich_markup_mode="rich",
+)
+
+
+def schema() -> int:
+    """Print the Cedar schema: all that a policy can speak of.
+
+    Example: orga policy schema > policies/orga.cedarschema
+    """
+    from activities.adapters.policy.cedar_schema import SCHEMA
+
+    result(SCHEMA.rstrip())
+    return 0
+
+
+app.command("check")(policy_check.check)
+app.command("test")(policy_tests.run_tests)
+app.command("explain")(policy_explain.explain)
+app.command("schema")(schema)

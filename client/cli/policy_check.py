@@ -1,0 +1,112 @@
+"""`orga policy check`: every problem of a set of policies, each with its place and remedy."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from client.cli.exit_codes import ExitCode
+from client.cli.options import ConfigFile, Json
+from client.cli.output import json_result, note, result
+from client.cli.policy_options import Surface, chosen, engine_of
+
+if TYPE_CHECKING:
+    from activities.adapters.policy.cedar_policy import CedarPolicy
+    from activities.adapters.policy.problems import PolicyProblem
+
+
+def check(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder of *.cedar files; else as orga.toml says.", show_default=False),
+    ] = None,
+    *,
+    surface: Surface = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Parse and validate policies: every problem with file, line and remedy. Exit code 2 when there is one.
+
+    A worker refuses a set with a problem, and denies everything if one appears while it works. Without a surface those
+    of all surfaces are checked.
+
+    Example: orga policy check policies
+    """
+    from activities.adapters.policy.ladder import engine_name
+
+    settings = chosen(folder, surface, config, dict(os.environ))
+    if engine_name(settings) != "cedar" or settings.folder is None:
+        engine_of(settings)
+        note("OPA decides, and knows best what is wrong with its rules: opa check; orga policy test asks it")
+        return 0
+    surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
+    policies, problems, version = _read(settings.folder, surfaces)
+    if json:
+        json_result(
+            {
+                "ok": not problems,
+                "version": version,
+                "policies": [_json(p) for p in policies],
+                "problems": [asdict(problem) for problem in problems],
+            }
+        )
+    else:
+        result("\n".join([*map(_line, policies), *map(_problem_line, problems)]) or "no policies: everything is denied")
+    note(_summary(policies, problems, version))
+    return ExitCode.USAGE if problems else 0
+
+
+def _surfaces(folder: Path) -> list[str]:
+    return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
+
+
+def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[PolicyProblem], str]":
+    """Return the policies of all surfaces, each once, what is wrong, and the version of the first set."""
+    from activities.adapters.policy.cedar_files import policy_files, version_of
+    from activities.adapters.policy.cedar_set import read_policies
+    from activities.adapters.policy.problems import BrokenPolicies
+
+    policies: dict[str, CedarPolicy] = {}
+    problems: dict[PolicyProblem, None] = {}
+    version = ""
+    for surface in surfaces:
+        try:
+            files = policy_files(folder, surface)
+        except BrokenPolicies as error:
+            problems |= dict.fromkeys(error.problems)
+            continue
+        found, wrong = read_policies(files)
+        policies |= {policy.statement.place: policy for policy in found}
+        problems |= dict.fromkeys(wrong)
+        version = version or version_of(files)
+    return list(policies.values()), list(problems), version
+
+
+def _json(policy: "CedarPolicy") -> dict[str, object]:
+    approval = policy.says.approval
+    return {
+        "id": policy.policy_id,
+        "place": policy.statement.place,
+        "effect": "forbid" if policy.is_forbid else "permit",
+        "approval": approval.model_dump() if approval else None,
+    }
+
+
+def _line(policy: "CedarPolicy") -> str:
+    approval = policy.says.approval
+    asks = f", with the approval of {' or '.join(approval.approvers) or 'anyone'}" if approval else ""
+    effect = "unless approved forbid" if policy.is_forbid and approval else "forbid" if policy.is_forbid else "permit"
+    return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
+
+
+def _problem_line(problem: "PolicyProblem") -> str:
+    return f"✗ {problem.place}: {problem.problem}\n    → {problem.remedy}"
+
+
+def _summary(policies: "Sequence[CedarPolicy]", problems: "Sequence[PolicyProblem]", version: str) -> str:
+    if problems:
+        return f"{len(problems)} to mend: as long as there is one, the whole set is refused and everything is denied"
+    return f"{len(policies)} policies, version {version}"

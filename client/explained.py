@@ -1,0 +1,103 @@
+"""Why a call of a recorded run was allowed or denied: read from its journal."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from client.errors import OrgaError
+from workflows.types.journal import JournalEntry
+
+_PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One verdict, and what it was about as far as the journal tells."""
+
+    place: str
+    """`<iteration>.<index>`; `<iteration>.later1` where the journal does not tell what the verdict was about."""
+    agent: str
+    about: dict[str, Any]
+    """`tool` and `arguments`, or `respond`; empty where the journal does not tell."""
+    verdict: dict[str, Any]
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the starter of the run said: trusted context, tenant."""
+
+
+class NoSuchVerdict(OrgaError):
+    """The run has no verdict at that place."""
+
+
+def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
+    """Return the verdicts of a run, or those at a place, `ITERATION` or `ITERATION.INDEX`; delegated runs are left out.
+
+    Raises:
+        NoSuchVerdict: There is none, or the place is none.
+    """
+    if place is not None and not _PLACE.fullmatch(place):
+        raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
+    found = [item for item in _all(entries) if place is None or _is_at(item.place, place)]
+    if not found:
+        raise NoSuchVerdict(f"there is no verdict at {place}" if place else "nothing was judged yet")
+    return found
+
+
+def _is_at(here: str, place: str) -> bool:
+    return here == place or here.startswith(f"{place}.")
+
+
+def _all(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
+    reading = _Reading()
+    for entry in entries:
+        if "run" not in entry.data:  # of a delegated run
+            yield from reading.read(entry)
+
+
+class _Reading:
+    """Takes the entries of a run in order; knows what the next verdicts are about."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, Any] = {}
+        self._actions: list[dict[str, Any]] = []
+        self._is_judged = True
+        self._later = 0
+        self._held: dict[str, str] = {}
+        self._approved: set[str] = set()
+
+    def read(self, entry: JournalEntry) -> Iterator[Explanation]:
+        """Yield the verdicts that an entry tells."""
+        data = entry.data
+        match entry.event:
+            case "Started":
+                told = data.get("input", {})
+                self._given = {name: told[name] for name in ("trusted_context", "tenant") if told.get(name)}
+            case "ReasoningComplete":
+                self._actions, self._is_judged, self._later = data.get("actions", []), False, 0
+            case "ApprovalRequested" if data.get("kind") == "call":
+                self._held[str(data.get("id"))] = str(data.get("call_id"))
+            case "ApprovalResolved" if data.get("kind") == "call" and data.get("approved"):
+                self._approved.add(str(data.get("id")))
+            case "PolicyEvaluated":
+                yield from self._judged(entry, data.get("verdicts", []))
+            case _:
+                pass
+
+    def _judged(self, entry: JournalEntry, verdicts: list[dict[str, Any]]) -> Iterator[Explanation]:
+        is_of_reply, self._is_judged = not self._is_judged, True
+        for index, verdict in enumerate(verdicts):
+            found = index if is_of_reply else self._approved_call()
+            if found is None:
+                self._later += 1
+            place = f"{entry.iteration}.{f'later{self._later}' if found is None else found}"
+            about = self._actions[found] if found is not None and found < len(self._actions) else {}
+            yield Explanation(place, entry.agent, about, verdict, self._given)
+
+    def _approved_call(self) -> int | None:
+        """Return the index of the call that is judged once more, now that it is approved; in the order of the calls."""
+        approval_id = next((approval_id for approval_id in self._held if approval_id in self._approved), None)
+        if approval_id is None:
+            return None
+        call_id = self._held.pop(approval_id)
+        indexes = [index for index, action in enumerate(self._actions) if action.get("call_id") == call_id]
+        return indexes[0] if indexes else None

@@ -1,0 +1,71 @@
+"""An exported journal as a file: JSON lines, one entry each, and the head as the last one."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from client.errors import OrgaError
+from client.journal_head import SealedHead
+from workflows.types.journal import JournalEntry
+from workflows.types.record import Record
+
+HOW = "this is no journal; write one with: orga journal ID --export FILE"
+
+
+class NoJournal(OrgaError):
+    """A file that is no exported journal."""
+
+
+@dataclass(frozen=True)
+class JournalFile:
+    """What stands in the file."""
+
+    entries: tuple[JournalEntry, ...]
+    head: SealedHead | None = None
+    """None in what `orga journal ID --json` wrote."""
+
+
+def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
+    """Write the file, all of it or nothing."""
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text("".join(f"{_line(record)}\n" for record in (*entries, head)), encoding="ascii")
+    beside.replace(path)
+
+
+def read_journal_file(path: Path) -> JournalFile:
+    """Read the file, by its letter: a key that no entry has, or that stands there twice, would be in no hash.
+
+    Raises:
+        NoJournal: It is none; the text names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoJournal(f"{path} cannot be read: {error}") from None
+    entries: list[JournalEntry] = []
+    for number, line in enumerate(lines if lines != [""] else [], start=1):
+        try:
+            keys = json.loads(line, object_pairs_hook=_each_once)
+            if isinstance(keys, dict) and "head" in keys and number == len(lines):
+                return JournalFile(tuple(entries), SealedHead.model_validate_json(line, strict=True, extra="forbid"))
+            entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
+        except (ValidationError, ValueError, RecursionError):
+            raise NoJournal(
+                f"{path}:{number} is no journal entry: entry {len(entries)} was changed, or {HOW}"
+            ) from None
+    return JournalFile(tuple(entries))
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record.model_dump(mode="json"))
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return found

@@ -1,0 +1,111 @@
+"""Workers killed while a call is held for a person's yes: the yes is taken once, and the call runs once."""
+
+import asyncio
+import signal
+from collections import Counter
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+
+from tests.support.crash_stage import (
+    EVERY_ITERATION,
+    PATIENCE,
+    Case,
+    Happens,
+    Outcome,
+    Outcomes,
+    Stage,
+    dies,
+    outcome_of,
+    played,
+)
+from tests.support.crash_worker import Backstage
+from tests.support.loop import FakeTool
+from tests.support.questions import updated, waiting
+
+pytestmark = pytest.mark.timeout(240)
+
+OF_ONE_RUN = {"id", "approval_id", "expires_at"}
+
+
+def troupe(backstage: Backstage) -> list[FakeTool]:
+    return [backstage.tool("pay"), backstage.tool("look"), backstage.tool("hold", held=True)]
+
+
+def decided(update: str) -> Happens:
+    """Return what decides the held call; where the case kills, nobody is there when the decision comes."""
+
+    async def happens(stage: Stage) -> None:
+        [call] = (await waiting(stage.handle, PATIENCE.total_seconds()))["data"]["calls"]
+        decision = {"approval_id": call["id"], "approver": "ada", "reason": "so it is"}
+        async with stage.deserted():
+            sent = asyncio.create_task(updated(stage.handle, update, decision))
+            await stage.until(lambda: is_there(stage, sent))
+        await sent
+
+    return happens
+
+
+async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
+    """Return whether the server has an update: without a worker it waits, with a workflow task for it."""
+    return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
+
+
+def held(update: str) -> dict[str, Any]:
+    return {"plan": ("look", "pay", "look"), "cast": troupe, "happens": decided(update)}
+
+
+YES, NO = held("approve"), held("deny")
+
+CASES: dict[str, Case] = {
+    "approved": Case(**YES),
+    "approved, killed while it is held": Case(**YES, kills=True),
+    "approved, killed while it is held in a later run": Case(**YES, roll_over_events=EVERY_ITERATION, kills=True),
+    "approved, before the question is told": dies("noting ApprovalRequested", **YES),
+    "approved, when the yes arrives": dies("asked to approve", **YES),
+    "approved, while the yes is told": dies("noting ApprovalResolved", **YES),
+    "approved, while it runs": dies("pay 1", **YES),
+    "denied": Case(**NO),
+    "denied, killed while it is held": Case(**NO, kills=True),
+    "denied, when the no arrives": dies("asked to deny", **NO),
+}
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+def told(outcome: Outcome) -> list[Any]:
+    """Return the journal without what is another in each run: times, and ids that are bound to the run."""
+    return [(event, iteration, _of_any_run(data)) for event, iteration, data in outcome.journal]
+
+
+def _of_any_run(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {key: _of_any_run(inner) for key, inner in pairs if key not in OF_ONE_RUN}
+    return value
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "," in case])
+async def test_a_kill_changes_nothing_about_an_approval(outcomes: Outcomes, case: str) -> None:
+    scene, _, _ = case.partition(",")
+    undisturbed, outcome = outcome_of(outcomes, scene), outcome_of(outcomes, case)
+    cut = ["pay"] if case.endswith("it runs") else []
+
+    assert outcome.exits == [-signal.SIGKILL]
+    assert Counter(outcome.tools) == Counter([*undisturbed.tools, *cut])
+    assert len({key for tool, key in outcome.effects if tool == "pay"}) == undisturbed.tools.count("pay")
+    assert told(outcome) == told(undisturbed)
+
+
+async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
+    """So that the comparisons are about approvals."""
+    approved, denied = outcome_of(outcomes, "approved"), outcome_of(outcomes, "denied")
+
+    assert (approved.tools, denied.tools) == (["look", "pay", "look"], ["look", "look"])
+    assert denied.output == ["look is done", "[Policy denied] not approved: so it is", "look is done"]
+    for outcome, yes in ((approved, True), (denied, False)):
+        assert [d["approved"] for d in outcome.data("ApprovalResolved") if d["kind"] == "call"] == [yes]

@@ -1,0 +1,80 @@
+"""Workers killed in the middle of a saga: it goes on where it was, under the same keys; nothing is done twice."""
+
+import signal
+from collections import Counter
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import ToolError
+from tests.support.crash_stage import Case, Outcomes, dies, outcome_of, played
+from tests.support.crash_worker import Backstage
+from tests.support.loop import FakeTool
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def refuses(number: int) -> str:
+    raise ToolError("no money")
+
+
+def agency(backstage: Backstage) -> list[FakeTool]:
+    return [
+        *(backstage.tool(name) for name in ("book", "unbook", "rent", "unrent", "unsend")),
+        backstage.tool("send", "irreversible"),
+        backstage.tool("pay", "irreversible", refuses),
+    ]
+
+
+DONE = "saga:book-unbook+rent-unrent+send"
+UNDONE = "saga:book-unbook+rent-unrent+pay"
+RISKY = "saga:book-unbook+send-unsend+pay"
+
+MOMENTS = {
+    DONE: ["book", "after book", "rent", "gate of rent", "noting SagaEnded"],
+    UNDONE: ["rent", "after pay", "unrent", "after unrent", "noting RecoveryTriggered", "unbook", "noting SagaEnded"],
+}
+
+CASES: dict[str, Case] = {
+    **{plan: Case((plan,), cast=agency) for plan in (DONE, UNDONE)},
+    **{
+        f"{plan}, {moment}": dies(moment, plan=(plan,), cast=agency)
+        for plan, moments in MOMENTS.items()
+        for moment in moments
+    },
+    "risky": dies("send", plan=(RISKY,), cast=agency),
+}
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+async def test_what_the_undisturbed_sagas_did(outcomes: Outcomes) -> None:
+    done, undone = outcome_of(outcomes, DONE), outcome_of(outcomes, UNDONE)
+    assert done.tools == ["book", "rent", "send"]
+    assert done.output[0] == "[Saga done] all 3 steps"
+    assert undone.tools == ["book", "rent", "pay", "unrent", "unbook"]
+    assert undone.output[0].endswith("step 3 of 3 (pay failed); what was done is taken back")
+
+
+@pytest.mark.parametrize(("plan", "moment"), [(plan, moment) for plan, found in MOMENTS.items() for moment in found])
+async def test_a_kill_changes_nothing_in_a_saga(outcomes: Outcomes, plan: str, moment: str) -> None:
+    """Only the call that was cut off runs again, under the same idempotency key."""
+    undisturbed, outcome = outcome_of(outcomes, plan), outcome_of(outcomes, f"{plan}, {moment}")
+    cut = [moment] if moment in undisturbed.tools else []
+
+    assert outcome.exits == [-signal.SIGKILL]
+    assert Counter(outcome.tools) == Counter([*undisturbed.tools, *cut])
+    assert list(dict.fromkeys(outcome.tools)) == undisturbed.tools, "in the same order"
+    assert len({key for _, key in outcome.effects}) == len(undisturbed.tools)
+    assert outcome.journal == undisturbed.journal
+
+
+async def test_an_irreversible_step_that_was_cut_off_is_taken_back_and_not_repeated(outcomes: Outcomes) -> None:
+    outcome = outcome_of(outcomes, "risky")
+    assert outcome.exits == [-signal.SIGKILL]
+    assert outcome.tools == ["book", "send", "unsend", "unbook"]
+    assert "saga stopped at step 2 of 3 (send failed); what was done is taken back" in outcome.output[0]
+    assert len({key for _, key in outcome.effects}) == 4

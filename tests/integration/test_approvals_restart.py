@@ -1,0 +1,53 @@
+"""A call that is held for a person outlives the embedded server and every worker: all of it is in the server's file."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
+
+from client.converter import data_converter
+from client.server.embedded import ensure_server, stop
+from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.loop import FakeTool, Loop, a_loop, a_worker
+from tests.support.questions import told, updated
+from tests.support.scripted import answers, calls
+from tests.support.server import temporal_cli
+
+
+@pytest.fixture(scope="module")
+def executable() -> Path:
+    return temporal_cli()
+
+
+@pytest.fixture
+def _home(executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORGA_TEMPORAL_CLI", str(executable))
+    yield
+    stop()
+
+
+async def a_client() -> Client:
+    endpoint = await ensure_server(lambda line: None)
+    return await Client.connect(endpoint.address, data_converter=data_converter)
+
+
+@pytest.mark.usefixtures("_home")
+async def test_an_approval_survives_a_restart_of_the_server() -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Asks(approvers=("ada",))
+    async with a_loop(await a_client(), [calls("pay", "pay"), answers()], pay, engine=engine) as before:
+        handle = await before.start()
+        first, second = await pending(handle, 2)
+        await updated(handle, "approve", yes(first))
+    stop()
+    loop = Loop(await a_client(), before.task_queue, before.provider)
+    handle = loop.client.get_workflow_handle(handle.id)
+    async with a_worker(loop, pay, engine=engine):
+        assert [hold["approval_id"] for hold in await pending(handle)] == [second["approval_id"]]
+        with pytest.raises(WorkflowUpdateFailedError) as doubled:
+            await updated(handle, "deny", yes(first))
+        assert "approved already, by ada" in str(doubled.value.cause)
+        await updated(handle, "deny", yes(second, reason="once is enough"))
+        await loop.ended(handle)
+    assert (len(pay.contexts), told(loop)) == (1, ["ok", "[Policy denied] not approved: once is enough"])

@@ -1,0 +1,95 @@
+"""Whatever people do about held calls, exactly the approved ones run, once, in a real run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.service import RPCError
+
+from activities.ports import Judgement, Proposal
+from client.journal import read_journal
+from tests.integration.test_approvals import pending
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import updated
+from tests.support.scripted import answers
+from workflows.types.gate import ApprovalTerms
+from workflows.types.messages import Reply, ToolCall
+
+SOON_S, LATE_S = 0.3, 3_600
+LAST = "last"
+"""A call that is decided when all else is over: until then the run waits, and every click meets it."""
+
+
+@dataclass(frozen=True)
+class Click:
+    """What somebody does about one of the calls."""
+
+    number: int
+    word: str
+    by: str
+
+
+clicks = st.builds(
+    Click,
+    number=st.integers(0, 3),
+    word=st.sampled_from(["approve", "deny"]),
+    by=st.sampled_from(["ada", "bob", "eve"]),
+)
+
+
+class Terms:
+    """Everything needs the yes of ada or bob; some of it soon."""
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        if proposal.call is None:
+            return Judgement(True)
+        expires_s = SOON_S if proposal.call.arguments.get("soon") else LATE_S
+        return Judgement(True, approval=ApprovalTerms(approvers=("ada", "bob"), expires_s=expires_s))
+
+
+def paying(soon: list[bool]) -> Reply:
+    named = [*({"what": str(number), "soon": is_soon} for number, is_soon in enumerate(soon)), {"what": LAST}]
+    made = tuple(ToolCall(call_id=f"c{index}", name="pay", arguments=given) for index, given in enumerate(named))
+    return Reply(calls=made, finish="tool_calls")
+
+
+async def is_taken(handle: WorkflowHandle[Any, Any], word: str, approval_id: str, by: str) -> bool:
+    try:
+        await updated(handle, word, {"approval_id": approval_id, "approver": by})
+    except (WorkflowUpdateFailedError, RPCError):
+        return False
+    return True
+
+
+async def held(client: Client, handle: WorkflowHandle[Any, Any], count: int) -> list[str]:
+    """Return the ids of all calls that were held, in call order, once only so many still are."""
+    await pending(handle, count)
+    asked = [entry.data async for entry in read_journal(client, handle.id) if entry.event == "ApprovalRequested"]
+    return [str(data["id"]) for data in asked if data["kind"] == "call"]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(soon=st.lists(st.booleans(), min_size=1, max_size=4), made=st.lists(clicks, max_size=10))
+async def test_exactly_the_approved_calls_run_once(client: Client, soon: list[bool], made: list[Click]) -> None:
+    paid: list[str] = []
+    pay = FakeTool("pay", lambda arguments, context: paid.append(arguments["what"]), effect="irreversible")
+    answered: dict[int, bool] = {number: False for number, is_soon in enumerate(soon) if is_soon}
+    async with a_loop(client, [paying(soon), answers()], pay, engine=Terms()) as loop:
+        handle = await loop.start()
+        *ids, last = await held(client, handle, soon.count(False) + 1)
+        for click in made:
+            number = click.number % len(ids)
+            may = number not in answered and click.by != "eve"
+            assert await is_taken(handle, click.word, ids[number], click.by) == may
+            if may:
+                answered[number] = click.word == "approve"
+        assert paid == []
+        for number in set(range(len(ids))) - set(answered):
+            assert await is_taken(handle, "deny", ids[number], "bob")
+        assert await is_taken(handle, "deny", last, "ada")
+        for approval_id in (*ids, last):
+            assert not await is_taken(handle, "approve", approval_id, "ada")
+        await loop.ended(handle)
+    assert sorted(paid) == [str(number) for number, yes in sorted(answered.items()) if yes]

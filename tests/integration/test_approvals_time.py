@@ -1,0 +1,75 @@
+"""Approvals that wait for days and weeks, on the time-skipping server: they cost no time of the run."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+
+from client.converter import data_converter
+from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.loop import FakeTool, Loop, a_loop
+from tests.support.questions import told, updated
+from tests.support.scripted import answers, calls
+from tests.support.time_skipping import time_skipping_server
+
+DAY = timedelta(days=1)
+WEEK = 7 * DAY
+
+
+@pytest.fixture(scope="module")
+async def environment() -> AsyncGenerator[WorkflowEnvironment]:
+    path = await asyncio.to_thread(time_skipping_server)
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(path), data_converter=data_converter
+    ) as environment:
+        yield environment
+
+
+@asynccontextmanager
+async def paying(environment: WorkflowEnvironment, expires: timedelta, pay: FakeTool) -> AsyncGenerator[Loop]:
+    engine = Asks(expires_s=expires.total_seconds())
+    steps = [calls("pay", "pay"), answers()]
+    async with a_loop(environment.client, steps, pay, engine=engine) as loop:
+        loop.execution_timeout = 8 * WEEK
+        yield loop
+
+
+async def test_a_call_that_is_approved_after_a_week_runs_and_the_week_is_not_the_runs(
+    environment: WorkflowEnvironment,
+) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    async with paying(environment, 2 * WEEK, pay) as loop:
+        handle = await loop.start()
+        first, second = await pending(handle, 2)
+        await environment.sleep(WEEK / 2)
+        await updated(handle, "approve", yes(first))
+        await environment.sleep(WEEK / 2)
+        assert (await handle.query("status"))["budgets"]["time_s"] > 290
+        await updated(handle, "approve", yes(second))
+        ran = await loop.ended(handle)
+    assert (len(pay.contexts), told(loop)) == (2, ["ok", "ok"])
+    assert ran.result.termination.reason == "completed"
+    assert ran.result.duration_s < 60
+
+
+async def test_a_call_that_nobody_approves_for_days_is_denied_and_a_late_yes_refused(
+    environment: WorkflowEnvironment,
+) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    async with paying(environment, 3 * DAY, pay) as loop:
+        handle = await loop.start()
+        first, second = await pending(handle, 2)
+        await environment.sleep(2 * DAY)
+        await updated(handle, "approve", yes(first))
+        await environment.sleep(DAY)
+        ran = await loop.ended(handle)
+        with pytest.raises(RPCError, match=r"completed|not found"):
+            await updated(handle, "approve", yes(second))
+    assert len(pay.contexts) == 1
+    assert told(loop) == ["ok", "[Policy denied] not approved: nobody approved it in time"]
+    resolved = [e.data for e in ran.journal if e.event == "ApprovalResolved" and e.data["kind"] == "call"]
+    assert [(d["approved"], d["approver"]) for d in resolved] == [(True, "ada"), (False, "")]

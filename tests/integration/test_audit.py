@@ -1,0 +1,204 @@
+"""Past runs judged anew by other engines: nothing is carried out, and what would be otherwise is told, call by call."""
+
+import copy
+import uuid
+from typing import Any
+
+import pytest
+from pydantic_core import from_json, to_json
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from activities.ports import Judgement, PolicyEngine, Proposal
+from client import audit as auditing
+from client.audit import RunAudit, audited, counts
+from client.chain import RunHistory
+from client.errors import OrgaError, RunNotFound
+from client.rejudged import Rejudge, Rejudged
+from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.delegates import a_cast, agent, delegates
+from tests.support.hold import Hold
+from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.questions import updated
+from tests.support.scripted import answers, calls
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+class Says:
+    """An engine that judges tool calls by a function, and lets answers pass."""
+
+    def __init__(self, judge: Any) -> None:
+        self._judge = judge
+        self.seen: list[Proposal] = []
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Ask the function."""
+        self.seen.append(proposal)
+        return self._judge(proposal) if proposal.call else Judgement(allowed=True)
+
+
+def allowed(_: Proposal) -> Judgement:
+    return Judgement(allowed=True)
+
+
+async def audit(client: Client, run: str, engine: PolicyEngine) -> list[RunAudit]:
+    return [found async for found in audited(client, [run], Rejudge(engine))]
+
+
+async def only(client: Client, run: str, engine: PolicyEngine) -> tuple[Rejudged, ...]:
+    (found,) = await audit(client, run, engine)
+    assert found.not_rebuilt == ()
+    return found.judgements
+
+
+def shown(judgements: Any) -> list[tuple[str, str]]:
+    return [(judgement.tool, judgement.change) for judgement in judgements]
+
+
+async def a_run(client: Client, setup: Any = WORKER_FACTS) -> Ran:
+    """Two tools, one of them denied, then an answer."""
+    steps = [calls("look", "delete", arguments={"path": "a"}), calls("look", arguments={"path": "b"}), answers("done")]
+    tools = (FakeTool("look"), FakeTool("delete"))
+    async with a_loop(client, steps, *tools, engine=Deny("delete"), setup=setup) as loop:
+        return await loop.run({"task": "t", "tenant": "acme", "trusted_context": {"level": "low"}})
+
+
+@pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_ITERATION], ids=["one run", "a chain of runs"])
+async def test_under_the_policy_of_then_nothing_changes(client: Client, setup: Any) -> None:
+    ran = await a_run(client, setup)
+    found = await only(client, ran.handle.id, Deny("delete"))
+    assert shown(found) == [(name, "same") for name in ("look", "delete", "look", "(answer)")]
+
+
+async def test_a_stricter_and_a_laxer_policy_change_what_they_should(client: Client) -> None:
+    ran = await a_run(client)
+    (found,) = await audit(client, ran.handle.id, Deny("look", words=["done"]))
+    assert shown(found.judgements) == [
+        ("look", "allow→deny"),
+        ("delete", "deny→allow"),
+        ("look", "allow→deny"),
+        ("(answer)", "allow→deny"),
+    ]
+    assert counts([found]) == {"allow→deny": 3, "deny→allow": 1}
+    assert not found.is_same
+    assert found.judgements[0].now.reason == "look is forbidden"
+
+
+async def test_what_an_engine_is_asked_is_what_was_asked_then(client: Client) -> None:
+    """Budgets, taint, tenant and trusted context are rebuilt from the history to the last bit."""
+    then, now = Says(allowed), Says(allowed)
+    steps = [calls("look", cost_usd=0.25), calls("look", "look", cost_usd=0.25), answers("done")]
+    async with a_loop(client, steps, FakeTool("look"), engine=then, setup=EACH_ITERATION) as loop:
+        given = {"task": "t", "tenant": "acme", "trusted_context": {"level": "low"}}
+        ran = await loop.run(given, max_cost_usd=2.0, max_tool_calls=9)
+    await only(client, ran.handle.id, now)
+
+    assert now.seen == then.seen
+    assert [proposal.taint for proposal in now.seen] == [(), ("look",), ("look",), ("look",)]
+    assert now.seen[1].left["cost_usd"] == 1.5
+    assert "time_s" in now.seen[1].left
+
+
+async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: Client) -> None:
+    ran = await a_run(client)
+
+    def judge(proposal: Proposal) -> Judgement:
+        assert proposal.call is not None
+        return Judgement(allowed=True, arguments={"path": "safe"}, policies=("narrow",))
+
+    assert shown(await only(client, ran.handle.id, Asks(tools=("look",)))) == [
+        ("look", "allow→approval"),
+        ("delete", "deny→allow"),
+        ("look", "allow→approval"),
+        ("(answer)", "same"),
+    ]
+    changed = await only(client, ran.handle.id, Says(judge))
+    assert shown(changed)[0] == ("look", "arguments")
+    assert (changed[0].arguments, changed[0].now.arguments) == ({"path": "a"}, {"path": "safe"})
+    assert changed[0].now.policies == ("narrow",)
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        pytest.param(Asks(), ["same", "same"], id="the same person may still decide"),
+        pytest.param(Asks(version="v2"), ["same", "same"], id="under another version the same person is asked"),
+        pytest.param(Asks(approvers=("bob",)), ["approval", "allow→approval"], id="another person would decide"),
+        pytest.param(Deny("pay"), ["approval→deny", "allow→deny"], id="nobody could say yes"),
+        pytest.param(Deny(), ["approval→allow", "same"], id="nobody would be asked"),
+    ],
+)
+async def test_what_a_person_had_approved(client: Client, engine: PolicyEngine, expected: list[str]) -> None:
+    async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks()) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        await updated(handle, "approve", yes(hold))
+        ran = await loop.ended(handle)
+    found = [judgement for judgement in await only(client, ran.handle.id, engine) if judgement.tool == "pay"]
+    assert [judgement.change for judgement in found] == expected
+    assert [judgement.approved_by for judgement in found] == ["", "ada"]
+
+
+async def test_runs_that_were_delegated_to_are_audited_once(client: Client) -> None:
+    agents = {"default": agent("boss", "helper"), "helper": agent("helper", tools=["look"])}
+    scripts = {"boss": [delegates("helper"), answers()], "helper": [calls("look"), answers("seen")]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
+        ran = await loop.run()
+    boss, helper = await audit(client, ran.handle.id, Deny("look"))
+
+    assert shown(boss.judgements) == [("delegate", "same"), ("(answer)", "same")]
+    assert (helper.run, shown(helper.judgements)) == (
+        f"{ran.handle.id}.1.0",
+        [("look", "allow→deny"), ("(answer)", "same")],
+    )
+    both = [found.run async for found in audited(client, [helper.run, boss.run], Rejudge(Deny()))]
+    assert both == [helper.run, boss.run]
+
+
+async def test_a_live_run_is_audited_as_far_as_it_came(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        assert shown(await only(client, handle.id, Deny("look"))) == [("look", "allow→deny")]
+        hold.go.set()
+        await loop.ended(handle)
+
+
+async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client, monkeypatch: Any) -> None:
+    """A history that other code wrote: its second reply was changed after the fact."""
+    ran = await a_run(client)
+    history = copy.deepcopy(ran.history)
+    completed = [
+        event.activity_task_completed_event_attributes
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
+    ]
+    (second,) = [event.result.payloads[0] for event in completed if b'"b"' in event.result.payloads[0].data]
+    second.data = to_json(from_json(second.data) | {"calls": []})
+
+    async def changed(*_: Any) -> list[RunHistory]:
+        return [RunHistory("changed-run", history)]
+
+    monkeypatch.setattr(auditing, "histories", changed)
+    (found,) = await audit(client, ran.handle.id, Deny("delete"))
+    (why,) = found.not_rebuilt
+    assert shown(found.judgements)[:2] == [("look", "same"), ("delete", "same")]
+    assert "the code of today does not replay it, so" in why
+    assert not found.is_same
+
+
+async def test_an_engine_that_fails_ends_the_audit_and_denies_nothing(client: Client) -> None:
+    ran = await a_run(client)
+
+    def fails(_: Proposal) -> Judgement:
+        raise ValueError("out of order")
+
+    with pytest.raises(OrgaError, match="the policy engine failed: ValueError: out of order"):
+        await audit(client, ran.handle.id, Says(fails))
+
+
+async def test_a_run_that_is_not_there_is_refused(client: Client) -> None:
+    with pytest.raises(RunNotFound):
+        await audit(client, f"agent-{uuid.uuid4()}", Deny())

@@ -1,0 +1,179 @@
+"""`orga audit` and signed exports as users run them: the commands of the guide, then attacks on a file."""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.journals import rechained, without
+from tests.support.orga_command import ROOT, Done, Orga, an_orga
+from workflows.types.journal import JournalEntry
+
+RUN = "agent-audited"
+PERMIT = '@id("all") permit (principal, action, resource);\n'
+NO_READING = PERMIT + '@id("no-reading") forbid (principal, action == Action::"tool_call", resource == Tool::"TOOL");'
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
+    """A run that has ended, a signed export of it, policies that would have forbidden its tool; no worker is left."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
+    command = an_orga(folder, tmp_path_factory.mktemp("home"), ORGA_SIGNING_KEY_FILE="audit.key")
+    assert command("run", "What is the retry limit?", "--id", RUN).code == 0
+    tool = next(found for line in command("journal", RUN, "--json").out.splitlines() for found in _tools(line))
+    for name, text in (("policies-next", NO_READING.replace("TOOL", tool)), ("policies-same", PERMIT)):
+        (folder / name).mkdir()
+        (folder / name / "all.cedar").write_text(text)
+    yield command
+    command("server", "--stop")
+
+
+def _tools(line: str) -> list[str]:
+    entry = json.loads(line)
+    return [tool["tool"] for tool in entry["data"].get("tools", [])] if entry["event"] == "ToolsDispatched" else []
+
+
+def verified(orga: Orga, path: Path, *more: str) -> Done:
+    return orga("verify", RUN, "--journal", str(path), "--key", "audit.key.pub", *more)
+
+
+def test_the_shell_blocks_of_the_guide_run(orga: Orga, tmp_path: Path) -> None:
+    newcomer = Orga(tmp_path, orga.env)
+    shutil.copytree(orga.folder / "policies-next", tmp_path / "policies-next")
+    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "audit.md").read_text(), re.DOTALL | re.MULTILINE)
+    done: list[tuple[str, int, str]] = []
+    for line in "".join(blocks).splitlines():
+        words = [RUN if word == "ID" else word for word in shlex.split(line)]
+        if words[0] == "export":
+            assert words[1] == "ORGA_SIGNING_KEY_FILE=audit.key"
+        else:
+            found = newcomer(*words[1:])
+            done.append((" ".join(words[:3]), found.code, found.err))
+    assert [code for _, code, _ in done] == [0, 0, 0, 6, 0], done
+    assert (tmp_path / "audit.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_export_is_signed_and_its_head_is_checked(orga: Orga) -> None:
+    found = verified(orga, a_signed_export(orga), "--json")
+    assert found.code == 0, found.err
+    (head,) = [check for check in json.loads(found.out)["checks"] if check["name"] == "head"]
+    assert re.fullmatch(r"\d+ entries, signed at \S+Z by key [0-9a-f]{16}", head["detail"])
+    untrusted = orga("verify", RUN, "--journal", str(a_signed_export(orga)))
+    assert (untrusted.code, "which is not trusted; trusted: none" in untrusted.out) == (6, True)
+    key = (orga.folder / "audit.key.pub").read_text().strip()
+    trusting = orga("verify", RUN, "--journal", str(a_signed_export(orga)), ORGA_AUDIT__TRUSTED_KEYS=json.dumps([key]))
+    assert trusting.code == 0
+
+
+def a_signed_export(orga: Orga) -> Path:
+    if not (orga.folder / "audit.key").exists():
+        assert orga("audit", "keygen", "--out", "audit.key").code == 0
+    path = orga.folder / "signed.jsonl"
+    if not path.exists():
+        assert orga("journal", RUN, "--export", "signed.jsonl", "--sign").code == 0
+    return path
+
+
+Lines = list[str]
+
+
+def forged(lines: Lines, change: Callable[[list[JournalEntry]], list[JournalEntry]]) -> Lines:
+    entries = [JournalEntry.model_validate_json(line) for line in lines[:-1]]
+    return [*(json.dumps(entry.model_dump(mode="json")) for entry in rechained(change(entries))), lines[-1]]
+
+
+Attack = Callable[[Lines], Lines]
+
+ATTACKS: dict[str, tuple[Attack, str]] = {
+    "an edit": (
+        lambda lines: [*lines[:2], lines[2].replace('"iteration": ', '"iteration": 1'), *lines[3:]],
+        "its chain breaks at entry 2",
+    ),
+    "a swap": (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "breaks at entry 2"),
+    "a drop": (lambda lines: [*lines[:3], *lines[4:]], "breaks at entry 4"),
+    "a cut tail": (lambda lines: [*lines[:-3], lines[-1]], "is missing: the head counts"),
+    "no head": (lambda lines: lines[:-1], "it has no head"),
+    "a cut tail without a head": (lambda lines: lines[:-3], "it has no head"),
+    "a drop, chained anew": (lambda lines: forged(lines, lambda entries: without(entries, 2)), "is missing"),
+    "an edit, chained anew": (
+        lambda lines: forged(lines, lambda entries: [entries[0].model_copy(update={"agent": "x"}), *entries[1:]]),
+        "entry 0 differs from the history in agent",
+    ),
+    "the head of another run": (
+        lambda lines: [*lines[:-1], lines[-1].replace(RUN, "agent-other")],
+        "its head is that of agent-other",
+    ),
+    "a key that no hash covers": (
+        lambda lines: [lines[0].replace("{", '{"approved": true, ', 1), *lines[1:]],
+        "forged.jsonl:1 is no journal entry: entry 0 was changed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), [pytest.param(*attack, id=name) for name, attack in ATTACKS.items()])
+def test_an_attack_on_the_file_is_named(orga: Orga, change: Attack, said: str) -> None:
+    path = orga.folder / "forged.jsonl"
+    path.write_text("".join(f"{line}\n" for line in change(a_signed_export(orga).read_text().splitlines())))
+    found = verified(orga, path)
+    assert (found.code, said in found.out + found.err) == (6, True), found
+
+
+def test_a_head_that_another_key_signed_is_refused(orga: Orga) -> None:
+    a_signed_export(orga)
+    assert orga("audit", "keygen", "--out", "other.key").code == 0
+    assert orga("journal", RUN, "--export", "other.jsonl", "--sign", ORGA_SIGNING_KEY_FILE="other.key").code == 0
+    assert "which is not trusted" in verified(orga, orga.folder / "other.jsonl").out
+    unsigned = orga("journal", RUN, "--export", "bare.jsonl")
+    assert (unsigned.code, "not signed" in unsigned.err) == (0, True)
+    assert "its head is not signed" in verified(orga, orga.folder / "bare.jsonl").out
+    assert orga("verify", RUN, "--journal", "bare.jsonl").code == 0
+
+
+def test_other_policies_are_tried_on_a_past_run(orga: Orga) -> None:
+    assert orga("audit", RUN, "--policy", "policies-same").code == 0
+    changed = orga("audit", RUN, "--policy", "policies-next")
+    assert (changed.code, "allow→deny" in changed.out, "no-reading" in changed.out) == (6, True, True)
+    told = json.loads(orga("audit", RUN, "--policy", "policies-next", "--all", "--json").out)
+    assert told["runs"] == [RUN]
+    assert told["counts"]["allow→deny"] >= 1
+    assert told["counts"]["same"] >= 1
+    assert sum(told["counts"].values()) == len(told["judgements"])
+    assert told["not_rebuilt"] == []
+    denied = [judgement for judgement in told["judgements"] if judgement["change"] == "allow→deny"]
+    assert {judgement["now"]["policies"][0] for judgement in denied} == {"no-reading"}
+
+
+def test_the_runs_of_a_query_are_audited(orga: Orga) -> None:
+    found = orga("audit", "--query", f"WorkflowId = '{RUN}'", "--engine", "allow", "--json")
+    assert (found.code, json.loads(found.out)["runs"]) == (0, [RUN])
+    assert json.loads(orga("audit", "--query", "WorkflowId = 'none'", "--json").out)["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["audit", RUN, "--query", "x"], "name one run, or many with --query", id="both"),
+        pytest.param(["audit", "--engine", "opa", "--policy", "policies-same", RUN], "does not read them", id="engine"),
+        pytest.param(["audit", RUN, "--policy", "nowhere"], "nowhere is no folder", id="no folder"),
+        pytest.param(["audit", "no-such-run"], "there is no run 'no-such-run'", id="no run"),
+        pytest.param(["journal", RUN, "--sign"], "--sign signs an export", id="nothing to sign"),
+        pytest.param(["journal", RUN, "--export", "x", "--follow"], "--export goes with --sign alone", id="follow"),
+        pytest.param(["verify", RUN, "--key", "ed25519:x"], "--key is for an export", id="a key for nothing"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(orga: Orga, arguments: list[str], said: str) -> None:
+    found = orga(*arguments)
+    assert (found.code, said in found.err) == (2, True), found
+
+
+def test_a_key_that_is_lacking_or_open_signs_nothing(orga: Orga) -> None:
+    sign = ["journal", RUN, "--export", "unsigned.jsonl", "--sign"]
+    lacking = orga(*sign, ORGA_SIGNING_KEY_FILE="")
+    assert (lacking.code, "make one with: orga audit keygen" in lacking.err) == (2, True)
+    assert "cannot be read" in orga(*sign, ORGA_SIGNING_KEY_FILE="nowhere.key").err
+    assert not (orga.folder / "unsigned.jsonl").exists()

@@ -1,0 +1,74 @@
+"""The law of the gate is checked over every history of the suite; here on histories that were changed."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic_core import from_json, to_json
+from temporalio.client import Client, WorkflowHistory
+
+from client.audit_law import breaches
+from client.converter import data_converter
+from client.gate_record import GateRecord, Judged
+from client.replay_check import replayed
+from client.verify import verify
+from tests.support.hold import Hold
+from tests.support.loop import Deny, FakeTool, a_loop
+from tests.support.scripted import answers, calls
+
+
+async def found(history: WorkflowHistory) -> tuple[list[str], GateRecord]:
+    record = GateRecord(data_converter.payload_converter)
+    assert (await replayed(history, data_converter, record.observe)).failure == ""
+    return await breaches(history, record, data_converter), record
+
+
+def other_arguments(value: dict[str, Any]) -> dict[str, Any]:
+    return value | {"arguments": {"path": "/etc/passwd"}}
+
+
+def other_call(value: dict[str, Any]) -> dict[str, Any]:
+    return value | {"call_id": "another"}
+
+
+@pytest.mark.parametrize("change", [other_arguments, other_call])
+async def test_an_input_that_was_changed_afterwards_is_a_breach_although_it_replays(
+    client: Client, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    async with a_loop(client, [calls("look", arguments={"path": "a"}), answers()], FakeTool("look")) as loop:
+        ran = await loop.run()
+    history = copy.deepcopy(ran.history)
+    (payload,) = [
+        event.activity_task_scheduled_event_attributes.input.payloads[0]
+        for event in history.events
+        if event.activity_task_scheduled_event_attributes.activity_type.name == "look"
+    ]
+    payload.data = to_json(change(from_json(payload.data)))
+
+    assert (await found(history))[0] == ["1.0 look: no earlier verdict allows exactly this call"]
+
+
+async def test_a_denied_call_and_a_local_one_are_in_the_record(client: Client) -> None:
+    steps = [calls("look", "delete"), answers()]
+    async with a_loop(client, steps, FakeTool("look"), FakeTool("delete"), engine=Deny("delete")) as loop:
+        ran = await loop.run()
+    faults, record = await found(ran.history)
+
+    judged = [fact for fact in record.facts if isinstance(fact, Judged)]
+    decisions = [[verdict.decision for verdict in fact.decisions] for fact in judged]
+    assert (faults, decisions) == ([], [["allow", "deny"], ["allow"]])
+    assert judged[0].request.offered == ("look", "delete")
+
+
+async def test_verify_checks_the_gate_of_a_live_run(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        checks = (await verify(client, handle.id)).checks
+        hold.go.set()
+        await loop.ended(handle)
+
+    (gate,) = [check for check in checks if check.name == "gate"]
+    assert (gate.ok, gate.detail) == (True, "1 judgements; nothing was carried out without one")

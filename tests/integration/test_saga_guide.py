@@ -1,0 +1,59 @@
+"""The example of docs/saga.md, run as it stands there."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.adapters.tools.catalog import ToolCatalog
+from client.config_file import load_config
+from tests.support.loop import a_loop
+from tests.support.orga_command import ROOT
+from tests.support.questions import told
+from tests.support.scripted import USAGE, answers
+from worker import configured_tools
+from workflows.types.messages import Reply, ToolCall
+
+GUIDE = (ROOT / "docs" / "saga.md").read_text()
+
+
+def block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    assert found
+    return found[1]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "travel.py").write_text(block("python"))
+    (tmp_path / "orga.toml").write_text(block("toml"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("travel")
+
+
+@pytest.mark.parametrize(
+    ("amount", "booked", "says"),
+    [
+        pytest.param(900, [], "(pay failed); what was done is taken back", id="as in the guide"),
+        pytest.param(90, ["hotel", "train"], "[Saga done] all 3 steps", id="with less to pay"),
+    ],
+)
+async def test_the_saga_of_the_guide(client: Client, project: Path, amount: int, booked: list[str], says: str) -> None:
+    config = load_config(project / "orga.toml").config
+    agent = config.agents["travel"]
+    catalog: ToolCatalog = configured_tools(config, project, {})
+    plan: dict[str, Any] = json.loads(block("json"))
+    plan["steps"][2]["arguments"]["amount"] = amount
+    reply = Reply(calls=(ToolCall(call_id="g0", name="saga", arguments=plan),), finish="tool_calls", usage=USAGE)
+    tools = [catalog[name] for name in agent.tools if name != "saga"]
+    async with a_loop(client, [reply, answers()], *tools, agents={"default": agent}) as loop:
+        await loop.run()
+    assert says in told(loop)[0]
+    assert sorted(path.name for path in (project / "bookings").iterdir()) == booked

@@ -1,0 +1,63 @@
+"""How long compensations may take once the run is over: in workflow time, on the time-skipping server."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from client.converter import data_converter
+from tests.support.loop import Ran, a_loop
+from tests.support.sagas import Ledger, book, fails, pay, saga
+from tests.support.time_skipping import time_skipping_server
+from workflows.types.agents import AgentConfig
+from workflows.types.tools import ToolOptions
+
+
+@pytest.fixture(scope="module")
+async def environment() -> AsyncGenerator[WorkflowEnvironment]:
+    path = await asyncio.to_thread(time_skipping_server)
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(path), data_converter=data_converter
+    ) as environment:
+        yield environment
+
+
+async def out_of_time(environment: WorkflowEnvironment, ledger: Ledger, retry_s: float) -> tuple[Ran, str]:
+    """Return a run whose time is up while a compensation waits for its next attempt, and what came of its saga."""
+    options = ToolOptions(max_attempts=2, initial_interval_s=retry_s, max_interval_s=retry_s)
+    tools = [ledger.tool("book"), ledger.tool("cancel", options=options), ledger.tool("pay", "irreversible")]
+    agent = AgentConfig(tools=("book", "cancel", "pay", "saga"))
+    steps = [saga(book("hotel"), book("car"), pay())]
+    async with a_loop(environment.client, steps, *tools, agents={"default": agent}) as loop:
+        loop.execution_timeout = timedelta(hours=2)
+        ran = await loop.run(timeout_s=30)
+        shown = await ran.handle.query("conversation")
+    return ran, shown[-1]["text"]
+
+
+async def test_compensations_may_take_a_minute_longer_than_the_run(environment: WorkflowEnvironment) -> None:
+    tries: list[int] = []
+
+    def flaky() -> str:
+        tries.append(1)
+        return "done" if len(tries) > 1 else fails("down", retryable=True)()
+
+    ledger = Ledger({"pay all": fails(), "cancel car": flaky})
+    ran, text = await out_of_time(environment, ledger, 70)
+    assert (ledger.done, len(tries)) == (["book hotel", "book car", "cancel hotel"], 2)
+    assert "what was done is taken back" in text
+    assert ran.result.termination.reason == "timeout"
+    assert 70 <= ran.result.duration_s < 90
+
+
+async def test_one_that_takes_longer_is_given_up_and_told(environment: WorkflowEnvironment) -> None:
+    ledger = Ledger({"pay all": fails(), "cancel car": fails("down", retryable=True)})
+    ran, text = await out_of_time(environment, ledger, 1_000)
+    assert ledger.done == ["book hotel", "book car"]
+    assert "NOT taken back: step 2, 1; see to it" in text
+    assert "compensation of step 2, cancel: cancelled" in text
+    assert "compensation of step 1, cancel: not_run" in text
+    assert ran.result.termination.reason == "timeout"
+    assert 90 <= ran.result.duration_s < 100

@@ -1,0 +1,128 @@
+"""Runs that use what surrounds the loop, whose histories are recorded."""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+
+from activities.ports import ModelRequest, ToolContext, ToolError
+from tests.replay.plain import a_stage, look
+from tests.support.counting import counting
+from tests.support.delegates import Cast, agent, delegates
+from tests.support.loop import FakeTool, Ran
+from tests.support.questions import updated, waiting
+from tests.support.scripted import answers, calls
+from workflows.types.breaker import BreakerOptions
+from workflows.types.messages import Reply
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+
+def failing(name: str, times: int = 1, **options: Any) -> FakeTool:
+    """Return a tool that fails so many times before it works."""
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        if len(tool.contexts) <= times:
+            raise ToolError("the disk is full", retryable=True)
+        return "works again"
+
+    tool = FakeTool(name, body, effect="idempotent", options=ToolOptions(max_attempts=1, **options))
+    return tool
+
+
+def recovering(name: str, times: int = 1, **recovery: Any) -> FakeTool:
+    return failing(name, times, recovery=Recovery(**recovery))
+
+
+async def recovered(client: Client) -> Ran:
+    """A fallback, a cached result, a dead letter that is sent again."""
+
+    def works_once(arguments: dict[str, Any], context: ToolContext) -> str:
+        if len(ask.contexts) > 1:
+            raise ToolError("gone")
+        return "sunny"
+
+    async def asks_again(arguments: dict[str, Any], context: ToolContext) -> str:
+        await updated(handle, "requeue", "4.0")
+        return "asked for"
+
+    save = recovering("save", strategy="fallback", alternatives=("tape",))
+    ask = FakeTool("ask", works_once, options=ToolOptions(recovery=Recovery(strategy="cached_result")))
+    pay = recovering("pay", strategy="dead_letter")
+    again, tape = FakeTool("again", asks_again), FakeTool("tape")
+    steps = [*(calls(name) for name in ("save", "ask", "ask", "pay", "again")), answers("done")]
+    async with a_stage(client, steps, save, ask, pay, again, tape) as loop:
+        handle = await loop.start()
+        return await loop.ended(handle)
+
+
+async def escalated(client: Client) -> Ran:
+    async with a_stage(client, [calls("save"), answers("done")], recovering("save", strategy="escalate")) as loop:
+        handle = await loop.start()
+        wait = await waiting(handle)
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        return await loop.ended(handle)
+
+
+async def budget_extended(client: Client) -> Ran:
+    async with a_stage(client, [calls("look"), calls("look"), answers("done")], look()) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        await waiting(handle)
+        await updated(handle, "extend_budget", {"max_iterations": 9})
+        return await loop.ended(handle)
+
+
+async def step_limit(client: Client) -> Ran:
+    async with a_stage(client, [*[calls("read")] * 3, answers("done")], failing("read", 9)) as loop:
+        return await loop.run()
+
+
+async def circuit(client: Client) -> Ran:
+    async def later(request: ModelRequest) -> Reply:
+        await asyncio.sleep(0.6)  # the circuit's time is the server's
+        return calls("read", arguments={"n": 3})
+
+    read = failing("read", 1, breaker=BreakerOptions(failure_threshold=1, recovery_s=0.5))
+    steps = [*(calls("read", arguments={"n": n}) for n in (1, 2)), later, answers("done")]
+    async with a_stage(client, steps, read) as loop:
+        return await loop.run()
+
+
+async def hydrated(client: Client) -> Ran:
+    parameters = {"type": "object", "properties": {"ticket": {"type": "string"}}}
+    find = FakeTool("find", lambda arguments, context: f"{arguments['ticket']} is open", parameters=parameters)
+    tickets = {"custom_patterns": [{"ref_type": "ticket", "pattern": r"T-\d"}], "resolution_tools": {"ticket": "find"}}
+    async with a_stage(client, [answers("done")], find) as loop:
+        return await loop.run("close T-1 and T-2, see ./notes.md", pre_hydration=tickets)
+
+
+async def summarised(client: Client) -> Ran:
+    return await _outgrown(client, "anchored_summary")
+
+
+async def masked(client: Client) -> Ran:
+    return await _outgrown(client, "observation_masking")
+
+
+async def _outgrown(client: Client, strategy: str) -> Ran:
+    pages = FakeTool("page", lambda arguments, context: f"page {arguments['n']} " + "x" * 700)
+
+    def reading(request: ModelRequest, number: int) -> Reply:
+        return calls("page", arguments={"n": number}) if number <= 8 else answers("done")
+
+    provider = counting(reading, lambda request, number: Reply(text=f"summary {number}"))
+    async with a_stage(client, provider, pages) as loop:
+        return await loop.run(context_strategy=strategy, context_token_budget=1_400)
+
+
+async def answer_repaired(client: Client) -> Ran:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    async with a_stage(client, [answers("three"), answers('{"n": 3}')]) as loop:
+        return await loop.run({"task": "count", "output_schema": schema})
+
+
+async def delegated(client: Client) -> Ran:
+    agents = {"lead": agent("lead", "helper", tools=["look"]), "helper": agent("helper", tools=["look"])}
+    cast = Cast({"lead": [delegates("helper"), answers("done")], "helper": [calls("look"), answers("helped")]})
+    async with a_stage(client, cast, look(), agents=agents) as loop:
+        return await loop.run({"task": "lead", "agent": "lead"})

@@ -1,0 +1,104 @@
+"""Whatever people do about held calls, in any order: each has at most one answer, the first valid one."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.support.core import a_call, a_state, at
+from tests.support.strategies import LAW
+from workflows.decisions import approvals
+from workflows.types.approvals import Hold
+from workflows.types.gate import ApprovalTerms, Verdict
+
+PEOPLE = ("ada", "bob", "eve")
+numbers = st.integers(0, 3)
+
+
+@dataclass
+class Expected:
+    """What a call's fate has to be, said without the code that is tested."""
+
+    expires_s: int
+    approvers: tuple[str, ...]
+    answer: tuple[bool, str] | None = None
+    told: list[tuple[bool, str]] = field(default_factory=list[tuple[bool, str]])
+
+
+terms = st.tuples(st.integers(1, 30), st.sampled_from([(), ("ada",), ("ada", "bob")]))
+
+
+class HeldCalls(RuleBasedStateMachine):
+    """Some held calls, a clock, and people who click."""
+
+    @initialize(given=st.lists(terms, min_size=1, max_size=4))
+    def asked(self, given: list[tuple[int, tuple[str, ...]]]) -> None:
+        self.now = 0
+        self.expected = [Expected(expires_s, approvers) for expires_s, approvers in given]
+        state = a_state()
+        self.holds = [self._hold(state, number, each) for number, each in enumerate(self.expected)]
+        self.state = approvals.asked(state, self.holds, "approval-1", at(0))
+
+    def _hold(self, state: Any, number: int, each: Expected) -> Hold:
+        verdict = Verdict(
+            decision="approval",
+            version="v1",
+            approval=ApprovalTerms(approvers=each.approvers, expires_s=each.expires_s),
+        )
+        return approvals.hold_of(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
+
+    @rule(number=numbers, by=st.sampled_from(PEOPLE), approved=st.booleans(), again=st.booleans())
+    def click(self, number: int, by: str, approved: bool, again: bool) -> None:
+        number %= len(self.holds)
+        each = self.expected[number]
+        may = each.answer is None and self.now < each.expires_s and (not each.approvers or by in each.approvers)
+        self._decide(number, by, approved, is_taken=may)
+        if may:
+            each.answer = (approved, by)
+        if again:
+            self._decide(number, by, approved, is_taken=False)
+
+    def _decide(self, number: int, by: str, approved: bool, *, is_taken: bool) -> None:
+        raw = {"approval_id": self.holds[number].approval_id, "approver": by}
+        if not is_taken:
+            with pytest.raises(ValueError, match=r"already|expired|may not decide"):
+                approvals.parsed_decision(self.state, raw, at(self.now))
+            return
+        decision = approvals.parsed_decision(self.state, raw, at(self.now))
+        self.state = approvals.answered(self.state, decision, approved)
+
+    @rule(seconds=st.integers(1, 12))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds
+        for each in self.expected:
+            if each.answer is None and self.now >= each.expires_s:
+                each.answer = (False, "")
+        self.state = approvals.without_expired(self.state, at(self.now))
+
+    @rule(by=st.sampled_from(PEOPLE))
+    def click_on_something_else(self, by: str) -> None:
+        with pytest.raises(ValueError, match="no approval is pending"):
+            approvals.parsed_decision(self.state, {"approval_id": "f" * 24, "approver": by}, at(self.now))
+
+    @invariant()
+    def the_first_valid_answer_stands_and_is_told_once(self) -> None:
+        answers = [hold.answer and (hold.answer.approved, hold.answer.approver) for hold in self.state.holds]
+        assert answers == [each.answer for each in self.expected]
+        ids = [hold.approval_id for hold in self.holds]
+        assert len(set(ids)) == len(ids)
+        told = [note.data["id"] for note in self.state.notes if note.event == "ApprovalResolved"]
+        assert sorted(told) == sorted(
+            one for one, each in zip(ids, self.expected, strict=True) if each.answer is not None
+        )
+
+    @invariant()
+    def people_are_asked_about_what_is_undecided_only(self) -> None:
+        undecided = [hold.approval_id for hold in self.state.holds if hold.answer is None]
+        assert [call["id"] for call in self.state.waits[0].data["calls"]] == undecided
+        assert [hold.approval_id for hold in approvals.pending_holds(self.state, at(self.now))] == undecided
+
+
+TestHeldCalls = HeldCalls.TestCase
+TestHeldCalls.settings = LAW

@@ -1,0 +1,52 @@
+"""Commands of the corpus: only listed programs run, with exactly the arguments given."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.run_command import RunCommand
+from tests.support.corpora import Case, cases, filled
+from tests.support.tool_calls import failure, result
+
+SHOW = f"""#!{sys.executable} -IS
+import json, os, sys
+print(json.dumps([sys.argv[1:], sorted(os.environ)]))
+"""
+
+
+@pytest.fixture(name="canary")
+def a_file_that_must_not_be(tmp_path: Path) -> Path:
+    return tmp_path / "canary"
+
+
+@pytest.fixture(name="tool")
+def a_tool(tmp_path: Path) -> RunCommand:
+    (tmp_path / "root" / "bin").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    for folder in (tmp_path / "bin", tmp_path / "root", tmp_path / "root" / "bin"):
+        (folder / "show").write_text(SHOW)
+        (folder / "show").chmod(0o755)
+    (tmp_path / "root" / "arguments.txt").write_text("--from-a-file")
+    return RunCommand(Root(tmp_path / "root"), ["show"], search_path=str(tmp_path / "bin"))
+
+
+@pytest.mark.parametrize("case", cases("commands", "refused"))
+async def test_what_is_no_listed_program_does_not_run(tool: RunCommand, canary: Path, case: Case) -> None:
+    error = await failure(tool, command=[filled(part, canary=str(canary)) for part in case["command"]])
+    assert error.kind in {"CommandRefused", "InvalidArguments"}
+    assert not error.retryable
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("case", cases("commands", "literal"))
+async def test_arguments_arrive_as_they_are(tool: RunCommand, canary: Path, case: Case) -> None:
+    arguments = [filled(part, canary=str(canary)) for part in case["arguments"]]
+    shown, environment = json.loads(await result(tool, command=["show", *arguments]))
+    assert shown == arguments
+    assert set(environment) <= {"PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE"}
+    assert not canary.exists()
+    assert os.environ.keys() - set(environment)

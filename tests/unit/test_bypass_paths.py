@@ -1,0 +1,142 @@
+"""Paths of the corpus: nothing outside the root is read, listed or changed, by any tool that takes a path."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.adapters.tools.list_files import ListFiles
+from activities.adapters.tools.read_file import ReadFile
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.run_command import RunCommand
+from activities.adapters.tools.search_text import SearchText
+from activities.adapters.tools.write_file import WriteFile
+from activities.ports import Tool, ToolError
+from tests.support.corpora import Case, cases, filled
+from tests.support.tool_calls import failure, result
+
+SECRET = "the secret of the house"
+
+
+@pytest.fixture(name="base")
+def a_root_among_secrets(tmp_path: Path) -> Path:
+    base, outside, evil = tmp_path / "root", tmp_path / "outside", tmp_path / "root-evil"
+    for folder in (base / "docs", base / "deep", outside, evil):
+        folder.mkdir(parents=True)
+    (base / "docs" / "a.md").write_text("inside")
+    for folder in (outside, evil):
+        (folder / "secret.txt").write_text(SECRET)
+    links = {"link": outside, "chain": base / "link", "linkfile": outside / "secret.txt", "deep/up": tmp_path}
+    links |= {"dangling": outside / "new.txt", "environ": Path("/proc/self/environ"), "null": Path("/dev/null")}
+    for name, target in links.items():
+        (base / name).symlink_to(target)
+    return base
+
+
+def around(base: Path) -> dict[str, str]:
+    """Return what stands beside the root."""
+    folders = [base.parent / "outside", base.parent / "root-evil"]
+    beside = {str(path): path.read_text() for folder in folders for path in folder.rglob("*") if path.is_file()}
+    return beside | dict.fromkeys(os.listdir(base.parent), "")  # noqa: PTH208
+
+
+TOOLS = {
+    "read_file": (ReadFile, {}),
+    "write_file": (WriteFile, {"content": "x"}),
+    "list_files": (ListFiles, {}),
+    "search_text": (SearchText, {"query": "secret"}),
+    "run_command": (lambda root: RunCommand(root, ["ls", "cat"]), {"command": ["ls"]}),  # pyright: ignore
+}
+
+
+async def tried(tool: Tool, arguments: dict[str, Any]) -> str:
+    try:
+        return await result(tool, **arguments)
+    except ToolError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("case", cases("paths"))
+@pytest.mark.parametrize("name", TOOLS)
+async def test_a_path_leads_nowhere_outside(base: Path, name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_TEST_SECRET", SECRET)
+    before = around(base)
+    make, more = TOOLS[name]
+    path = filled(case["path"], outside=str(base.parent / "outside"), root=str(base))
+    place = {"cwd": path} if name == "run_command" else {"path": path}
+
+    told = await tried(make(Root(base)), {**more, **place})
+
+    assert SECRET not in told
+    assert "secret.txt" in path or "secret.txt" not in told
+    assert "root:x:" not in told
+    assert around(base) == before
+
+
+@pytest.mark.parametrize("case", cases("paths", "git"))
+async def test_nothing_that_git_would_run_is_written(base: Path, case: Case) -> None:
+    before = sorted(path.name for path in base.rglob("*"))
+    error = await failure(WriteFile(Root(base)), path=case["path"], content="x")
+    assert error.kind == "PathRefused"
+    assert sorted(path.name for path in base.rglob("*")) == before
+
+
+@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/ci.yml", "git/notes.md", "x.git/y", "git~2/a"])
+async def test_names_that_only_begin_like_it_are_plain_names(base: Path, path: str) -> None:
+    assert "Created" in await result(WriteFile(Root(base)), path=path, content="x")
+
+
+@pytest.mark.parametrize("name", TOOLS)
+async def test_a_folder_swapped_for_a_link_mid_way_is_not_followed(
+    base: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the path was checked, before it is opened: CVE-2024-32002, CWE-367."""
+    (base / "swapped").mkdir()
+    located, before = Root.locate, around(base)
+
+    def locate_then_swap(root: Root, path: str) -> object:
+        place = located(root, path)
+        (base / "swapped").rename(base / "away")
+        (base / "swapped").symlink_to(base.parent / "outside")
+        return place
+
+    make, more = TOOLS[name]
+    tool, place = make(Root(base)), "swapped" if name in {"list_files", "run_command"} else "swapped/secret.txt"
+    monkeypatch.setattr(Root, "locate", locate_then_swap)
+    told = await tried(tool, {**more, ("cwd" if name == "run_command" else "path"): place})
+
+    assert SECRET not in told
+    assert "secret.txt" not in told.replace("swapped/secret.txt", "")
+    assert around(base) == before
+
+
+async def test_a_command_starts_in_the_folder_that_was_opened(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that takes its place once it is open leads the program nowhere."""
+    (base / "swapped").mkdir()
+    (base / "swapped" / "mine.txt").write_text("x")
+    opened = Root.folder
+
+    def open_then_swap(root: Root, place: Any, **more: Any) -> Any:
+        held = opened(root, place, **more)
+        return _Swapped(held, base)
+
+    monkeypatch.setattr(Root, "folder", open_then_swap)
+    told = await result(RunCommand(Root(base), ["ls"]), command=["ls"], cwd="swapped")
+    assert told == "mine.txt"
+
+
+class _Swapped:
+    """An opened folder in whose place a link appears as soon as it is open."""
+
+    def __init__(self, held: Any, base: Path) -> None:
+        self._held, self._base = held, base
+
+    def __enter__(self) -> int:
+        folder = self._held.__enter__()
+        (self._base / "swapped").rename(self._base / "away")
+        (self._base / "swapped").symlink_to(self._base.parent / "outside")
+        return folder
+
+    def __exit__(self, *why: Any) -> Any:
+        return self._held.__exit__(*why)

@@ -1,0 +1,101 @@
+"""Policies that change while a worker works: the new ones hold within a second, broken ones deny everything."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.policy.cedar import LOOK_S, CedarPolicies
+from activities.adapters.policy.cedar_files import policy_files, version_of
+from tests.support.policies import PERMIT_ALL, a_folder, a_tool_proposal
+
+FORBID = '@id("no") forbid (principal, action, resource);'
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watched:
+    """An engine over a folder, and its clock."""
+
+    def __init__(self, root: Path, **files: str) -> None:
+        self.root, self.clock = root, Clock()
+        self.engine = CedarPolicies(a_folder(root, **files), clock=self.clock)
+
+    async def allows(self, **changed: str) -> bool:
+        """Change files, let time pass and judge."""
+        a_folder(self.root, **changed)
+        self.clock.now += LOOK_S
+        return (await self.engine.judge(a_tool_proposal())).allowed
+
+
+async def test_a_change_holds_after_a_second_and_names_its_version(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    before = await watched.engine.judge(a_tool_proposal())
+    a_folder(tmp_path, b=FORBID)
+    soon = await watched.engine.judge(a_tool_proposal())
+    watched.clock.now = LOOK_S
+    later = await watched.engine.judge(a_tool_proposal())
+    assert [(j.allowed, j.version == before.version) for j in (before, soon, later)] == [
+        (True, True),
+        (True, True),
+        (False, False),
+    ]
+
+
+async def test_files_that_come_and_go(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    assert not await watched.allows(b=FORBID)
+    (tmp_path / "policies" / "b.cedar").unlink()
+    assert await watched.allows()
+    (tmp_path / "policies" / "a.cedar").unlink()
+    assert not await watched.allows()
+
+
+async def test_a_broken_set_denies_everything_until_it_is_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    with caplog.at_level(logging.WARNING):
+        assert not await watched.allows(b="forbid (principal, nonsense);")
+        assert not await watched.allows()
+        denied = await watched.engine.judge(a_tool_proposal())
+        version = version_of(policy_files(tmp_path / "policies"))
+        assert await watched.allows(b="")
+    assert denied.reason.startswith("the policies are broken: policies/b.cedar:1: cannot be parsed: ")
+    assert denied.version == version
+    said = [record.levelname for record in caplog.records]
+    assert said == ["ERROR", "WARNING"]
+
+
+async def test_what_an_editor_leaves_while_it_writes_does_not_count(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    (tmp_path / "policies" / ".#a.cedar").symlink_to("me@host.1234")
+    (tmp_path / "policies" / "a.cedar~").write_text(FORBID)
+    assert await watched.allows()
+
+
+async def test_a_folder_that_vanishes_denies_everything(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    hidden = (tmp_path / "policies").rename(tmp_path / "away")
+    watched.clock.now += LOOK_S
+    judgement = await watched.engine.judge(a_tool_proposal())
+    assert (judgement.allowed, "there is no such folder" in judgement.reason) == (False, True)
+    hidden.rename(tmp_path / "policies")
+    assert await watched.allows()
+
+
+async def test_proposals_that_come_together_are_all_judged(tmp_path: Path) -> None:
+    """One of them looks at the files; none waits for another for ever."""
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    watched.clock.now += LOOK_S
+    found = await asyncio.gather(*(watched.engine.judge(a_tool_proposal()) for _ in range(50)))
+    assert all(judgement.allowed for judgement in found)

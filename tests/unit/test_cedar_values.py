@@ -1,0 +1,118 @@
+"""Whatever a model makes up: Cedar decides or the call is denied, and a forbid is never got around."""
+
+import math
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.adapters.policy.cedar_files import policy_files
+from activities.adapters.policy.cedar_judgement import judged
+from activities.adapters.policy.cedar_set import CedarSet, compiled
+from activities.adapters.policy.cedar_values import Unrepresentable, cedar_value, record, wanted
+from tests.support.policies import PERMIT_ALL, a_folder, a_tool_proposal
+from tests.support.strategies import LAW, any_json, any_text
+
+NAMES = st.sampled_from(["n", "s", "o", "x", "__entity", "__extn", "__expr", "fn", "arg", "type", "id"]) | any_text
+ARGUMENTS = st.dictionaries(NAMES, st.dictionaries(NAMES, any_json, max_size=3) | any_json, max_size=5)
+LAWS = """
+forbid (principal, action, resource) when { context.arguments has n && context.arguments.n > 100 };
+forbid (principal, action, resource) when { context.arguments has s && context.arguments.s like "*rm*" };
+forbid (principal, action, resource) when { context.arguments has o.x && context.arguments.o.x };
+"""
+
+
+@cache
+def the_set() -> CedarSet:
+    with TemporaryDirectory() as folder:
+        return compiled(policy_files(a_folder(Path(folder), a=PERMIT_ALL + LAWS)))
+
+
+def is_fine(arguments: dict[str, Any]) -> bool:
+    """Return whether no forbid holds and all that they name is what they take it for; null is none."""
+    n, s, o = arguments.get("n"), arguments.get("s"), arguments.get("o")
+    x = o.get("x") if isinstance(o, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return (
+        (n is None or (type(n) is int and -(2**63) < n <= 100))
+        and (s is None or (isinstance(s, str) and "rm" not in s and s.isprintable()))
+        and (o is None or (isinstance(o, dict) and (x is None or x is False)))
+    )
+
+
+@LAW
+@given(ARGUMENTS)
+def test_any_arguments_are_decided_on(arguments: dict[str, Any]) -> None:
+    found = judged(the_set(), a_tool_proposal(arguments=arguments))
+    if found.allowed:
+        assert is_fine({**arguments, "s": None if arguments.get("s") is None else clean(arguments["s"])})
+    elif is_fine(arguments):
+        raise AssertionError(found.reason)
+
+
+def clean(value: Any) -> Any:
+    """Texts that Cedar can hold and that hold no `rm` are fine, printable or not."""
+    return "" if isinstance(value, str) and "rm" not in value else value
+
+
+@LAW
+@given(ARGUMENTS, any_text, st.lists(any_text), any_text)
+def test_any_facts_are_decided_on(trusted: dict[str, Any], agent: str, taint: list[str], tenant: str) -> None:
+    proposal = a_tool_proposal(agent=agent, trusted_context=trusted, taint=tuple(taint), tenant=tenant)
+    assert judged(the_set(), proposal).version == the_set().version
+
+
+@LAW
+@given(any_json)
+def test_a_value_is_held_or_refused(value: Any) -> None:
+    try:
+        found = cedar_value(value)
+    except Unrepresentable:
+        return
+    assert flat(found) == flat(value)
+
+
+def flat(value: Any) -> Any:
+    """Return a value without nulls in objects, decimals as numbers, sets and lists alike."""
+    match value:
+        case {"__extn": {"fn": "decimal", "arg": str(arg)}}:
+            return float(arg)
+        case dict():
+            return {key: flat(part) for key, part in value.items() if part is not None}  # pyright: ignore[reportUnknownVariableType]
+        case list():
+            return [flat(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(None, id="null"),
+        pytest.param(math.inf, id="infinity"),
+        pytest.param(10.0**15, id="a decimal too large"),
+        pytest.param(0.00005, id="a decimal too fine"),
+        pytest.param({"a": {"__expr": "principal"}}, id="what is an expression to Cedar"),
+        pytest.param(object(), id="no JSON"),
+    ],
+)
+def test_what_cedar_has_no_form_for(value: Any) -> None:
+    with pytest.raises(Unrepresentable):
+        cedar_value(value)
+
+
+def test_nesting_has_an_end() -> None:
+    deep: Any = 1
+    for _ in range(2_000):
+        deep = [deep]
+    with pytest.raises(Unrepresentable, match="nested deeper than 20"):
+        cedar_value(deep)
+
+
+def test_only_what_is_named_is_handed_over() -> None:
+    want = wanted([(("a", "b"), "Long"), (("c",), ""), (("d",), "String")])
+    value = {"a": {"b": 1, "x": 2**99}, "c": [None], "d": {"e": 1}, "f": "secret"}
+    assert record(value, want, None, "arguments") == {"a": {"b": 1}, "c": True, "d": {"e": 1}}

@@ -1,0 +1,116 @@
+"""The law of the gate: a call is carried out only after a yes to exactly that call, once for each yes."""
+
+from typing import Any
+
+import pytest
+
+from client.audit_law import unlicensed
+from client.gate_record import Fact, Judged, Started
+from tests.support.core import a_call
+from workflows.types.gate import Decision, GateRequest, Verdict
+from workflows.types.messages import ToolCall
+
+WRITE = a_call("write", "c1", path="a", mode=1)
+READ = a_call("read", "c2")
+DELEGATE = a_call("delegate", "c3", agent="helper", task="look")
+
+
+def judged(*proposed: tuple[ToolCall, Decision], **verdict: Any) -> Judged:
+    verdicts = tuple(Verdict(decision=decision, **verdict) for _, decision in proposed)
+    return Judged(GateRequest(agent="a", iteration=1, calls=tuple(call for call, _ in proposed)), verdicts)
+
+
+def started(call: ToolCall, place: str = "1.0", kind: Any = "activity", **changes: Any) -> Started:
+    given: dict[str, Any] = {"name": call.name, "call_id": call.call_id, "arguments": call.arguments} | changes
+    return Started(kind, given["name"], place, given["call_id"], given["arguments"])
+
+
+CHILD = started(DELEGATE, kind="child", call_id="")
+
+LAWFUL: dict[str, list[Fact]] = {
+    "after a yes": [judged((WRITE, "allow")), started(WRITE)],
+    "keys in another order": [judged((WRITE, "allow")), started(WRITE, arguments={"mode": 1, "path": "a"})],
+    "two calls of one reply": [judged((READ, "allow"), (WRITE, "allow")), started(WRITE, "1.1"), started(READ)],
+    "with the arguments that policy put there": [
+        judged((WRITE, "allow"), arguments={"path": "b"}),
+        started(WRITE, arguments={"path": "b"}),
+    ],
+    "retried by the server": [judged((WRITE, "allow")), started(WRITE), started(WRITE)],
+    "retried by a person": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.r1")],
+    "after a person's yes": [judged((WRITE, "approval")), judged((WRITE, "allow")), started(WRITE)],
+    "a dead letter judged again": [
+        judged((WRITE, "allow")),
+        started(WRITE),
+        judged((WRITE, "allow")),
+        started(WRITE, "1.0.q4"),
+    ],
+    "a fallback judged by its own name": [
+        judged((WRITE, "allow")),
+        started(WRITE),
+        judged((WRITE.model_copy(update={"name": "append"}), "allow")),
+        started(WRITE, "1.0.f0", name="append"),
+    ],
+    "another agent": [judged((DELEGATE, "allow")), CHILD],
+    "a tool that is called delegate": [judged((DELEGATE, "allow")), started(DELEGATE)],
+    "within the workflow task": [judged((READ, "allow")), started(READ, kind="local")],
+    "denied and not carried out": [judged((WRITE, "deny"))],
+}
+
+UNLAWFUL: dict[str, list[Fact]] = {
+    "without any verdict": [started(WRITE)],
+    "before its verdict": [started(WRITE), judged((WRITE, "allow"))],
+    "after a no": [judged((WRITE, "deny")), started(WRITE)],
+    "after what is invalid": [judged((WRITE, "invalid")), started(WRITE)],
+    "while a person has to be asked": [judged((WRITE, "approval")), started(WRITE)],
+    "after the yes to its neighbour": [judged((READ, "allow"), (WRITE, "deny")), started(WRITE, "1.1")],
+    "with other arguments": [judged((WRITE, "allow")), started(WRITE, arguments={"path": "a", "mode": 2})],
+    "with the arguments that policy replaced": [judged((WRITE, "allow"), arguments={"path": "b"}), started(WRITE)],
+    "by another tool": [judged((WRITE, "allow")), started(WRITE, name="delete")],
+    "under another id": [judged((WRITE, "allow")), started(WRITE, call_id="c9")],
+    "twice for one yes": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")],
+    "a dead letter not judged again": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.q4")],
+    "a fallback not judged": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.f0", name="append")],
+    "when the gate failed": [Judged(judged((WRITE, "allow")).request, None), started(WRITE)],
+    "when verdicts are lacking": [
+        Judged(judged((READ, "allow"), (WRITE, "allow")).request, (Verdict(decision="allow"),)),
+        started(READ),
+    ],
+    "another agent than was allowed": [
+        judged((DELEGATE, "allow")),
+        started(DELEGATE, kind="child", call_id="", arguments={"agent": "boss", "task": "look"}),
+    ],
+    "another task than was allowed": [
+        judged((DELEGATE, "allow")),
+        started(DELEGATE, kind="child", call_id="", arguments={"agent": "helper", "task": "delete"}),
+    ],
+    "within the workflow task, denied": [judged((READ, "deny")), started(READ, kind="local")],
+}
+
+
+def recorded(facts: list[Fact]) -> list[Started]:
+    return [fact for fact in facts if isinstance(fact, Started) and fact.kind != "local"]
+
+
+@pytest.mark.parametrize("facts", [pytest.param(facts, id=name) for name, facts in LAWFUL.items()])
+def test_lawful(facts: list[Fact]) -> None:
+    assert unlicensed(facts, recorded(facts)) == []
+
+
+@pytest.mark.parametrize("facts", [pytest.param(facts, id=name) for name, facts in UNLAWFUL.items()])
+def test_unlawful(facts: list[Fact]) -> None:
+    found = unlicensed(facts, recorded(facts))
+    assert [line.partition(": ")[2] for line in found] == ["no earlier verdict allows exactly this call"]
+
+
+def test_the_history_decides_what_was_carried_out_not_the_replay() -> None:
+    facts: list[Fact] = [judged((WRITE, "allow")), started(WRITE)]
+    other = started(WRITE, arguments={"path": "/etc/passwd", "mode": 1})
+    assert unlicensed(facts, [other]) == ["1.0 write: no earlier verdict allows exactly this call"]
+
+
+def test_what_no_replay_starts_is_named() -> None:
+    assert unlicensed([], [started(WRITE)]) == ["1.0 write: the code of today starts no such call"]
+
+
+def test_what_was_withdrawn_before_it_reached_the_history_was_not_carried_out() -> None:
+    assert unlicensed([started(WRITE)], []) == []

@@ -1,0 +1,92 @@
+"""A person sees the whole call that a yes is for, who may say it, and the exact command."""
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from client.cli.deciding import commands, in_one_line
+from client.cli.held_calls import in_words, table
+from client.cli.history_status import history_status
+from client.cli.progress import Progress
+from client.cli.screen import remarks
+from client.cli.status_lines import status_lines
+from tests.unit.test_cli_deciding import a_wait
+from tests.unit.test_cli_narration import an_entry
+from tests.unit.test_cli_screens import NOW, a_status
+from workflows.types.journal import JournalEntry
+
+
+def a_call(call_id: str = "a1", **fields: Any) -> dict[str, Any]:
+    return {
+        "id": call_id,
+        "tool": "pay",
+        "arguments": '{"amount":7}',
+        "reason": "money moves",
+        "approvers": ["ada", "bob"],
+        "expires_at": (NOW + timedelta(hours=23)).isoformat(),
+        **fields,
+    }
+
+
+def asking(*calls: dict[str, Any]) -> Any:
+    return a_wait("approval", "approve pay?", "approval-1", data={"calls": list(calls)})
+
+
+def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> None:
+    long = '{"text":"' + "x" * 1_500 + '"}'
+    lines = table([a_call(), a_call("b22", tool="send_mail", arguments=long, approvers=[], reason="")], NOW)
+    assert lines == [
+        "approval  tool       approvers  expires  arguments",
+        'a1        pay        ada, bob   in 23 h  {"amount":7}',
+        "  money moves",
+        f"b22       send_mail  anyone     in 23 h  {long}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shown"),
+    [
+        pytest.param("\u200b", "\\u200b", id="without width"),
+        pytest.param("\u202e", "\\u202e", id="turns the direction"),
+        pytest.param("\x9b31m", "\\u009b31m", id="a control sequence"),
+        pytest.param("\x7f", "\\u007f", id="delete"),
+        pytest.param("\n", " ", id="a line of its own"),
+    ],
+)
+def test_nothing_in_the_arguments_is_invisible(hidden: str, shown: str) -> None:
+    call = a_call(arguments=f'{{"to":"a{hidden}b"}}')
+    assert f'"a{shown}b"' in table([call], NOW)[1]
+    assert f'"a{shown}b"' in in_words(call)
+
+
+def test_one_call_is_decided_by_its_id() -> None:
+    assert commands("run", asking(a_call()), None) == ["orga approve run a1", "orga deny run a1"]
+    assert in_one_line("run", asking(a_call()), None) == "orga approve run a1 (or orga deny run a1)"
+
+
+def test_several_calls_are_named_by_the_command_so_that_a_later_one_is_not_approved_with_them() -> None:
+    assert commands("run", asking(a_call(), a_call("b2")), None)[0] == "orga approve run a1 b2"
+
+
+def test_the_live_view_and_the_status_say_what_is_asked_of_whom_and_how_to_answer() -> None:
+    status = a_status(waiting=[asking(a_call())])
+    [remark] = remarks(Progress(run_id="run").with_status(status, NOW))
+    assert remark.startswith('waits for you: pay {"amount":7}: money moves (ada, bob) → orga approve run a1 (or')
+    lines = status_lines("run", status)
+    [head] = [number for number, line in enumerate(lines) if line.startswith("waits ")]
+    assert "ada, bob" in lines[head + 2]
+    assert lines[head + 4].strip() == "→ orga approve run a1 (or orga deny run a1)"
+
+
+async def test_the_history_alone_says_what_is_held() -> None:
+    async def entries() -> AsyncGenerator[JournalEntry]:
+        yield an_entry("ApprovalRequested", kind="call", **a_call())
+        yield an_entry("ApprovalRequested", kind="call", **a_call("b2"))
+        yield an_entry("ApprovalResolved", kind="call", id="b2", tool="pay", approved=True)
+
+    told = await history_status(entries())
+    assert [line for line in told.lines() if line.startswith("waits")] == [
+        'waits      call a1: pay {"amount":7}: money moves (ada, bob)'
+    ]

@@ -1,0 +1,116 @@
+"""An exported journal is read by its letter: nothing may stand in it that no hash covers."""
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, given, settings
+
+from client.journal_file import NoJournal, read_journal_file, write_journal
+from client.journal_head import sealed
+from client.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
+from tests.support.core import at
+from tests.support.journals import Made, a_journal, journals, three
+from workflows.decisions.journal import first_break
+
+RUN = "agent-1"
+KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(journals)
+def test_any_text_comes_back_as_it_was(tmp_path: Path, made: list[Made]) -> None:
+    entries = a_journal(made)
+    head = sealed(RUN, entries, KEY, at(1_000))
+    write_journal(tmp_path / "run.jsonl", entries, head)
+    found = read_journal_file(tmp_path / "run.jsonl")
+    assert (first_break(found.entries), found.head) == (None, head)
+    assert [entry.hash for entry in found.entries] == [entry.hash for entry in entries]
+
+
+def test_line_separators_in_a_text_divide_no_line(tmp_path: Path) -> None:
+    entries = a_journal([("Started", 0, {"task": "a\u2028b\x85c\x1cd\re"})])
+    write_journal(tmp_path / "run.jsonl", entries, sealed(RUN, entries, KEY, at(1_000)))
+    assert read_journal_file(tmp_path / "run.jsonl").entries == tuple(entries)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param('"iteration": 1', '"iteration": 1, "approved": true', id="a key that no entry has"),
+        pytest.param('"iteration": 1', '"iteration": 9, "iteration": 1', id="a key that stands there twice"),
+        pytest.param('"data": {}', '"data": {"tool": "rm", "tool": "ls"}', id="twice within the data"),
+        pytest.param('"iteration": 1', '"iteration": "1"', id="text for a number"),
+        pytest.param('"iteration": 1', '"iteration": 1.0', id="a float for a number"),
+        pytest.param('"sequence": 1', '"sequence": true', id="a truth value for a number"),
+        pytest.param('{"sequence": 1', '{"sequence": 1}\n{"sequence": 1', id="a torn line"),
+        pytest.param('{"sequence": 1', '\n{"sequence": 1', id="an empty line"),
+    ],
+)
+def test_what_is_no_entry_is_named_by_its_line(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "run.jsonl"
+    write_journal(path, three(), sealed(RUN, three(), None, at(0)))
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after, 1))
+    with pytest.raises(NoJournal, match=r"run\.jsonl:2 is no journal entry: entry 1 was changed"):
+        read_journal_file(path)
+
+
+@pytest.mark.parametrize(
+    ("kept", "before", "after", "line"),
+    [
+        pytest.param((3, 0, 1, 2), "", "", 1, id="a head at the beginning"),
+        pytest.param((0, 1, 2, 3, 2), "", "", 4, id="an entry behind the head"),
+        pytest.param((0, 1, 2, 3), '"run"', '"by": "me", "run"', 4, id="more in it"),
+        pytest.param((0, 1, 2, 3), '"signature"', '"signature": "", "signature"', 4, id="two signatures"),
+    ],
+)
+def test_a_head_is_the_last_line_and_nothing_but_a_head(
+    tmp_path: Path, kept: tuple[int, ...], before: str, after: str, line: int
+) -> None:
+    path = tmp_path / "run.jsonl"
+    write_journal(path, three(), sealed(RUN, three(), KEY, at(0)))
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{lines[nth].replace(before, after) if before else lines[nth]}\n" for nth in kept))
+    with pytest.raises(NoJournal, match=rf"run\.jsonl:{line} is no journal entry"):
+        read_journal_file(path)
+
+
+def test_a_file_without_a_head_is_a_journal_and_an_empty_one_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(f"{entry.model_dump_json()}\n" for entry in three()))
+    assert (read_journal_file(path).entries, read_journal_file(path).head) == (tuple(three()), None)
+    path.write_text("")
+    assert read_journal_file(path).entries == ()
+
+
+def test_a_key_is_written_for_its_owner_alone_and_never_over_another(tmp_path: Path) -> None:
+    path = tmp_path / "audit.key"
+    public = public_key(generated(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert public_path(path).read_text().strip().startswith("ed25519:")
+    assert key_id(private_key(path).public_key()) == key_id(public)
+    with pytest.raises(KeyProblem, match="never overwritten"):
+        generated(path)
+
+
+def test_keys_that_cannot_be_used_say_why(tmp_path: Path) -> None:
+    path = tmp_path / "audit.key"
+    with pytest.raises(KeyProblem, match="cannot be read: No such file"):
+        private_key(path)
+    generated(path)
+    path.chmod(0o640)
+    with pytest.raises(KeyProblem, match=r"others may read .* chmod 600"):
+        private_key(path)
+    path.chmod(0o600)
+    path.write_text("no key")
+    with pytest.raises(KeyProblem, match="holds no Ed25519 key"):
+        private_key(path)
+    for text in ("", "ed25519:", "ed25519:AAAA", "ed25519:ü", "-----BEGIN"):
+        with pytest.raises(KeyProblem, match="no public key"):
+            public_key(text)
+
+
+def test_a_signature_that_is_no_base64_is_none() -> None:
+    key = Ed25519PrivateKey.generate().public_key()
+    assert [is_signed(key, text, b"m") for text in ("", "!", "AAAA", "ü")] == [False] * 4

@@ -1,0 +1,64 @@
+"""Results of MCP tools as text."""
+
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult
+
+from activities.adapters.mcp.content import result_text
+
+TEXT = {"type": "text", "text": "hello"}
+JSON_TEXT = {"type": "text", "text": '{"n": 1}'}
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "expected"),
+    [
+        pytest.param([TEXT, TEXT], None, "hello\nhello", id="texts, in order"),
+        pytest.param([], None, "(nothing)", id="nothing"),
+        pytest.param(
+            [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}],
+            None,
+            "[image image/png, 5 bytes; it cannot be shown here]",
+            id="an image is named",
+        ),
+        pytest.param(
+            [{"type": "audio", "data": "aGVsbA==", "mimeType": "audio/wav"}],
+            None,
+            "[audio audio/wav, 4 bytes; it cannot be shown here]",
+            id="a sound is named",
+        ),
+        pytest.param(
+            [{"type": "resource_link", "uri": "file:///a.txt", "name": "a", "description": "notes"}],
+            None,
+            "[link to file:///a.txt (a): notes]",
+            id="a link",
+        ),
+        pytest.param(
+            [{"type": "resource", "resource": {"uri": "x://a", "mimeType": "text/plain", "text": "inside"}}],
+            None,
+            "[x://a, text/plain]\ninside",
+            id="a resource of text",
+        ),
+        pytest.param(
+            [{"type": "resource", "resource": {"uri": "x://a", "blob": "aGVsbG8h"}}],
+            None,
+            "[x://a, unknown type, 6 bytes; it cannot be shown here]",
+            id="a resource that is no text",
+        ),
+        pytest.param([], {"n": 1}, '{"n":1}', id="structured alone"),
+        pytest.param([TEXT], {"n": 1}, 'hello\n{"n":1}', id="structured beside another text"),
+        pytest.param([JSON_TEXT], {"n": 1}, '{"n": 1}', id="structured that a text says"),
+        pytest.param([TEXT], {"result": "hello"}, "hello", id="a wrapped text that a text says"),
+        pytest.param([TEXT, TEXT], {"result": ["hello", "hello"]}, "hello\nhello", id="a wrapped list, text by text"),
+        pytest.param([], {"result": "hello"}, '{"result":"hello"}', id="a wrapped text that no text says"),
+    ],
+)
+def test_a_result_as_text(content: list[Any], structured: Any, expected: str) -> None:
+    result = CallToolResult.model_validate({"content": content, "structuredContent": structured})
+    assert result_text(result) == expected
+
+
+def test_blocks_over_the_limit_are_counted() -> None:
+    text = result_text(CallToolResult.model_validate({"content": [{"type": "text", "text": "x"}] * 1_002}))
+    assert text.endswith("x\n[2 more blocks left out]")

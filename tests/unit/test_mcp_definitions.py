@@ -1,0 +1,118 @@
+"""What a server lists, as tools that a model can be offered."""
+
+from typing import Any
+
+import pytest
+from mcp_types import Tool
+
+from activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
+from activities.adapters.mcp.settings import ServerSettings
+from tests.support.mcp_sources import TAKEN, a_definition
+from workflows.types.mcp import McpServer
+from workflows.types.profile import ToolProfile
+from workflows.types.tools import ToolOptions
+
+
+def listed(*tools: dict[str, Any] | str) -> list[Tool]:
+    return [Tool.model_validate(each if isinstance(each, dict) else a_definition(each)) for each in tools]
+
+
+def offered(*tools: dict[str, Any] | str, own: dict[str, ToolOptions] | None = None, **fields: Any) -> Definitions:
+    return definitions(ServerSettings("s", McpServer(command="x", **fields), own or {}), listed(*tools), TAKEN)
+
+
+def test_a_tool_is_offered_under_its_servers_name() -> None:
+    (found,) = offered("echo").offered.values()
+    assert (found.own_name, found.spec.name, found.spec.description) == ("echo", "s_echo", "the echo tool")
+    assert found.spec.digest == definition_digest(listed("echo")[0])
+
+
+def test_of_two_tools_of_one_name_the_first_counts() -> None:
+    found = offered("echo", a_definition("echo", description="another"))
+    assert [each.spec.description for each in found.offered.values()] == ["the echo tool"]
+
+
+def test_a_tool_that_cannot_be_offered_leaves_the_others_alone() -> None:
+    found = offered(a_definition("bad", inputSchema={"$ref": "http://127.0.0.1:9/x"}), "good")
+    assert list(found.offered) == ["s_good"]
+    assert "schema is invalid" in found.left_out["s_bad"]
+
+
+def test_a_profile_chooses_by_the_names_that_agents_use() -> None:
+    found = offered("get_a", "get_b", "put_a", tool_profile=ToolProfile(include=("s_get_*",), exclude=("*_b",)))
+    assert list(found.offered) == ["s_get_a"]
+    assert set(found.left_out) == {"s_get_b", "s_put_a"}
+
+
+def test_a_description_is_plain_and_bounded() -> None:
+    (found,) = offered(a_definition("a", description="Use me.\u200b\x1b[8m" + "x" * 9_000)).offered.values()
+    assert found.spec.description.startswith("Use me.[8mxxx")
+    assert len(found.spec.description.encode()) <= MAX_DESCRIPTION_BYTES
+
+
+def test_a_secret_that_a_server_puts_into_its_definition_is_hidden() -> None:
+    settings = ServerSettings("s", McpServer(command="x"), secrets=["s3cr3t-value"])
+    schema = {"type": "object", "properties": {"a": {"default": "s3cr3t-value"}}}
+    (found,) = definitions(
+        settings, listed(a_definition("a", description="is s3cr3t-value", inputSchema=schema)), ()
+    ).offered.values()
+    assert "s3cr3t" not in found.spec.model_dump_json()
+
+
+HINTED = {
+    "read": {"readOnlyHint": True},
+    "again": {"idempotentHint": True, "destructiveHint": True},
+    "add": {"destructiveHint": False},
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "expected"),
+    [
+        pytest.param({}, {}, dict.fromkeys(HINTED, "irreversible"), id="hints alone say nothing"),
+        pytest.param(
+            {"trust_annotations": True},
+            {},
+            {"read": "read_only", "again": "idempotent", "add": "irreversible", "none": "irreversible"},
+            id="hints that the config trusts",
+        ),
+        pytest.param(
+            {"trust_annotations": True, "options": ToolOptions(effect="idempotent")},
+            {"s_read": ToolOptions(effect="irreversible")},
+            {"read": "irreversible", "again": "idempotent", "add": "idempotent", "none": "idempotent"},
+            id="the tool's own option over the server's over the hints",
+        ),
+    ],
+)
+def test_the_effect_of_a_tool(
+    fields: dict[str, Any], options: dict[str, ToolOptions], expected: dict[str, str]
+) -> None:
+    tools = [a_definition(name, annotations=hints) for name, hints in HINTED.items()]
+    found = offered(*tools, own=options, **fields)
+    assert {each.own_name: each.spec.effect for each in found.offered.values()} == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_same"),
+    [
+        pytest.param({}, True, id="nothing"),
+        pytest.param({"_meta": {"version": 2}}, True, id="what only its maker reads"),
+        pytest.param({"description": "the echo tool "}, False, id="one space of the description"),
+        pytest.param({"inputSchema": {"type": "object", "title": "x"}}, False, id="the schema"),
+        pytest.param({"annotations": {"readOnlyHint": True}}, False, id="a hint"),
+        pytest.param({"title": "Echo"}, False, id="the title"),
+        pytest.param({"outputSchema": {"type": "object"}}, False, id="the schema of results"),
+    ],
+)
+def test_the_digest_changes_with_what_a_tool_is(fields: dict[str, Any], is_same: bool) -> None:
+    before, after = listed("echo", a_definition("echo", **fields))
+    assert (definition_digest(before) == definition_digest(after)) is is_same
+
+
+def test_options_of_a_server_are_those_of_its_tools_but_for_their_own() -> None:
+    fields = {"timeout_s": 7, "options": ToolOptions(verified=True, max_result_bytes=500)}
+    found = offered("a", "b", own={"s_a": ToolOptions(timeout_s=3)}, **fields)
+    options = [each.spec.options for each in found.offered.values()]
+    assert [(each.timeout_s, each.verified) for each in options] == [(3, True), (7, True)]
+    assert {each.max_result_bytes for each in options} == {500}

@@ -1,0 +1,179 @@
+"""Tools of a source beside the worker's own: which a run is offered, what `orga doctor` says, which activity runs."""
+
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from activities.adapters.agent_problems import agent_problems
+from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.mcp.backoff import MOST_S, delay_s
+from activities.conversations import Conversations
+from activities.ports import Absent, Tool
+from activities.tools import source_activity
+from client.converter import data_converter
+from tests.support.activities import Beats, NoHistory
+from tests.support.core import a_setup, a_spec
+from tests.support.loop import FakeTool
+from workflows.types.agents import AgentConfig
+from workflows.types.context import PrepareRequest
+from workflows.types.delegation import Ceiling, Delegate
+from workflows.types.input import InvalidInput, LoopConfig, Recovery
+from workflows.types.tools import ToolOptions, ToolSpec
+
+
+class FakeSource:
+    """Two servers: `up` has two tools, `down` is away."""
+
+    def __init__(self) -> None:
+        self.wanted: Collection[str] = ()
+        self.asked: list[tuple[str, str]] = []
+
+    async def __aenter__(self) -> object:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        return None
+
+    async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
+        self.wanted = wanted
+        return {name: a_spec(name, digest=f"digest of {name}") for name in ("up_a", "up_b")}
+
+    def absent(self, name: str) -> Absent | None:
+        if name.startswith("down_"):
+            return Absent("its server is away", for_now=True)
+        return Absent("its server has no such tool", for_now=False) if name.startswith("up_") else None
+
+    def tool(self, name: str, digest: str) -> Tool | None:
+        self.asked.append((name, digest))
+        return FakeTool(name, lambda arguments, context: f"{name} ran") if name.startswith("up_") else None
+
+    def options(self, name: str) -> ToolOptions | None:
+        return None
+
+
+def agents(source: FakeSource, *listed: str, **fields: Any) -> ConfiguredAgents:
+    known = {"default": AgentConfig(tools=listed, **fields)}
+    own = {name: a_spec(name) for name in ("read", "write")}
+    return ConfiguredAgents(known, own, "offline:x", lambda model: None, a_setup(), source=source)
+
+
+@pytest.mark.parametrize(
+    ("listed", "request_", "expected"),
+    [
+        pytest.param(["up_*", "read"], {}, ["up_a", "up_b", "read"], id="a glob, in its place"),
+        pytest.param(["up_b", "up_*"], {}, ["up_b", "up_a"], id="once each"),
+        pytest.param(["*"], {}, ["up_a", "up_b", "read", "write"], id="all, but not what belongs to the loop"),
+        pytest.param(["?rite"], {}, ["write"], id="a glob of the worker's own"),
+        pytest.param(["down_*", "down_a", "read"], {}, ["read"], id="without what is away"),
+        pytest.param(["up_*"], {"tools": ("up_a",)}, ["up_a"], id="what the run names of a glob"),
+        pytest.param(["down_*"], {"tools": ("down_a",)}, [], id="what the run names and is away"),
+        pytest.param(["up_*"], {"ceiling": Ceiling(tools=("*_b",))}, ["up_b"], id="under a ceiling"),
+    ],
+)
+async def test_what_a_run_is_offered(listed: list[str], request_: dict[str, Any], expected: list[str]) -> None:
+    setup = await agents(FakeSource(), *listed).setup(PrepareRequest(**request_))
+    assert [tool.name for tool in setup.tools] == expected
+
+
+async def test_what_is_offered_carries_its_digest() -> None:
+    setup = await agents(FakeSource(), "up_a").setup(PrepareRequest())
+    assert [tool.digest for tool in setup.tools] == ["digest of up_a"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "request_", "why"),
+    [
+        pytest.param(["up_c"], {}, "its server has no such tool", id="a tool that its server lacks"),
+        pytest.param(["nobody_*"], {}, "no tool of this worker fits 'nobody_*'", id="a glob of nobody's"),
+        pytest.param(["nobody_a"], {}, "no tool 'nobody_a'", id="a tool of nobody's"),
+        pytest.param(["up_a"], {"tools": ("up_b",)}, "does not list 'up_b'", id="what the agent does not list"),
+        pytest.param(["up_*"], {"tools": ("up_*",)}, "does not list 'up_*'", id="a glob of the run's"),
+        pytest.param(["*"], {"tools": ("terminate",)}, "does not list 'terminate'", id="a tool of the loop"),
+        pytest.param(["*"], {"tools": ("delegate",)}, "does not list 'delegate'", id="delegation"),
+    ],
+)
+async def test_what_a_run_cannot_be_offered(listed: list[str], request_: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        await agents(FakeSource(), *listed).setup(PrepareRequest(**request_))
+    assert why in str(raised.value)
+
+
+async def test_an_alternative_that_is_away_is_no_mistake() -> None:
+    source = FakeSource()
+    config = LoopConfig(recovery=Recovery(strategy="fallback", alternatives=("down_a",)))
+    assert await agents(source, "read", config=config).setup(PrepareRequest())
+    assert set(source.wanted) == {"read", "down_a"}
+
+
+async def test_definitions_that_are_too_large_together_are_refused() -> None:
+    source = FakeSource()
+    own = {f"t{n}": a_spec(f"t{n}", description="x" * 40_000) for n in range(16)}
+    known = ConfiguredAgents(
+        {"default": AgentConfig(tools=("t*",))}, own, "offline:x", lambda model: None, a_setup(), source=source
+    )
+    with pytest.raises(InvalidInput, match=r"16 tools have 64.* bytes together"):
+        await known.setup(PrepareRequest())
+
+
+def problems(*listed: str) -> list[str]:
+    known = {
+        "default": AgentConfig(tools=listed),
+        "other": AgentConfig(delegates=(Delegate(agent="default", tools=("up_a",)),)),
+    }
+    found = agent_problems(known, {"list_files": a_spec(), "read_file": a_spec(), "search_text": a_spec()}, _is_up)
+    return [each.problem for each in found]
+
+
+def _is_up(tool: str) -> bool:
+    return tool.startswith("up_")
+
+
+def test_doctor_knows_what_only_shows_when_the_worker_runs() -> None:
+    assert problems("up_*", "read_*") == []
+    assert problems("up_a", "nobody_*", "nobody_a") == ["no such tool: nobody_*, nobody_a"]
+
+
+def beats(activity_type: str) -> Beats:
+    made = Beats(activity_type=activity_type)
+    made.environment.payload_converter = data_converter.payload_converter
+    return made
+
+
+def given(digest: str = "") -> list[RawValue]:
+    data = f'{{"call_id": "c1", "key": "k", "digest": "{digest}"}}'.encode()
+    return [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))]
+
+
+async def test_one_activity_stands_for_all_tools_of_a_source() -> None:
+    source = FakeSource()
+    run = source_activity(source, Conversations(NoHistory()))
+    output = await beats("up_a").run(run, given("pinned"))
+    assert (output.content, source.asked) == ("up_a ran", [("up_a", "pinned")])
+
+
+async def test_an_activity_that_nobody_has_is_not_found() -> None:
+    run = source_activity(FakeSource(), Conversations(NoHistory()))
+    with pytest.raises(ApplicationError) as raised:
+        await beats("nobody_a").run(run, given())
+    assert raised.value.type == "NotFoundError"
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"),
+    [
+        pytest.param(0, 0, id="none after a connection of use"),
+        pytest.param(1, 0.25, id="short at first"),
+        pytest.param(3, 1, id="doubling"),
+        pytest.param(9, MOST_S, id="up to a minute"),
+        pytest.param(100_000, MOST_S, id="however long it lasts"),
+    ],
+)
+def test_the_pause_before_the_next_connection(failures: int, seconds: float) -> None:
+    assert delay_s(failures) == seconds

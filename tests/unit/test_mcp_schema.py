@@ -1,0 +1,93 @@
+"""Schemas and words of MCP servers: untrusted, so bounded, offline and plain to see."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.adapters.mcp.plain_text import is_plain, plain
+from activities.adapters.mcp.schema import MAX_BYTES, MAX_DEPTH, UnusableTool, usable_schema
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        schema = {"not": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}}}, id="an ordinary one"),
+        pytest.param({"type": "object", "properties": {"description": {"type": "string"}}}, id="of a description"),
+        pytest.param({"type": "object", "$defs": {"a": {}}, "not": {"$ref": "#/$defs/a"}}, id="with a local reference"),
+        pytest.param({"type": "object", "$schema": "http://127.0.0.1:9/x"}, id="of a dialect, which nobody fetches"),
+        pytest.param({"type": "object"} | nested(MAX_DEPTH), id="as deep as may be"),
+    ],
+)
+def test_a_safe_schema_stays_as_it_is(schema: dict[str, Any]) -> None:
+    assert usable_schema(schema) == schema
+
+
+def test_a_schema_without_a_type_is_of_an_object() -> None:
+    assert usable_schema({}) == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        pytest.param({"type": "string"}, "not of an object", id="of a string"),
+        pytest.param({"$ref": "http://127.0.0.1:9/schema.json"}, "schema is invalid", id="a remote reference"),
+        pytest.param({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "schema is invalid", id="a file reference"),
+        pytest.param({"properties": []}, "schema is invalid", id="no schema at all"),
+        pytest.param({"properties": {"a": {"pattern": "(?=a)"}}}, "schema is invalid", id="an expensive pattern"),
+        pytest.param(nested(MAX_DEPTH + 1), "nested deeper", id="too deep"),
+        pytest.param({"enum": ["x" * MAX_BYTES]}, "over the limit", id="too large"),
+        pytest.param({"properties": {"a\u200bb": {}}}, "hides characters", id="a hidden character in a name"),
+        pytest.param({"properties": {"a": {"const": "\U000e0041"}}}, "hides characters", id="a tag in a value"),
+    ],
+)
+def test_an_unsafe_schema_is_refused(schema: dict[str, Any], why: str) -> None:
+    with pytest.raises(UnusableTool, match=why):
+        usable_schema(schema)
+
+
+def test_a_schema_too_deep_for_recursion_is_refused() -> None:
+    with pytest.raises(UnusableTool, match="nested deeper"):
+        usable_schema(nested(100_000))
+
+
+def test_prose_in_a_schema_is_made_plain() -> None:
+    given = {"description": "a\u202eb\x1b[31m", "properties": {"a": {"title": "T\u200b", "description": "x" * 5_000}}}
+    schema = usable_schema(given)
+    assert schema["description"] == "ab[31m"
+    assert schema["properties"]["a"]["title"] == "T"
+    assert len(schema["properties"]["a"]["description"]) <= 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        pytest.param("Grüße, 世界 👍\n\tline", "Grüße, 世界 👍\n\tline", id="ordinary text stays"),
+        pytest.param("a\u200bb\u2060c\ufeffd", "abcd", id="zero width"),
+        pytest.param("a\u202eb\u2066c", "abc", id="direction"),
+        pytest.param("a\U000e0048\U000e0049", "a", id="tags"),
+        pytest.param("a\ufe01\U000e0101b", "ab", id="variation selectors"),
+        pytest.param("a\x1b[31mb\x00\x08\x9b", "a[31mb\ufffd", id="controls"),
+        pytest.param("a\ue000b\U000f0000", "ab", id="private use"),
+        pytest.param("a\u2028b", "ab", id="line separators"),
+        pytest.param("a\ud800b", "a\ufffdb", id="half a character"),
+    ],
+)
+def test_plain_text(text: str, seen: str) -> None:
+    assert plain(text, 1_000) == seen
+    assert is_plain(seen)
+
+
+@given(st.text(), st.integers(100, 200))
+def test_plain_text_hides_nothing_and_fits(text: str, limit: int) -> None:
+    made = plain(text, limit)
+    assert is_plain(made)
+    assert len(made.encode()) <= limit

@@ -1,0 +1,87 @@
+"""Settings of MCP servers: what the config may say, what of the environment reaches a server."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from activities.adapters.mcp.settings import own_options
+from client.config import OrgaConfig
+from tests.support.mcp_sources import settings_of
+from workflows.types.mcp import McpServer
+from workflows.types.tools import ToolOptions
+
+ENV = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value", "OPENAI_API_KEY": "sk-other", "EMPTY": ""}
+
+
+def test_a_server_gets_what_it_is_passed_and_a_minimum() -> None:
+    (settings,) = settings_of(ENV, s=McpServer(command="x", env_from=("TOKEN",)))
+    assert settings.environment == {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value"}
+
+
+def test_headers_come_from_the_environment() -> None:
+    server = McpServer(url="https://example.org/mcp", headers_from={"X-Key": "TOKEN"}, bearer_from="OPENAI_API_KEY")
+    (settings,) = settings_of(ENV, s=server)
+    assert settings.headers == {"X-Key": "s3cr3t-value", "Authorization": "Bearer sk-other"}
+
+
+def test_settings_show_no_secret_and_hide_it_in_what_a_server_says() -> None:
+    (settings,) = settings_of({**ENV, "TOKEN": 'quo"te-value'}, s=McpServer(command="x", env_from=("TOKEN",)))
+    assert "quo" not in repr(settings)
+    said = settings.without_secrets('it is quo"te-value, or "quo\\"te-value"')
+    assert said == 'it is [redacted], or "[redacted]"'
+
+
+@pytest.mark.parametrize(
+    ("server", "options", "problem"),
+    [
+        pytest.param(McpServer(command="x", env_from=("GONE",)), {}, "has no GONE", id="a variable that is not set"),
+        pytest.param(McpServer(command="x", env_from=("EMPTY",)), {}, "has no EMPTY", id="a variable that is empty"),
+        pytest.param(
+            McpServer(url="http://example.org", bearer_from="TOKEN"), {}, "https://", id="a secret in the clear"
+        ),
+        pytest.param(
+            McpServer(command="x", options=ToolOptions(execution="local")),
+            {},
+            "mcp.servers.s.options.execution",
+            id="inside the workflow task",
+        ),
+        pytest.param(
+            McpServer(command="x"),
+            {"s_a": ToolOptions(isolation="process")},
+            "tools.options.s_a.isolation",
+            id="an isolated tool",
+        ),
+    ],
+)
+def test_settings_that_cannot_be(server: McpServer, options: dict[str, ToolOptions], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        settings_of(ENV, options, s=server)
+
+
+def test_a_secret_may_go_to_this_machine_in_the_clear() -> None:
+    (settings,) = settings_of(ENV, s=McpServer(url="http://127.0.0.1:1/mcp", bearer_from="TOKEN"))
+    assert settings.headers
+
+
+def test_options_of_tools_are_told_apart() -> None:
+    options = {name: ToolOptions() for name in ("read_file", "read_issue", "time_now")}
+    assert set(own_options(options, ["read", "time"], ["read_file"])) == {"read_file"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "problem"),
+    [
+        pytest.param({"s": {}}, "either a command or a url", id="neither command nor url"),
+        pytest.param({"s": {"command": "x", "url": "http://a"}}, "either a command or a url", id="both"),
+        pytest.param({"s": {"url": "http://a", "env_from": ["A"]}}, "go with a command", id="a url with variables"),
+        pytest.param({"s": {"command": "x", "bearer_from": "A"}}, "go with a url", id="a command with headers"),
+        pytest.param({"a_b": {"command": "x"}}, "servers.a_b", id="a name with an underscore"),
+        pytest.param({"s": {"url": "ftp://a"}}, "url", id="another scheme"),
+        pytest.param({"s": {"command": "x", "env": {"TOKEN": "abc"}}}, "env", id="a secret in the file"),
+        pytest.param({"s": {"command": "x", "env_from": ["A=b"]}}, "env_from", id="a value in place of a name"),
+    ],
+)
+def test_a_config_that_is_refused(servers: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        OrgaConfig.model_validate({"mcp": {"servers": servers}}, extra="forbid")

@@ -1,0 +1,234 @@
+"""What OPA may answer, over a pretended network: whatever is no clear yes is a no."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from pydantic_core import from_json
+
+from activities.adapters import http
+from activities.adapters.policy.opa_answer import judgement
+from activities.adapters.policy.opa_server import ATTEMPTS, OpaServer
+from activities.ports import Judgement, Proposal
+from tests.support.policies import a_tool_proposal, an_answer
+from tests.support.strategies import LAW, any_json
+from workflows.types.gate import ApprovalTerms
+from workflows.types.messages import ToolCall
+
+
+class Server:
+    """Answers each request with the next of these; keeps what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[http.Request] = []
+
+    def __call__(self, request: http.Request) -> http.Response:
+        """Answer."""
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, http.Response) else http.Response(200, json=answer)
+
+    def engine(self, **options: Any) -> OpaServer:
+        """Return an engine that asks here."""
+        return OpaServer("http://opa.test:8181/", "orga/decision", transport=http.MockTransport(self), **options)
+
+
+async def judged(*answers: Any, proposal: Proposal | None = None) -> Judgement:
+    return await Server(*answers).engine().judge(proposal or a_tool_proposal())
+
+
+TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param({"result": True}, Judgement(True), id="true"),
+        pytest.param({"result": False}, Judgement(False, "denied by OPA"), id="false"),
+        pytest.param({"result": {"decision": "allow"}}, Judgement(True), id="allow"),
+        pytest.param(
+            {"result": {"decision": "deny", "reason": "no", "policies": ["p1"], "version": "7"}},
+            Judgement(False, "no", policies=("p1",), version="7"), id="deny",
+        ),
+        pytest.param(
+            {"result": {"decision": "modify", "arguments": {"path": "docs/a"}}},
+            Judgement(True, arguments={"path": "docs/a"}), id="modify",
+        ),
+        pytest.param(
+            {"result": {"decision": "allow", "arguments": {"path": "docs/a"}}}, Judgement(True), id="allow as it is",
+        ),
+        pytest.param(
+            {"result": {"decision": "require_approval", "reason": "risky", "approvers": ["alice"], "expires_s": 60}},
+            Judgement(True, "risky", approval=TERMS), id="require approval",
+        ),
+        pytest.param(
+            {"result": {"decision": "allow", "tools": ["read_file"]}}, Judgement(True, tools=("read_file",)), id="less",
+        ),
+        pytest.param(
+            {"result": True, "provenance": {"bundles": {"a": {"revision": "r1"}, "b": {"revision": "r2"}, "c": {}}}},
+            Judgement(True, version="r1,r2"), id="the revisions of its bundles",
+        ),
+        pytest.param(
+            {"result": {"decision": "allow", "version": "v9"}, "provenance": {"bundles": {"a": {"revision": "r1"}}}},
+            Judgement(True, version="v9"), id="its own version before those",
+        ),
+        pytest.param({"result": True, "provenance": {"bundles": []}}, Judgement(True), id="odd provenance"),
+    ],
+)  # fmt: skip
+async def test_an_answer_becomes_a_judgement(answer: Any, expected: Judgement) -> None:
+    assert await judged(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        pytest.param({}, "OPA has no decision at orga/decision", id="undefined"),
+        pytest.param({"result": None}, "an answer that is none", id="null"),
+        pytest.param({"result": 1}, "an answer that is none", id="a number is no truth"),
+        pytest.param({"result": "allow"}, "an answer that is none", id="a bare word"),
+        pytest.param({"result": {}}, "decision", id="an empty object"),
+        pytest.param({"result": {"allow": True}}, "decision", id="another shape"),
+        pytest.param({"result": {"decision": "permit"}}, "decision", id="another word"),
+        pytest.param({"result": {"decision": "allow", "aprovers": ["a"]}}, "aprovers", id="an unknown key"),
+        pytest.param({"result": {"decision": "modify"}}, "gave no arguments", id="a change without arguments"),
+        pytest.param({"result": {"decision": "modify", "arguments": []}}, "arguments", id="arguments that are a list"),
+        pytest.param(
+            {"result": {"decision": "require_approval", "expires_s": 0}}, "expires_s", id="no time to approve"
+        ),
+        pytest.param([], "no JSON object", id="a list"),
+        pytest.param(http.Response(200, content=b"<html>"), "no JSON object", id="no JSON"),
+        pytest.param(http.Response(200, content=b"\xff"), "no JSON object", id="no text"),
+        pytest.param(http.Response(404), "status 404", id="not found"),
+        pytest.param(http.Response(401), "status 401", id="no access"),
+        pytest.param(http.Response(302, headers={"location": "http://evil.test"}), "status 302", id="a redirect"),
+    ],
+)
+async def test_what_is_no_answer_is_a_denial(answer: Any, says: str) -> None:
+    found = await judged(answer)
+    assert (found.allowed, says in found.reason) == (False, True), found.reason
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(http.Response(500), id="a broken server"),
+        pytest.param(http.Response(503), id="a busy server"),
+        pytest.param(http.Response(429), id="too many"),
+        pytest.param(http.ConnectError("refused"), id="no server"),
+        pytest.param(http.RemoteProtocolError("gone"), id="a connection that ends"),
+    ],
+)
+async def test_a_passing_failure_is_tried_again(failure: Any) -> None:
+    server = Server(failure, failure, {"result": True})
+    assert (await server.engine().judge(a_tool_proposal())).allowed
+    assert len(server.asked) == ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        pytest.param(http.Response(500), "status 500", id="a broken server"),
+        pytest.param(http.ConnectError("refused"), "ConnectError refused", id="no server"),
+    ],
+)
+async def test_a_lasting_failure_is_a_denial(failure: Any, says: str) -> None:
+    server = Server(failure)
+    found = await server.engine().judge(a_tool_proposal())
+    assert (found.allowed, found.reason) == (False, f"OPA gave no answer in 3 attempts: {says}")
+    assert len(server.asked) == ATTEMPTS
+
+
+async def test_a_slow_server_is_a_denial() -> None:
+    async def wait(request: http.Request) -> http.Response:
+        await asyncio.sleep(60)
+        return http.Response(200, json={"result": True})
+
+    engine = OpaServer("http://opa.test", "p", transport=http.MockTransport(wait), timeout_s=0.05)
+    assert (await engine.judge(a_tool_proposal())).reason == "OPA gave no answer within 0.05 s"
+
+
+async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
+    server = Server({"result": True})
+    await server.engine(token="t0ken").judge(
+        a_tool_proposal(
+            "write_file", effect="irreversible", tags=("files",), verified=True, arguments={"path": "a"},
+            iteration=3, depth=1, tenant="acme", trusted_context={"role": "boss"}, taint=("fetch_url",),
+            left={"tokens": 5.0}, purpose="fallback", approved_by="alice", approved_version="v1",
+            parameters={"type": "object"},
+        )
+    )  # fmt: skip
+    (request,) = server.asked
+    assert str(request.url) == "http://opa.test:8181/v1/data/orga/decision?provenance=true"
+    assert request.headers["authorization"] == "Bearer t0ken"
+    assert from_json(request.content)["input"] == {
+        "action": "tool_call",
+        "agent": "default",
+        "tool": {"name": "write_file", "effect": "irreversible", "tags": ["files"], "verified": True},
+        "target": None,
+        "arguments": {"path": "a"},
+        "parameters": {"type": "object"},
+        "answer": None,
+        "trusted": {"role": "boss"},
+        "tenant": "acme",
+        "iteration": 3,
+        "depth": 1,
+        "left": {"tokens": 5.0},
+        "taint": ["fetch_url"],
+        "tainted": True,
+        "purpose": "fallback",
+        "approved_by": "alice",
+        "approved_version": "v1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("proposal", "action", "target"),
+    [
+        pytest.param(an_answer(), "respond", None, id="an answer"),
+        pytest.param(
+            Proposal(agent="a", iteration=1, call=ToolCall(call_id="c", name="delegate", arguments={"agent": "b"})),
+            "delegate", "b", id="a delegation",
+        ),
+        pytest.param(
+            Proposal(agent="a", iteration=1, call=ToolCall(call_id="c", name="terminate")), "terminate", None,
+            id="an end",
+        ),
+    ],
+)  # fmt: skip
+async def test_the_question_says_what_it_is_about(proposal: Proposal, action: str, target: str | None) -> None:
+    server = Server({"result": True})
+    await server.engine().judge(proposal)
+    asked = from_json(server.asked[0].content)["input"]
+    assert (asked["action"], asked["target"]) == (action, target)
+
+
+def is_yes(result: Any) -> bool:
+    match result:
+        case True | {"decision": "allow" | "modify" | "require_approval"}:
+            return True
+        case _:
+            return False
+
+
+@LAW
+@given(any_json)
+def test_only_a_clear_yes_allows(result: Any) -> None:
+    assert judgement(result, "").allowed <= is_yes(result)
+
+
+def echoed(request: http.Request) -> http.Response:
+    return http.Response(200, json={"result": "arguments" in from_json(request.content)["input"]})
+
+
+ECHO = OpaServer("http://opa.test", "p", transport=http.MockTransport(echoed))
+
+
+@LAW
+@given(any_json)
+async def test_any_arguments_are_asked_about_or_denied(value: Any) -> None:
+    found = await ECHO.judge(a_tool_proposal(arguments={"value": value}))
+    assert found.allowed or "surrogates not allowed" in found.reason

@@ -1,0 +1,107 @@
+"""The tool `saga`: offered where it is listed, its name reserved, what it takes; how the journal tells its end."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters.agent_problems import agent_problems
+from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.arguments import argument_errors
+from activities.adapters.loop_tools import SAGA_TOOL
+from activities.adapters.tools.catalog import ToolCatalog
+from client.cli.narrated_notes import told_note
+from tests.support.core import a_call, a_request, a_setup, a_spec, at, user
+from tests.support.loop import FakeTool
+from tests.support.sagas import book, look, pay
+from workflows.decisions.journal import JournalFold
+from workflows.types.agents import AgentConfig
+from workflows.types.context import PrepareRequest
+from workflows.types.history import Happening, HappeningKind
+from workflows.types.journal import JournalEntry
+from workflows.types.messages import Reply
+
+AGENT = AgentConfig(tools=("read", "saga"))
+TOOLS = {"read": a_spec("read")}
+
+
+async def test_it_is_offered_where_it_is_listed() -> None:
+    agents = ConfiguredAgents({"a": AGENT}, TOOLS, "scripted:model", lambda model: None, a_setup())
+    setup = await agents.setup(PrepareRequest(agent="a"))
+    assert [tool.name for tool in setup.tools] == ["read", "saga"]
+    assert list(agent_problems({"a": AGENT}, TOOLS)) == []
+
+
+def test_its_name_is_reserved() -> None:
+    with pytest.raises(ValueError, match="'saga', a name that belongs to the loop"):
+        ToolCatalog([FakeTool("saga")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fits"),
+    [
+        pytest.param({"steps": [look(), book("x"), pay()]}, True, id="each kind"),
+        pytest.param({"steps": []}, False, id="no step"),
+        pytest.param({"steps": [look()] * 21}, False, id="too many"),
+        pytest.param({"steps": [{**look(), "kind": "any"}]}, False, id="another kind"),
+        pytest.param({"steps": [{**look(), "when": "now"}]}, False, id="an unknown key"),
+        pytest.param({"steps": [book("x", compensation={"tool": "cancel"})]}, False, id="no arguments"),
+        pytest.param({}, False, id="nothing"),
+    ],
+)
+def test_what_it_takes(arguments: dict[str, Any], fits: bool) -> None:
+    assert (argument_errors(SAGA_TOOL.parameters, arguments) == []) is fits
+
+
+def happened(kind: HappeningKind, name: str = "", key: str = "", value: Any = None) -> Happening:
+    return Happening(kind=kind, at=at(1), event_id=1, name=name, key=key, value=value)
+
+
+def told(*happenings: Happening) -> list[JournalEntry]:
+    """Return the journal of an iteration that begins with a saga and a look."""
+    reply = Reply(calls=(a_call("saga", "g0"), a_call("look", "l0")), finish="tool_calls")
+    verdicts = {"verdicts": [{"decision": "allow"}] * 2}
+    begin = [
+        happened("started", value=[{"task": "go"}]),
+        happened("scheduled", "reason", "1", a_request((user("go"),), a_setup()).model_dump(mode="json")),
+        happened("finished", "reason", "1", reply.model_dump(mode="json")),
+        happened("finished", "gate", "", verdicts),
+        happened("scheduled", "look", "1.1"),
+        happened("finished", "look", "1.1", "ok"),
+        happened("scheduled", "book", "1.0.s0"),
+    ]
+    fold = JournalFold()
+    return [entry for each in (*begin, *happenings) for entry in fold.feed(each)]
+
+
+def note(outcome: str, **data: Any) -> Happening:
+    return happened("noted", value=[{"event": "SagaEnded", "data": {"place": "1.0", "outcome": outcome, **data}}])
+
+
+END = happened("workflow_terminated")
+
+
+@pytest.mark.parametrize(
+    ("happenings", "expected"),
+    [
+        pytest.param([note("ok")], {"outcome": "ok"}, id="done, told at once"),
+        pytest.param([note("failed", error="full"), END], {"outcome": "failed", "error": "full"}, id="failed"),
+        pytest.param([END], {"outcome": "unfinished"}, id="terminated on its way"),
+    ],
+)
+def test_the_journal_tells_what_became_of_it(happenings: list[Happening], expected: dict[str, str]) -> None:
+    (collected,) = [entry.data for entry in told(*happenings) if entry.event == "ObservationsCollected"]
+    assert collected["outcomes"][0] == {"tool": "saga", "call_id": "g0", **expected}
+    assert collected["outcomes"][1]["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "line"),
+    [
+        pytest.param("ok", "", "✓ saga ok (book ok)", id="done"),
+        pytest.param("failed", "stopped", "✗ saga failed: stopped (book ok)", id="stopped"),
+    ],
+)
+def test_the_end_of_a_saga_in_words(outcome: str, error: str, line: str) -> None:
+    happening = note(outcome, error=error, calls=[{"tool": "book", "outcome": "ok"}])
+    entry = next(entry for entry in told(happening) if entry.event == "SagaEnded")
+    assert [each.text for each in told_note(entry) or []] == [line]

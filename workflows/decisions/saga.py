@@ -1,0 +1,163 @@
+"""Saga: whether a plan may be started, and what is taken back once it has stopped."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from workflows.decisions.dispatch import given_up_on
+from workflows.decisions.notes import noted
+from workflows.decisions.recovery import recovery_of
+from workflows.decisions.taint import tainted
+from workflows.types.delegation import DELEGATE, TERMINATE
+from workflows.types.input import LoopConfig, problems
+from workflows.types.messages import ToolCall
+from workflows.types.outcome import Outcome
+from workflows.types.recovery import Recovery, RecoveryStrategy
+from workflows.types.saga import MAX_STEPS, SAGA, SAGA_ENDED, Action, SagaPlan, SagaStep
+from workflows.types.state import AgentState
+from workflows.types.tools import ToolSpec
+
+NOT_IN_SAGAS = frozenset({SAGA, DELEGATE, TERMINATE})
+"""A delegate decides by itself what it does: no compensation that is named beforehand could take that back."""
+
+INTERRUPTED = "the run was interrupted, and no time was left for it"
+
+_ANY: tuple[RecoveryStrategy, ...] = ("retry", "llm_recovery", "escalate")
+_RECOVERIES: dict[str, tuple[RecoveryStrategy, ...]] = {
+    "read_only": (*_ANY, "fallback", "cached_result"),
+    "compensatable": _ANY,
+    "final": _ANY,
+    "compensation": (*_ANY, "fallback", "dead_letter"),
+}
+"""What may answer a failure. A compensation takes back what the tool of its step does, not what an alternative did; a
+cached result is that of an earlier effect; and a step that were sent again after its saga had been taken back would
+stand alone."""
+
+
+def steps_of(call: ToolCall) -> tuple[SagaStep, ...]:
+    """Return the steps that a call proposes.
+
+    Raises:
+        ValueError: They cannot be read.
+    """
+    try:
+        return SagaPlan.model_validate(call.arguments).steps
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+
+
+def refusal(state: AgentState, steps: Sequence[SagaStep]) -> str:
+    """Return why a plan is not started, or ""; the first problem, steps counted from 1."""
+    if not steps:
+        return "a saga needs at least one step"
+    if len(steps) > MAX_STEPS:
+        return f"a saga has at most {MAX_STEPS} steps, this one has {len(steps)}"
+    is_final = False
+    for number, step in enumerate(steps, 1):
+        problem = _disorder(step, is_final) or _step_problem(state, step)
+        if problem:
+            return f"step {number} ({step.tool}): {problem}"
+        is_final = step.kind == "final"
+    return ""
+
+
+def compensated(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
+    """Return the steps whose compensations are carried out, in that order; `outcomes` are of the steps that were begun.
+
+    The last one first. A step that failed has nothing to take back, unless it may have had its effect: an effect that
+    is left over does harm, a compensation of nothing fails or does nothing. Once a final step has succeeded nothing is
+    taken back: its effect stands, and builds on what came before it. The same where it may have: undoing the rest on a
+    guess could not be undone again, while a person who has found out can still do it.
+    """
+    if is_done(steps, outcomes):
+        return ()
+    begun = list(zip(steps, outcomes, strict=False))
+    if any(step.kind == "final" and may_stand(outcome) for step, outcome in begun):
+        return ()
+    return tuple(
+        index
+        for index, (step, outcome) in reversed(list(enumerate(begun)))
+        if step.compensation is not None and may_stand(outcome)
+    )
+
+
+def is_done(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> bool:
+    """Return whether every step succeeded."""
+    return len(outcomes) == len(steps) and all(outcome.status == "ok" for outcome in outcomes)
+
+
+def may_stand(outcome: Outcome) -> bool:
+    """Return whether the call had its effect, or may have had it."""
+    return outcome.status == "ok" or outcome.may_have_acted
+
+
+def foreseen(place: str, outcome: Outcome) -> str:
+    """Return why a saga is not begun, of which the gate turns the call at this place down."""
+    part = place.rpartition(".")[2]
+    what = "step" if part[0] == "s" else "the compensation of step"
+    return f"{what} {int(part[1:]) + 1} ({outcome.call.name}): {outcome.text}"
+
+
+def part_call(saga: ToolCall, place: str, action: Action) -> ToolCall:
+    """Return the call of a step or a compensation, named by the last part of its place (`3.0.s1`)."""
+    return ToolCall(call_id=f"{saga.call_id}.{place.rpartition('.')[2]}", name=action.tool, arguments=action.arguments)
+
+
+def spec_within(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
+    """Return the tool as a part of a saga (a kind of step, `compensation`): without recoveries that would not fit."""
+    recovery = recovery_of(spec, config)
+    if recovery.strategy in _RECOVERIES[part]:
+        return spec
+    plain = Recovery(max_attempts=recovery.max_attempts, base_delay_ms=recovery.base_delay_ms)
+    return spec.model_copy(update={"options": spec.options.model_copy(update={"recovery": plain})})
+
+
+def with_action(state: AgentState) -> AgentState:
+    """Count a call that a saga makes; `max_tool_calls` holds for it."""
+    counts = state.tool_calls
+    return state.model_copy(update={"tool_calls": counts.model_copy(update={"in_sagas": counts.in_sagas + 1})})
+
+
+def with_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:
+    """Take in how a saga ended: for the journal, and the taint of what its tools said.
+
+    The taint comes only now: no word of a tool could enter the arguments of a later step.
+    """
+    state = state.model_copy(update={"taint": tainted(state, acted)})
+    return noted(
+        state,
+        SAGA_ENDED,
+        place=place,
+        call_id=outcome.call.call_id,
+        outcome=outcome.status,
+        error=outcome.error,
+        calls=[{"tool": each.call.name, "call_id": each.call.call_id, "outcome": each.status} for each in acted],
+    )
+
+
+def _disorder(step: SagaStep, is_after_final: bool) -> str:
+    if is_after_final and step.kind != "final":
+        return "after a final step only final steps may follow: what a final step did cannot be taken back"
+    if step.kind == "compensatable" and step.compensation is None:
+        return "a compensatable step needs a compensation"
+    if step.kind != "compensatable" and step.compensation is not None:
+        return f"a {step.kind} step has no compensation; only a compensatable one has"
+    return ""
+
+
+def _step_problem(state: AgentState, step: SagaStep) -> str:
+    for action in (step, step.compensation):
+        if action is not None and (problem := _action_problem(state, action)):
+            return problem if action is step else f"its compensation: {problem}"
+    spec = state.setup.tool(step.tool) if state.setup else None
+    if step.kind == "read_only" and spec is not None and spec.effect != "read_only":
+        return f"{step.tool} is no read-only tool; make the step compensatable or final"
+    stopped = given_up_on(state, ToolCall(call_id="", name=step.tool, arguments=step.arguments))
+    return stopped.text if stopped else ""
+
+
+def _action_problem(state: AgentState, action: Action) -> str:
+    if action.tool in NOT_IN_SAGAS:
+        return f"{action.tool} cannot be part of a saga"
+    offered = [spec.name for spec in (state.setup.tools if state.setup else ()) if spec.name not in NOT_IN_SAGAS]
+    return "" if action.tool in offered else f"there is no tool {action.tool!r}; there are: {', '.join(offered)}"

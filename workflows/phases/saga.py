@@ -1,0 +1,166 @@
+"""A `saga` call: its steps in order, each through the gate; what was done is taken back when one of them fails."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from temporalio import workflow
+
+from workflows.decisions import saga
+from workflows.decisions.outcomes import cancelled, not_run, refused, with_change
+from workflows.decisions.recovery import triggered
+from workflows.decisions.saga_report import Course, ended, why
+from workflows.phases import gate
+from workflows.phases.approve import approved
+from workflows.phases.gate import Permitted
+from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.run import Run
+from workflows.types.gate import Purpose
+from workflows.types.messages import ToolCall
+from workflows.types.outcome import Outcome
+from workflows.types.saga import SagaStep
+
+UNDO_GRACE_S = 60.0
+"""Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""
+
+CarriedOut = Callable[[Run, Permitted, str], Awaitable[Outcome]]
+"""Carries one allowed call out at a place, to its outcome."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A step, or the compensation of one."""
+
+    place: str
+    """That of the saga, and `.s1` for its second step, `.c1` for the compensation of it."""
+    call: ToolCall
+    purpose: Purpose
+    kind: str
+
+
+@dataclass(frozen=True)
+class _Saga:
+    """One saga of a run. It holds no slot: its calls take theirs, one after the other."""
+
+    run: Run
+    call: ToolCall
+    place: str
+    steps: tuple[SagaStep, ...]
+    carry: CarriedOut
+
+    def step(self, index: int) -> _Part:
+        step, place = self.steps[index], f"{self.place}.s{index}"
+        return _Part(place, saga.part_call(self.call, place, step), "saga", step.kind)
+
+    def compensation(self, index: int) -> _Part | None:
+        action, place = self.steps[index].compensation, f"{self.place}.c{index}"
+        if action is None:
+            return None
+        return _Part(place, saga.part_call(self.call, place, action), "compensation", "compensation")
+
+
+async def played(run: Run, permitted: Permitted, place: str, carry: CarriedOut) -> Outcome:
+    """Return the one outcome of a saga. It sees by itself that the run is interrupted, and must not be cancelled.
+
+    Its recovery is to take back what was done; those of its tools answer for its calls.
+    """
+    try:
+        one = _Saga(run, permitted.call, place, saga.steps_of(permitted.call), carry)
+    except ValueError as error:
+        outcome, acted = not_run(permitted.call, str(error)), ()
+    else:
+        outcome, acted = await _played(one, permitted.spec.options.max_result_bytes)
+    run.change(saga.with_end, place, outcome, acted)
+    return outcome
+
+
+async def _played(one: _Saga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
+    """Return the outcome of the saga, and those of all its calls."""
+    refusal = saga.refusal(one.run.state, one.steps) or await _foreseen(one)
+    if refusal:
+        return not_run(one.call, refusal), ()
+    outcomes = await _forward(one)
+    undone = await _back(one, outcomes)
+    outcome = ended(one.call, Course(one.steps, outcomes, undone), one.run.setup.tool, max_bytes)
+    return outcome, (*outcomes, *undone.values())
+
+
+async def _foreseen(one: _Saga) -> str:
+    """Return why the gate would stop the saga on its way, or "": what could not be taken back is not begun.
+
+    Each call is judged again when its turn comes; what a person has to approve is asked only then.
+    """
+    indexes = range(len(one.steps))
+    back = [part for part in map(one.compensation, indexes) if part is not None]
+    for parts in ([one.step(index) for index in indexes], back):
+        rulings = await _judged(one, parts) if parts else ()
+        if rulings is None:
+            return saga.INTERRUPTED
+        for part, ruling in zip(parts, rulings, strict=True):
+            if ruling.verdict.decision in {"deny", "invalid"}:
+                return saga.foreseen(part.place, refused(part.call, ruling.verdict))
+    return ""
+
+
+async def _judged(
+    one: _Saga, parts: list[_Part], is_cut_short: Interrupted | None = None
+) -> tuple[gate.Ruling, ...] | None:
+    calls = tuple(part.call for part in parts)
+    return await gate.judge_calls(one.run, calls, one.run.state.iteration, parts[0].purpose, is_cut_short)
+
+
+async def _forward(one: _Saga) -> tuple[Outcome, ...]:
+    """Return the outcomes of the steps that were begun: up to the first that did not succeed."""
+    run, outcomes = one.run, list[Outcome]()
+    for index in range(len(one.steps)):
+        if run.state.paused:
+            await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
+        if run.is_interrupted():
+            break
+        outcomes.append(await _acted(one, one.step(index), run.is_interrupted))
+        if outcomes[-1].status != "ok":
+            break
+    return tuple(outcomes)
+
+
+async def _back(one: _Saga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
+    """Return the outcomes of the compensations, by step. One that fails is no reason to leave the others out."""
+    undone: dict[int, Outcome] = {}
+    grace = asyncio.create_task(_grace(one.run))
+    for index in saga.compensated(one.steps, outcomes):
+        part = one.compensation(index)
+        if part is not None:
+            undone[index] = await _acted(one, part, grace.done)
+            cause = why(Course(one.steps, outcomes))
+            one.run.change(triggered, part.call, "compensate", cause, undone[index].status)
+    grace.cancel()
+    return undone
+
+
+async def _grace(run: Run) -> None:
+    """Last until compensations have to end: as long as they need, unless the run is interrupted."""
+    await workflow.wait_condition(run.is_interrupted)
+    await workflow.sleep(UNDO_GRACE_S, summary="to take back a saga")
+
+
+async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
+    """Return the outcome of a part: judged, approved where it has to be, carried out."""
+    if is_cut_short():
+        return not_run(part.call, saga.INTERRUPTED)
+    rulings = await _judged(one, [part], is_cut_short)
+    if rulings is None:
+        return not_run(part.call, saga.INTERRUPTED)
+    ruling = (await approved(one.run, rulings, part.place, part.purpose))[0]
+    if ruling.permitted is None:
+        return refused(part.call, ruling.verdict)
+    if is_cut_short():
+        return not_run(part.call, saga.INTERRUPTED)
+    return with_change(await _carried(one, ruling.permitted, part, is_cut_short), ruling.verdict)
+
+
+async def _carried(one: _Saga, permitted: Permitted, part: _Part, is_cut_short: Interrupted) -> Outcome:
+    spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
+    one.run.change(saga.with_action)
+    task = asyncio.ensure_future(one.carry(one.run, replace(permitted, spec=spec), part.place))
+    await settle([task], is_cut_short)
+    return task.result() if task.done() and not task.cancelled() else cancelled(permitted.call, spec)
