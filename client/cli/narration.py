@@ -50,7 +50,7 @@ class Narrator:
         denied = [(name, verdict) for name, verdict in verdicts if verdict.get("decision") != "allow"]
         if not denied:
             return [Line(f"{len(verdicts)} allowed", "quiet")]
-        return [Line(f"✗ {_refusal(verdict)} {name}: {_reason(verdict)}", "bad") for name, verdict in denied]
+        return [_held_back(name, verdict) for name, verdict in denied]
 
     def _dispatched(self, entry: JournalEntry) -> list[Line]:
         self._dispatched_at = entry.timestamp
@@ -95,8 +95,12 @@ def _call(action: dict[str, Any]) -> str:
     return on_one_line(call_summary(call, None))
 
 
-def _refusal(verdict: dict[str, Any]) -> str:
-    return "denied" if verdict.get("decision") == "deny" else "refused as invalid"
+def _held_back(name: str, verdict: dict[str, Any]) -> Line:
+    decision = verdict.get("decision")
+    if decision == "approval":
+        return Line(f"? {name} needs a person's yes: {_reason(verdict)}", "person")
+    refusal = "denied" if decision == "deny" else "refused as invalid"
+    return Line(f"✗ {refusal} {name}: {_reason(verdict)}", "bad")
 
 
 def _reason(verdict: dict[str, Any]) -> str:

@@ -59,6 +59,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             id="a denied answer",
         ),
         pytest.param(
+            an_entry("PolicyEvaluated", verdicts=[{"decision": "approval", "reason": "money moves"}]),
+            "? the answer needs a person's yes: money moves",
+            id="an answer that waits for a yes",
+        ),
+        pytest.param(
             an_entry(
                 "ObservationsCollected", outcomes=[{"tool": "t", "call_id": "c", "outcome": "failed", "error": "E"}]
             ),

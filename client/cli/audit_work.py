@@ -1,0 +1,71 @@
+"""What `orga audit` does with the runs that it is given; it loads the policy engines, so commands import it late."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from temporalio.client import Client
+
+from activities.adapters.policy.ladder import EngineName, PolicySettings
+from client.audit import RunAudit, audited
+from client.cli.audit_table import as_json, summary, table
+from client.cli.exit_codes import ExitCode, UsageError
+from client.cli.output import json_result, note, result
+from client.cli.policy_options import chosen
+from client.cli.run_rows import Filter, rows
+from client.cli.session import session
+from client.config_file import load_config
+from client.policy_settings import policy_settings
+from client.rejudged import Rejudge
+
+PROGRESS_S = 5.0
+
+
+class Wanted:
+    """Which runs."""
+
+    def __init__(self, run: str | None, query: str | None, limit: int) -> None:
+        self._run, self._query, self._limit = run, query, limit
+
+    async def ids(self, client: Client) -> list[str]:
+        """Return their ids, each once."""
+        if self._run is not None:
+            return [self._run]
+        found = await rows(client, Filter(query=self._query), self._limit)
+        return list(dict.fromkeys(row.id for row in found))
+
+
+def settings_of(
+    folder: Path | None, surface: str | None, engine: EngineName | None, config: Path | None
+) -> PolicySettings:
+    """Return the policies to judge by."""
+    if folder is not None and engine not in {None, "cedar"}:
+        raise UsageError(f"--policy names Cedar files; --engine {engine} does not read them")
+    if folder is not None or (engine is None and surface is not None):
+        return chosen(folder, surface, config, dict(os.environ))
+    try:
+        settings = policy_settings(load_config(config).config.policy, os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    named = {name: value for name, value in (("engine", engine), ("surface", surface)) if value is not None}
+    return replace(settings, **named)
+
+
+async def audit_runs(wanted: Wanted, rejudge: Rejudge, config: Path | None, *, everything: bool, json: bool) -> int:
+    """Judge the runs anew, show what would change, and return the exit code."""
+    async with session(config) as here:
+        ids = await wanted.ids(here.client)
+        found: list[RunAudit] = []
+        told = time.monotonic()
+        async for audit in audited(here.client, ids, rejudge):
+            found.append(audit)
+            if time.monotonic() - told >= PROGRESS_S:
+                told = time.monotonic()
+                note(f"… {len(found)} runs; {summary(found).splitlines()[0]}")
+    if json:
+        json_result(as_json(found, everything=everything))
+    elif everything or not all(audit.is_same for audit in found):
+        result(table(found, everything=everything))
+    note(summary(found))
+    return 0 if all(audit.is_same for audit in found) else ExitCode.FAILED
