@@ -172,9 +172,7 @@ def test_the_inbox_has_the_held_calls_of_several_runs_oldest_first(orga: Orga) -
 
 def test_a_run_that_is_watched_says_what_it_holds_and_goes_on_when_it_is_decided(orga: Orga) -> None:
     with orga.started("run", "refund them", "--agent", "cashier") as running:
-        running.line(
-            r'\? [0-9a-f]{24}: refund \{"order":"A-7","cents":900}: policy refunds: money leaves the house \(ada, grace\)'
-        )
+        running.line(r'\? [0-9a-f]{24}: refund \{"order":"A-7","cents":900}: policy refunds: .* house \(ada, grace\)')
         command = running.line(r"waits for you: refund .* → (orga approve \S+ \S+ \S+) \(or orga deny ")[1]
         assert orga(*shlex.split(command)[1:]).code == 0
         running.line(r"refund approved by ada \([0-9a-f]{24}\)")

@@ -8,7 +8,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from activities.adapters.policy.cedar import CedarPolicies
-from activities.ports import ModelRequest
+from activities.ports import ModelRequest, ToolContext
 from activities.sanitize import sanitized
 from tests.support.corpora import Case, corpus
 from tests.support.hold import until
@@ -28,7 +28,10 @@ ROOM = {"max_iterations": 50, "max_total_tokens": 1_000_000, "context_token_budg
 
 
 def read_document() -> FakeTool:
-    return FakeTool("read_document", lambda arguments, context: CASES[arguments["number"]]["text"])
+    def text(arguments: dict[str, Any], context: ToolContext) -> str:
+        return str(CASES[int(arguments["number"])]["text"])
+
+    return FakeTool("read_document", text)
 
 
 def forbidden_tools() -> list[FakeTool]:

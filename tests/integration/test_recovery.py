@@ -12,6 +12,7 @@ from tests.support.scripted import ScriptedProvider, answers, calls
 from workflows.types.journal import JournalEntry
 from workflows.types.recovery import Recovery
 from workflows.types.tools import Effect, ToolOptions
+from workflows.types.untrusted import undelimited
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
 
@@ -224,7 +225,7 @@ async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client
         ran = await loop.ended(handle)
     assert [(letter["letter_id"], letter["error"]) for letter in letters] == [("1.0", "ToolError: down")]
     assert isinstance(loop.provider, ScriptedProvider)
-    assert loop.provider.seen[2].messages[-1].text == (
+    assert undelimited(loop.provider.seen[2].messages[-1].text) == (
         "[Requeued call] save (1.0), sent again by an operator:\nsaved at last"
     )
     assert len({context.idempotency_key for context in save.contexts}) == 1

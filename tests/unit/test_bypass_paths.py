@@ -1,6 +1,7 @@
 """Paths of the corpus: nothing outside the root is read, listed or changed, by any tool that takes a path."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,12 @@ def around(base: Path) -> dict[str, str]:
     return beside | dict.fromkeys(os.listdir(base.parent), "")  # noqa: PTH208
 
 
-TOOLS = {
+TOOLS: dict[str, tuple[Callable[[Root], Tool], dict[str, Any]]] = {
     "read_file": (ReadFile, {}),
     "write_file": (WriteFile, {"content": "x"}),
     "list_files": (ListFiles, {}),
     "search_text": (SearchText, {"query": "secret"}),
-    "run_command": (lambda root: RunCommand(root, ["ls", "cat"]), {"command": ["ls"]}),  # pyright: ignore
+    "run_command": (lambda root: RunCommand(root, ["ls", "cat"]), {"command": ["ls"]}),
 }
 
 

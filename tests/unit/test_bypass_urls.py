@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import httpcore
 import pytest
@@ -22,7 +22,7 @@ class Watched(httpcore.AsyncNetworkBackend):
 
     def __init__(self, open_to: tuple[str, int] | None = None) -> None:
         self._open_to = open_to
-        self._network = httpcore.AnyIOBackend()
+        self._network = cast(httpcore.AsyncNetworkBackend, httpcore.AnyIOBackend())
         self.tried: list[str] = []
 
     async def connect_tcp(

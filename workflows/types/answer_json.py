@@ -22,6 +22,8 @@ def answer_json(text: str) -> Any:
         ValueError: With short feedback for the model, and the position where there is one, in characters from 0.
     """
     body = _unfenced(text.strip())
+    if any("\ud800" <= character <= "\udfff" for character in body):
+        raise ValueError("it holds half a character (a lone surrogate)")
     try:
         value = from_json(body, allow_inf_nan=False)
         from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
