@@ -18,7 +18,7 @@ from workflows.types.recovery import Recovery
 
 pytestmark = pytest.mark.timeout(240)
 
-BACKOFF_MS = 3_000
+BACKOFF_MS = 6_000
 
 
 def failing(times: int) -> Any:
@@ -52,7 +52,7 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
         backstage.tool("burn", "irreversible"),
         backstage.tool("paper"),
         backstage.tool("ask", "read_only", works_once, recovery=remembered),
-        backstage.tool("pay", body=failing(2), recovery=buried),
+        backstage.tool("mail", body=failing(2), recovery=buried),
         backstage.tool("hold", held=True),
         backstage.tool("look"),
     ]
@@ -82,7 +82,7 @@ RETRY: dict[str, Any] = {"plan": ("flaky",), "cast": troupe, "happens": backs_of
 FALLBACK: dict[str, Any] = {"plan": ("save", "look"), "cast": troupe}
 RISKY: dict[str, Any] = {"plan": ("write", "look"), "cast": troupe}
 CACHED: dict[str, Any] = {"plan": ("ask", "ask"), "cast": troupe}
-BURIED: dict[str, Any] = {"plan": ("pay", "hold", "look"), "cast": troupe, "happens": sends_again}
+BURIED: dict[str, Any] = {"plan": ("mail", "hold", "look"), "cast": troupe, "happens": sends_again}
 
 CASES: dict[str, Case] = {
     "retry": Case(**RETRY),
@@ -100,7 +100,7 @@ CASES: dict[str, Case] = {
     "buried": Case(**BURIED),
     "buried, while it is told": dies("noting RecoveryTriggered", **BURIED),
     "buried, when it is asked for": dies("asked to requeue", **BURIED),
-    "buried, while it is sent again": dies("pay 3", **BURIED),
+    "buried, while it is sent again": dies("mail 3", **BURIED),
 }
 
 SAME = {
@@ -113,7 +113,7 @@ SAME = {
     "cached, while it is told": [],
     "buried, while it is told": [],
     "buried, when it is asked for": ["hold"],
-    "buried, while it is sent again": ["pay"],
+    "buried, while it is sent again": ["mail"],
 }
 """The cases that a kill must not change, with the calls that were in flight: those run again."""
 
@@ -147,7 +147,7 @@ async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
     assert told["fallback"][0].startswith("[Fallback] tape answered instead")
     assert told["risky fallback"][0].startswith("[Fallback] burn answered instead")
     assert told["buried"][1].startswith("[Dead letter] The call is kept as 1.0")
-    assert told["buried"][3:5] == ["[Requeued call] pay (1.0), sent again by an operator:", "works again"]
+    assert told["buried"][3:5] == ["[Requeued call] mail (1.0), sent again by an operator:", "works again"]
     assert outcome_of(outcomes, "cached").output[1].startswith("[Cached result, ")
     strategies = [
         [data["strategy"] for data in outcome_of(outcomes, scene).data("RecoveryTriggered")]
