@@ -29,7 +29,7 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec) -> T:
     """
     limit_s = _limit_s()
     margin_s = min(MARGIN_S, limit_s / 5)
-    call = asyncio.create_task(work)
+    call = asyncio.create_task(_contained(work))
     try:
         done, _ = await asyncio.wait((call,), timeout=limit_s - margin_s)
     except asyncio.CancelledError:
@@ -40,6 +40,14 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec) -> T:
         await _cancelled(call, spec.name, margin_s * 0.75)
         raise ToolError(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
     return call.result()
+
+
+async def _contained(work: Coroutine[Any, Any, T]) -> T:
+    """Await it; a call that wants to end the process would end the worker from within a task."""
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ToolError(f"{type(error).__name__}: {error}", kind=type(error).__name__) from None
 
 
 def _limit_s() -> float:
