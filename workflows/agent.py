@@ -181,9 +181,8 @@ class AgentWorkflow(Handlers):
         return stop_reason(state, state.config, workflow.now())
 
     def _roll_over_if_due(self) -> None:
-        info, run = workflow.info(), self._run
-        events, size = info.get_current_history_length(), info.get_current_history_size()
-        if roll_over.is_due(run.state, run.setup, events, size, info.is_continue_as_new_suggested()):
+        run, length = self._run, self._run.length
+        if roll_over.is_due(run.state, run.setup, length.events, length.size, length.is_long):
             self._roll_over()
 
     def _roll_over(self) -> NoReturn:

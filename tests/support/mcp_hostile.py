@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(sys.argv[1])
+FOLDER = Path(sys.argv[1] if sys.argv[1:] else ".")
 MODES = sys.argv[2:]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mcp.server.mcpserver import Context, MCPServer
 
-FOLDER = Path(sys.argv[2])
+FOLDER = Path(sys.argv[2] if sys.argv[2:] else ".")
 server = MCPServer("modern", log_level="ERROR")
 
 

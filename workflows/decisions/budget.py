@@ -22,8 +22,8 @@ def is_asked_for(state: AgentState, stop: tuple[StopReason, str]) -> bool:
 def question(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Wait:
     """Return the question to ask at a limit; a limit that is reached again is a new question."""
     asked = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run"
-    number = sum(1 for _ in state.waits) + len(state.extended)
-    return Wait(wait_id=f"budget-{state.iteration}-{number}", kind="budget", since=now, question=asked)
+    wait_id = f"budget-{state.iteration}-{state.questions}"
+    return Wait(wait_id=wait_id, kind="budget", since=now, question=asked)
 
 
 def extension(state: AgentState, raw: object) -> dict[str, float]:
@@ -54,6 +54,6 @@ def extended(state: AgentState, limits: dict[str, float]) -> AgentState:
     return state.model_copy(update={"extended": {**state.extended, **limits}, "stop": stop, "over_budget": 0})
 
 
-def without_stop(state: AgentState) -> AgentState:
-    """Return the state whose ending is open again."""
-    return state.model_copy(update={"stop": None})
+def with_question(state: AgentState) -> AgentState:
+    """Return the state that has one more question; its ending is open again."""
+    return state.model_copy(update={"stop": None, "questions": state.questions + 1})

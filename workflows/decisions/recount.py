@@ -3,6 +3,7 @@
 from math import isclose
 from typing import Any, cast
 
+from workflows.types.gate import Verdicts
 from workflows.types.history import Happening
 from workflows.types.messages import Reply
 from workflows.types.result import AgentResult
@@ -20,6 +21,7 @@ class Recount:
         self._usage = UsageTotals()
         self._proposals = 0
         self._has_begun = False
+        self._has_reasoned = False
 
     def feed(self, happening: Happening) -> list[str]:
         """Return what the result says otherwise, once the run is completed."""
@@ -28,6 +30,8 @@ class Recount:
                 self._start(happening)
             case "finished" if happening.name in MODEL_CALLS:
                 self._count(happening)
+            case "finished" if happening.name == "gate" and not self._has_reasoned:  # of pre-hydration
+                self._proposals += len(Verdicts.model_validate(happening.value).verdicts)
             case "child_finished":
                 ended = cast("dict[str, Any]", happening.value or {})
                 self._usage = self._usage.plus_totals(UsageTotals.model_validate(ended.get("usage") or {}))
@@ -51,6 +55,7 @@ class Recount:
         self._usage = self._usage.plus(reply.usage, reply.cost_usd)
         if happening.name == "reason":
             self._iterations += 1
+            self._has_reasoned = True
             self._proposals += len(reply.calls)
 
     def _miscounts(self, ended: AgentResult) -> list[str]:
@@ -63,5 +68,5 @@ class Recount:
         if not isclose(cost, recount, rel_tol=1e-9, abs_tol=1e-9):
             wrong.append(f"usage.cost_usd is {cost}, counted {recount}")
         if counts.proposed != counts.run + counts.denied or counts.proposed > self._proposals:
-            wrong.append(f"tool_calls do not add up: {counts.model_dump()} of {self._proposals} in replies")
+            wrong.append(f"tool_calls do not add up: {counts.model_dump()} of {self._proposals} proposed")
         return wrong

@@ -1,7 +1,7 @@
 """One allowed call as an activity: its options, its slot, and what became of it."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from workflows.phases.gate import Permitted
 from workflows.phases.run import Run
 from workflows.types.clipped import clip
 from workflows.types.outcome import Outcome
-from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOutput, ToolRequest
+from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOutput, ToolRequest, ToolSpec
 
 HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
@@ -53,6 +53,17 @@ class Failed:
     may_have_acted: bool = False
     """It may have had its effect."""
 
+    def after(self, earlier: "Failed") -> "Failed":
+        """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
+        told = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
+        return replace(
+            self,
+            error=told,
+            is_unknown=self.is_unknown or earlier.is_unknown,
+            was_run=self.was_run or earlier.was_run,
+            may_have_acted=self.may_have_acted or earlier.may_have_acted,
+        )
+
 
 async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
     """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
@@ -80,13 +91,20 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Fa
         if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
             circuits.released(run, spec)
             return cancelled(call, spec)
+        _measure(run, spec)
         circuits.failed(run, spec, error)
         acted = spec.effect != "read_only" and is_unknown_outcome(error)
         is_unknown = acted and spec.effect == "irreversible"
         return Failed(failure_text(error), is_unknown, was_run=not is_turned_away(error), may_have_acted=acted)
+    _measure(run, spec)
     circuits.succeeded(run, spec)
     text = clip(output.content, spec.options.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
+
+
+def _measure(run: Run, spec: ToolSpec) -> None:
+    if spec.options.execution == "activity":
+        run.measure()
 
 
 async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:

@@ -34,10 +34,9 @@ async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversati
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
-        if run.is_interrupted():
-            return None
-        run.change(with_summary, plan.drop, plan.summary_tokens, reply)
-        if stop_reason(run.state, run.config, workflow.now()) is not None:
+        if reply is not None or not run.is_interrupted():
+            run.change(with_summary, plan.drop, plan.summary_tokens, reply)
+        if run.is_interrupted() or stop_reason(run.state, run.config, workflow.now()) is not None:
             return None
     conversation = run.state.conversation
     return handed_over(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))

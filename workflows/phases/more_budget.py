@@ -18,7 +18,7 @@ async def asked_for(
 ) -> tuple[StopReason, str] | None:
     """Wait until the limit is raised; return the ending when a person declines it."""
     wait = budget.question(run.state, stop, workflow.now())
-    run.change(budget.without_stop)
+    run.change(budget.with_question)
     run.change(waits.opened, wait, workflow.now())
     phase = run.state.phase
     enter(run, "waiting")

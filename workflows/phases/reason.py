@@ -67,6 +67,7 @@ async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | 
     error = call.exception()
     if error is None:
         reply = call.result()
+        run.measure()
         run.change(with_calibration, seen, reply.usage.input_tokens)
         return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), seen)
     if not isinstance(error, ActivityError):

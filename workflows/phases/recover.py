@@ -1,7 +1,6 @@
 """Recovery: what a tool's config says to do once the attempts of a call are used up."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from temporalio import workflow
 
@@ -121,7 +120,7 @@ async def _escalated(
         attempt = await tried(run, permitted, Place(f"{place.activity_id}.r{retries}", place.key))
         if isinstance(attempt, Outcome):
             return attempt.model_copy(update={"result": None})
-        failure = replace(attempt, may_have_acted=attempt.may_have_acted or failure.may_have_acted)
+        failure = attempt.after(failure)
 
 
 async def _dead_letter(

@@ -7,6 +7,7 @@ from typing import Concatenate, ParamSpec
 from temporalio import workflow
 
 from workflows.phases.counts import count_circuits
+from workflows.phases.length import Length, length
 from workflows.types.context import Setup
 from workflows.types.input import LoopConfig
 from workflows.types.notes import NOTES_MEMO
@@ -22,6 +23,8 @@ class Run:
         self.state = state
         self.slots = asyncio.Semaphore(state.config.max_concurrent_tools)
         """One for each tool call that may be in flight."""
+        self.length = Length()
+        """Of the history, when the latest activity had ended."""
 
     @property
     def setup(self) -> Setup:
@@ -52,6 +55,10 @@ class Run:
             )
             state = state.model_copy(update={"notes": ()})
         self.state = state
+
+    def measure(self) -> None:
+        """Take the length of the history, now that an activity has ended."""
+        self.length = length()
 
     def is_interrupted(self) -> bool:
         """Return whether what is in flight has to be cut short: an abort, or the ending is decided."""

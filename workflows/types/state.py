@@ -116,8 +116,10 @@ class AgentState(Record):
     """Calls that wait for a person's yes."""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation, in order."""
-    extended: dict[str, float] = {}
+    extended: dict[str, int | float] = {}
     """Limits that were raised while the run was live; they win over its config."""
+    questions: int = 0
+    """About budgets, so far: the number of the next."""
     hydrated: bool = False
     """Whether the references of the task have been looked up."""
     calibration: float = 1.0
@@ -161,7 +163,7 @@ class AgentState(Record):
         config = self.setup.config if self.setup else self.input.config
         return config.model_copy(update=self._raised(config)) if self.extended else config
 
-    def _raised(self, config: LoopConfig) -> dict[str, float]:
+    def _raised(self, config: LoopConfig) -> dict[str, int | float]:
         """Return the limits that are higher than the config's; what is raised before the setup is known may not be."""
         limits = {name: getattr(config, name) for name in self.extended}
         return {name: value for name, value in self.extended.items() if limits[name] and limits[name] < value}

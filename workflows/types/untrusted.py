@@ -81,5 +81,7 @@ def source_of(call: ToolCall, spec: ToolSpec | None) -> str:
     name = spec.main_argument if spec else None
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), None)
     shown = "" if value is None else f" {to_json(value, inf_nan_mode='strings').decode()}"
-    line = "".join(c if c.isprintable() else "?" for c in f"{call.name}{shown}"[: SOURCE_CHARS + 1])
+    line = f"{call.name}{shown}"[: SOURCE_CHARS + 1]
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else "?" for c in line)
     return line if len(line) <= SOURCE_CHARS else line[: SOURCE_CHARS - 1] + "…"
