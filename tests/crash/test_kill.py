@@ -18,7 +18,7 @@ CHANCE = random.Random(5)
 
 def at_random() -> Case:
     """Return a long run whose first workers die some time after the first effect that each has."""
-    return Case(LONG, tuple(Fate(after_s=CHANCE.uniform(0, 0.5)) for _ in range(3)))
+    return Case(LONG, tuple(Fate(after_s=CHANCE.uniform(0, 0.5)) for _ in range(2)))
 
 
 CASES: dict[str, Case] = {
@@ -37,6 +37,7 @@ CASES: dict[str, Case] = {
     "undisturbed, long": Case(LONG),
     "at random": at_random(),
     "at random, another time": at_random(),
+    "at random, a third time": at_random(),
 }
 
 

@@ -22,17 +22,17 @@ def agency(backstage: Backstage) -> list[FakeTool]:
     return [
         *(backstage.tool(name) for name in ("book", "unbook", "rent", "unrent", "unsend")),
         backstage.tool("send", "irreversible"),
-        backstage.tool("pay", "irreversible", refuses),
+        backstage.tool("ship", "irreversible", refuses),
     ]
 
 
 DONE = "saga:book-unbook+rent-unrent+send"
-UNDONE = "saga:book-unbook+rent-unrent+pay"
-RISKY = "saga:book-unbook+send-unsend+pay"
+UNDONE = "saga:book-unbook+rent-unrent+ship"
+RISKY = "saga:book-unbook+send-unsend+ship"
 
 MOMENTS = {
     DONE: ["book", "after book", "rent", "gate of rent", "noting SagaEnded"],
-    UNDONE: ["rent", "after pay", "unrent", "after unrent", "noting RecoveryTriggered", "unbook", "noting SagaEnded"],
+    UNDONE: ["rent", "after ship", "unrent", "after unrent", "noting RecoveryTriggered", "unbook", "noting SagaEnded"],
 }
 
 CASES: dict[str, Case] = {
@@ -55,8 +55,8 @@ async def test_what_the_undisturbed_sagas_did(outcomes: Outcomes) -> None:
     done, undone = outcome_of(outcomes, DONE), outcome_of(outcomes, UNDONE)
     assert done.tools == ["book", "rent", "send"]
     assert done.output[0] == "[Saga done] all 3 steps"
-    assert undone.tools == ["book", "rent", "pay", "unrent", "unbook"]
-    assert undone.output[0].endswith("step 3 of 3 (pay failed); what was done is taken back")
+    assert undone.tools == ["book", "rent", "ship", "unrent", "unbook"]
+    assert undone.output[0].endswith("step 3 of 3 (ship failed); what was done is taken back")
 
 
 @pytest.mark.parametrize(("plan", "moment"), [(plan, moment) for plan, found in MOMENTS.items() for moment in found])

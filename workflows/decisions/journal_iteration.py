@@ -33,8 +33,10 @@ class JournalIteration:
         return [self.call(key) for key in self._expected]
 
     def scheduled(self, key: str) -> None:
-        """Take in that a call was started, or a part of it: a step of a saga, say."""
-        self._scheduled |= {key, ".".join(key.split(".")[:2])}
+        """Take in that a call was started, or a part of it: a step of a saga, say; a fallback is another call."""
+        place, part = key.split(".")[:2], key.split(".")[2:]
+        if not part or not part[0].startswith("f"):
+            self._scheduled.add(".".join(place))
 
     def ended(self, key: str, outcome: str, error: str) -> None:
         """Take in what became of a call; attempts of a recovery have keys of their own and are not calls."""

@@ -1,0 +1,113 @@
+"""Laws of the whole loop, over random runs on a real server: each is played, replayed, and read from its journal."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from temporalio.client import Client, WorkflowHandle
+from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner
+
+import worker
+from client.converter import data_converter
+from tests.conftest import SERVER_ARGUMENTS
+from tests.support.laws import LAWS
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.scenarios import Scenario, any_run, busy_people, failing_tools, tight_budgets
+from tests.support.scripted import answers, calls
+from tests.support.stage import Played, played
+
+NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
+"""The server lets a run of less than a second wait before it continues as new."""
+
+
+def unsandboxed(converter: DataConverter) -> UnsandboxedWorkflowRunner:
+    return UnsandboxedWorkflowRunner()
+
+
+def some(examples: int) -> settings:
+    """Return settings for so many runs, always the same ones: `ORGA_LAW_RUNS=500` draws others, and more."""
+    more = int(os.environ.get("ORGA_LAW_RUNS", "0"))
+    return settings(
+        max_examples=more or examples,
+        derandomize=not more,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    )
+
+
+def hold(run: Played) -> None:
+    for law in LAWS:
+        law(run)
+
+
+def without_sandbox(converter: DataConverter) -> UnsandboxedWorkflowRunner:
+    return UnsandboxedWorkflowRunner()
+
+
+@pytest.fixture(scope="module")
+async def quick(temporal: str) -> AsyncGenerator[Client]:
+    """A client of a server that continues as new at once; workers of this module run workflows without the sandbox.
+
+    It costs more than the run itself; other tests have it.
+    """
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=temporal,
+        data_converter=data_converter,
+        dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
+    ) as environment:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(worker, "workflow_runner", unsandboxed)
+            yield environment.client
+
+
+@pytest.mark.timeout(1_200)
+@some(40)
+@given(scenario=any_run)
+async def test_the_laws_hold_for_any_run(quick: Client, scenario: Scenario) -> None:
+    hold(await played(quick, scenario))
+
+
+@pytest.mark.timeout(1_200)
+@some(30)
+@given(scenario=failing_tools)
+async def test_the_laws_hold_while_tools_fail(quick: Client, scenario: Scenario) -> None:
+    hold(await played(quick, scenario))
+
+
+@pytest.mark.timeout(1_200)
+@some(30)
+@given(scenario=tight_budgets)
+async def test_the_laws_hold_at_every_limit(quick: Client, scenario: Scenario) -> None:
+    hold(await played(quick, scenario))
+
+
+@pytest.mark.timeout(1_200)
+@some(30)
+@given(scenario=busy_people)
+async def test_the_laws_hold_whatever_people_send(quick: Client, scenario: Scenario) -> None:
+    hold(await played(quick, scenario))
+
+
+async def test_a_run_that_is_looked_at_all_the_time_replays(quick: Client) -> None:
+    """A query that comes with a workflow task splits it where a local activity has ended: the gate, each time."""
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 20})
+    invalid = [calls("look", arguments={"n": "no number"})] * 60
+    look = FakeTool("look", parameters={"type": "object", "properties": {"n": {"type": "integer"}}})
+    async with a_loop(quick, [*invalid, answers()], look, setup=facts) as loop:
+        handle = await loop.start(max_iterations=100)
+        ended = asyncio.create_task(handle.result())
+        await asyncio.gather(*[_looked_at(handle, ended) for _ in range(6)])
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, ran.result.tool_calls.denied) == ("completed", 60)
+
+
+async def _looked_at(handle: WorkflowHandle[Any, Any], ended: asyncio.Task[Any]) -> None:
+    while not ended.done():
+        await handle.query("status")

@@ -1,0 +1,265 @@
+"""Days of waiting for a person, and a circuit's minute, on the time-skipping server."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from activities.ports import ToolContext, ToolError
+from client.converter import data_converter
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.questions import told, updated, waiting
+from tests.support.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.time_skipping import time_skipping_server
+from workflows.types.breaker import BreakerOptions
+from workflows.types.context import Setup
+from workflows.types.messages import Reply
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+DAY = timedelta(days=1)
+LONG = timedelta(days=60)
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+@pytest.fixture(scope="module")
+async def environment() -> AsyncGenerator[WorkflowEnvironment]:
+    path = await asyncio.to_thread(time_skipping_server)
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(path), data_converter=data_converter
+    ) as environment:
+        yield environment
+
+
+@asynccontextmanager
+async def a_long_loop(
+    environment: WorkflowEnvironment, steps: Sequence[Step], *tools: FakeTool, setup: Setup = WORKER_FACTS
+) -> AsyncGenerator[Loop]:
+    async with a_loop(environment.client, steps, *tools, setup=setup) as loop:
+        loop.execution_timeout = LONG
+        yield loop
+
+
+def broken(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise ToolError("the disk is full")
+
+
+def escalating() -> FakeTool:
+    """Return a tool whose first call fails, so that a person is asked; a later one succeeds."""
+    options = ToolOptions(recovery=Recovery(strategy="escalate", max_attempts=1))
+    save = FakeTool("save", effect="idempotent", options=options)
+    save.body = lambda arguments, context: broken(arguments, context) if len(save.contexts) == 1 else "saved"
+    return save
+
+
+def seen_by(loop: Loop) -> int:
+    assert isinstance(loop.provider, ScriptedProvider)
+    return len(loop.provider.seen)
+
+
+def took(ran: Ran) -> timedelta:
+    """Return the time from the first entry of the journal to the last, waits included."""
+    return ran.journal[-1].timestamp - ran.journal[0].timestamp
+
+
+async def time_left(handle: WorkflowHandle[Any, Any]) -> float:
+    return (await handle.query("status"))["budgets"]["time_s"]
+
+
+async def is_paused(handle: WorkflowHandle[Any, Any]) -> bool:
+    return (await handle.query("status"))["phase"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected", "reason"),
+    [
+        pytest.param({"choice": "skip"}, "[Error] ToolError: the disk is full", "completed", id="skip"),
+        pytest.param({"choice": "result", "result": "42"}, "[Result from the operator]\n42", "completed", id="result"),
+        pytest.param({"choice": "retry"}, "saved", "completed", id="retry, the disk has room again"),
+        pytest.param({"choice": "abort"}, None, "escalated", id="abort"),
+    ],
+)
+async def test_an_escalation_waits_a_week_and_costs_no_time(
+    environment: WorkflowEnvironment, choice: dict[str, Any], expected: str | None, reason: str
+) -> None:
+    """The run has five minutes; the week is not among them."""
+    save = escalating()
+    async with a_long_loop(environment, [calls("save"), answers()], save) as loop:
+        handle = await loop.start()
+        wait = await waiting(handle)
+        before = await time_left(handle)
+        await environment.sleep(7 * DAY)
+        assert await time_left(handle) == before
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], **choice})
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == reason
+    assert ran.result.duration_s < 60
+    assert expected is None or told(loop) == [expected]
+    assert took(ran) > 7 * DAY
+    assert len({context.idempotency_key for context in save.contexts}) == 1
+
+
+async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: WorkflowEnvironment) -> None:
+    """Decided after a day, resumed after another: neither counts, and the model is not asked before the resume."""
+    save = escalating()
+    async with a_long_loop(environment, [calls("save"), answers("saved it")], save) as loop:
+        handle = await loop.start()
+        wait = await waiting(handle)
+        before = await time_left(handle)
+        await handle.signal("pause")
+        await environment.sleep(DAY)
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        await until(lambda: is_paused(handle))
+        await environment.sleep(DAY)
+        assert (seen_by(loop), len(save.contexts)) == (1, 2)
+        assert before - await time_left(handle) < 60
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+    assert ran.result.output == "saved it"
+    assert ran.result.duration_s < 60
+    assert took(ran) > 2 * DAY
+
+
+async def test_an_abort_inside_an_escalation_ends_the_run_with_what_it_has(environment: WorkflowEnvironment) -> None:
+    async with a_long_loop(environment, [calls("save"), answers()], escalating()) as loop:
+        handle = await loop.start()
+        await waiting(handle)
+        await environment.sleep(7 * DAY)
+        await handle.signal("abort", "nobody came back")
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "nobody came back")
+    assert (ran.result.tool_calls.failed, ran.result.duration_s < 60) == (1, True)
+    assert [entry.data["choice"] for entry in ran.journal if entry.event == "ApprovalResolved"] == ["none"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "runs", "reason"),
+    [
+        pytest.param("retry", 3, "completed", id="retry lets it run again"),
+        pytest.param("skip", 2, "completed", id="skip does not"),
+        pytest.param("abort", 2, "escalated", id="abort ends the run"),
+    ],
+)
+async def test_a_step_that_gets_nowhere_waits_for_days(
+    environment: WorkflowEnvironment, choice: str, runs: int, reason: str
+) -> None:
+    options = ToolOptions(max_attempts=1)
+    save = FakeTool("save", broken, options=options)
+    steps = [calls("save"), calls("save"), calls("save"), answers()]
+    async with a_long_loop(environment, steps, save) as loop:
+        handle = await loop.start(step_iteration={"on_limit_reached": "escalate"})
+        wait = await waiting(handle)
+        await environment.sleep(4 * DAY)
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": choice})
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, len(save.contexts)) == (reason, runs)
+    assert ran.result.duration_s < 60
+    assert took(ran) > 4 * DAY
+
+
+async def test_a_budget_ask_waits_for_days(environment: WorkflowEnvironment) -> None:
+    async with a_long_loop(environment, [calls("look"), calls("look"), answers("done")], FakeTool("look")) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        await waiting(handle)
+        before = await time_left(handle)
+        await environment.sleep(3 * DAY)
+        assert await time_left(handle) == before
+        await updated(handle, "extend_budget", {"max_iterations": 9})
+        ran = await loop.ended(handle)
+    assert (ran.result.output, ran.result.termination.reason) == ("done", "completed")
+    assert ran.result.duration_s < 60
+    assert took(ran) > 3 * DAY
+
+
+CHAINED = [pytest.param(False, id="in one run"), pytest.param(True, id="through a chain")]
+
+
+def guarded(body: Callable[[int], str]) -> FakeTool:
+    """Return a tool whose circuit opens at three failures for a minute; `body` is given the number of the call."""
+    options = ToolOptions(max_attempts=1, breaker=BreakerOptions(failure_threshold=3, recovery_s=60))
+    look = FakeTool("look", options=options)
+    look.body = lambda arguments, context: body(len(look.contexts))
+    return look
+
+
+def look_for(number: int) -> Reply:
+    """Return a call with arguments of its own: the same one is not repeated for ever."""
+    return calls("look", arguments={"n": number})
+
+
+async def minute(environment: WorkflowEnvironment, handle: WorkflowHandle[Any, Any], hold: Hold) -> None:
+    """Let a minute pass, in a pause, once the model thinks."""
+    await hold.reached()
+    await handle.signal("pause")
+    hold.go.set()
+    await until(lambda: is_paused(handle))
+    await environment.sleep(timedelta(seconds=61))
+    await handle.signal("resume")
+
+
+def circuits(ran: Ran) -> list[str]:
+    return [event for event in ran.events if event.startswith("Circuit")]
+
+
+@pytest.mark.parametrize("chained", CHAINED)
+async def test_a_circuit_closes_again_after_its_minute(environment: WorkflowEnvironment, chained: bool) -> None:
+    """Three failures open it; at once the model is told; a minute later one call tries, and its success closes it."""
+
+    def down_at_first(number: int) -> str:
+        if number <= 3:
+            raise ToolError("down", retryable=True)
+        return "up again"
+
+    hold, look = Hold(), guarded(down_at_first)
+    steps: list[Step] = [*map(look_for, range(4)), hold.step(look_for(9)), look_for(10), answers()]
+    setup = EACH_ITERATION if chained else WORKER_FACTS
+    async with a_long_loop(environment, steps, look, setup=setup) as loop:
+        handle = await loop.start()
+        await minute(environment, handle, hold)
+        ran = await loop.ended(handle)
+    assert told(loop, 4)[3].startswith("[Circuit open] look")
+    assert told(loop, 6)[4:] == ["up again", "up again"]
+    assert circuits(ran) == ["CircuitOpened", "CircuitClosed"]
+    assert (len(look.contexts), len(ran.histories)) == (5, 7 if chained else 1)
+
+
+@pytest.mark.parametrize("chained", CHAINED)
+async def test_a_circuit_whose_try_fails_is_open_for_another_minute(
+    environment: WorkflowEnvironment, chained: bool
+) -> None:
+    """Three fail, one is turned away; the try after a minute fails, the next is turned away; the second try closes."""
+
+    def down_for_long(number: int) -> str:
+        if number <= 4:
+            raise ToolError("down", retryable=True)
+        return "up again"
+
+    first, second, look = Hold(), Hold(), guarded(down_for_long)
+    steps: list[Step] = [
+        *map(look_for, range(4)),
+        first.step(look_for(10)),
+        look_for(11),
+        second.step(look_for(12)),
+        answers(),
+    ]
+    setup = EACH_ITERATION if chained else WORKER_FACTS
+    async with a_long_loop(environment, steps, look, setup=setup) as loop:
+        handle = await loop.start()
+        await minute(environment, handle, first)
+        await minute(environment, handle, second)
+        ran = await loop.ended(handle)
+    results = told(loop, 7)
+    assert [result.startswith("[Circuit open] look is left alone") for result in results[3:]] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert (results[6], len(look.contexts)) == ("up again", 5)
+    assert circuits(ran) == ["CircuitOpened", "CircuitOpened", "CircuitClosed"]
