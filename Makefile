@@ -26,6 +26,7 @@ demo: setup ## Run an agent over this project's own documents, server and worker
 
 test: setup ## All checks and all tests, as CI runs them
 	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m tests.support.parts
 	@$(BIN)/python -m pytest
 
 check: setup ## Format, lint and strict types

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
-from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner
 
@@ -18,7 +17,7 @@ from client.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 from tests.support.laws import LAWS
 from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.scenarios import Scenario, any_run, busy_people, failing_tools, tight_budgets
+from tests.support.scenarios import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
 from tests.support.scripted import answers, calls
 from tests.support.stage import Played, played
 
@@ -45,10 +44,6 @@ def some(examples: int) -> settings:
 def hold(run: Played) -> None:
     for law in LAWS:
         law(run)
-
-
-def without_sandbox(converter: DataConverter) -> UnsandboxedWorkflowRunner:
-    return UnsandboxedWorkflowRunner()
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +80,13 @@ async def test_the_laws_hold_while_tools_fail(quick: Client, scenario: Scenario)
 @some(30)
 @given(scenario=tight_budgets)
 async def test_the_laws_hold_at_every_limit(quick: Client, scenario: Scenario) -> None:
+    hold(await played(quick, scenario))
+
+
+@pytest.mark.timeout(1_200)
+@some(15)
+@given(scenario=short_of_time)
+async def test_the_laws_hold_when_time_runs_out(quick: Client, scenario: Scenario) -> None:
     hold(await played(quick, scenario))
 
 

@@ -37,7 +37,7 @@ def running_aimock(fixtures: list[dict[str, Any]]) -> Generator[Aimock]:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"fixtures": fixtures}, file)
         file.flush()
-        command = ["node", str(_installed() / _PROGRAM), "--port", "0", "--fixtures", file.name, "--validate-on-load"]
+        command = ["node", str(installed() / _PROGRAM), "--port", "0", "--fixtures", file.name, "--validate-on-load"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
             try:
                 yield Aimock(_address(server))
@@ -55,7 +55,7 @@ def _address(server: subprocess.Popen[str]) -> str:
     raise RuntimeError(f"aimock did not start: {''.join(printed)}")
 
 
-def _installed() -> Path:
+def installed() -> Path:
     """Install beside the cache and move in place, so that a broken install is never taken for one."""
     if not (_CACHE / _PROGRAM).exists():
         _CACHE.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """Whole runs as values: what the model says, what becomes of each call, what people send, and when; drawn at random."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from hypothesis import strategies as st
@@ -245,3 +245,11 @@ tight_budgets = scenarios(
     choices=("extend", "extend", "skip"),
 )
 busy_people = scenarios(steps=useful_steps, fates=("ok", "big", "final"), limits=0, acts=12, kinds=NO_END)
+short_of_time = scenarios(
+    steps=useful_steps,
+    fates=("ok", "ok", "slow"),
+    limits=0,
+    acts=3,
+    kinds=NO_END,
+    choices=("extend", "extend", "skip", "abort"),
+).map(lambda scenario: replace(scenario, config={**scenario.config, "timeout_s": 0.8}))
