@@ -76,9 +76,9 @@ def test_verify_writes_a_line_for_each_check(orga: Orga, ended: str, tmp_path: P
     export = tmp_path / "run.jsonl"
     export.write_text(orga("journal", ended, "--json").out)
     fine = orga("verify", ended, "--journal", str(export))
-    assert (fine.code, fine.err.splitlines()[-1]) == (0, "6 checks, nothing is wrong")
+    assert (fine.code, fine.err.splitlines()[-1]) == (0, "7 checks, nothing is wrong")
     assert [line.split()[:2] for line in fine.out.splitlines()] == [
-        ["✓", name] for name in ("replay", "ending", "contexts", "journal", "counters", "export")
+        ["✓", name] for name in ("replay", "gate", "ending", "contexts", "journal", "counters", "export")
     ]
 
 
