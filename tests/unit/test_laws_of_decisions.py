@@ -39,7 +39,7 @@ FAILED: frozenset[OutcomeStatus] = frozenset({"failed", "cancelled"})
 configs = st.builds(
     LoopConfig,
     max_iterations=st.sampled_from([4, 100, 100, 100]),
-    max_total_tokens=st.sampled_from([5_000, 10**6, 10**6]),
+    max_total_tokens=st.sampled_from([3_000, 10**6, 10**6]),
     max_cost_usd=st.sampled_from([None, None, 0.5]),
     max_tool_calls=st.sampled_from([None, None, 9]),
     timeout_s=st.sampled_from([60.0, 10_000.0, 10_000.0]),
@@ -52,8 +52,18 @@ configs = st.builds(
 fates: st.SearchStrategy[OutcomeStatus] = st.sampled_from(
     ["ok", "ok", "ok", "failed", "denied", "invalid", "cancelled"]
 )
-proposals = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 3), fates, st.integers(0, 900)), max_size=4)
-usages = st.builds(Usage, input_tokens=st.integers(0, 900), output_tokens=st.integers(0, 50))
+proposals = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.integers(0, 3), fates, st.integers(0, 900)), min_size=1, max_size=4
+)
+good_or_bad: st.SearchStrategy[OutcomeStatus] = st.sampled_from(["failed", "ok"])
+stubborn = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.integers(0, 1), good_or_bad, st.just(600)),
+    min_size=2,
+    max_size=4,
+)
+"""The same again and again: steps get nowhere, circuits open, conversations outgrow their budget."""
+usages = st.builds(Usage, input_tokens=st.sampled_from([0, 100, 500]), output_tokens=st.sampled_from([0, 100]))
+"""Round, so that a limit is reached exactly."""
 costs = st.sampled_from([None, 0.0, 0.1])
 
 
@@ -80,7 +90,7 @@ class LoopMachine(RuleBasedStateMachine):
         self.state = self.state.model_copy(update={"setup": a_setup(*specs, config=config)})
 
     @precondition(lambda self: self._may_reason)
-    @rule(wanted=proposals.filter(bool), text=st.sampled_from(["", "t" * 500]), usage=usages, cost=costs)
+    @rule(wanted=proposals | stubborn, text=st.sampled_from(["", "t" * 500]), usage=usages, cost=costs)
     def call(
         self, wanted: list[tuple[str, int, OutcomeStatus, int]], text: str, usage: Usage, cost: float | None
     ) -> None:
@@ -105,6 +115,17 @@ class LoopMachine(RuleBasedStateMachine):
         self._count(ended)
         names = {call.name for call, verdict in zip(calls, verdicts, strict=True) if verdict.decision == "deny"}
         self.streaks = {name: self.streaks.get(name, 0) + 1 for name in names}
+
+    @precondition(lambda self: self._may_reason)
+    @rule(wanted=stubborn)
+    def call_again(self, wanted: list[tuple[str, int, OutcomeStatus, int]]) -> None:
+        self.call(wanted, "t" * 300, Usage(input_tokens=500), 0.1)
+
+    @precondition(lambda self: self._may_reason)
+    @rule(wanted=stubborn, seconds=st.sampled_from([1.0, 31.0]))
+    def call_later(self, wanted: list[tuple[str, int, OutcomeStatus, int]], seconds: float) -> None:
+        self.call(wanted, "", Usage(input_tokens=300), None)
+        self.let_time_pass(seconds)
 
     @precondition(lambda self: self._may_reason and self.state.repairs < 2)
     @rule(finish=st.sampled_from(["refusal", "content_filter", "stop"]), usage=usages, cost=costs)
@@ -256,6 +277,9 @@ class LoopMachine(RuleBasedStateMachine):
     def _reason(self, reply: Reply) -> None:
         """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
         self.state = with_frame(interventions.taken_in(self.state))
+        messages = self.state.conversation.messages
+        guidance = zip(messages[len(messages) - len(self.inbox) :], self.inbox, strict=True)
+        assert all(message.text.endswith(text) for message, text in guidance)
         self.inbox = []
         plan = compaction(self.state.conversation, self.state.config.context_strategy, message_budget(self.state))
         if plan.summary_tokens and ready_summary(self.state.conversation, plan.drop) is None:
