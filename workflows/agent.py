@@ -17,7 +17,9 @@ from workflows.phases import act, attributes, gate, more_budget, reason, requeue
 from workflows.phases.approve import approved
 from workflows.phases.deadline import watch_clock
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
+from workflows.phases.holding import tell_parent
 from workflows.phases.hydrate import hydrate
+from workflows.phases.notify import Announcer, end_told
 from workflows.phases.pace import enter, unpaused
 from workflows.phases.prepare import setup_of
 from workflows.phases.run import Run
@@ -47,6 +49,7 @@ class AgentWorkflow(Handlers):
             placeholder = AgentInput(task="(invalid input)")
             state = first_state(placeholder, None, None, info.original_execution_run_id, workflow.now())
         self._run = Run(state)
+        self._announcer = Announcer(self._run)
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -71,13 +74,18 @@ class AgentWorkflow(Handlers):
         if run.state.setup is None:
             return self._ended(self._stop() or ("error", "nothing was prepared"))
         spans.name_run(run.setup.agent)
-        watch = asyncio.create_task(watch_clock(run))
+        watches = [asyncio.create_task(watch_clock(run)), asyncio.create_task(tell_parent(run))]
+        self._announcer.start()
         await unpaused(run)
         await hydrate(run)
         while (stop := await self._ending()) is None:
             await self._iterate()
-        watch.cancel()
-        return self._ended(stop)
+        for watch in watches:
+            watch.cancel()
+        await self._announcer.stop()
+        result = self._ended(stop)
+        await end_told(run, stop)
+        return result
 
     async def _prepare(self) -> None:
         """Find the setup, unless the run ends before it has one."""
@@ -118,7 +126,7 @@ class AgentWorkflow(Handlers):
         await self._take(proposed)
         await unpaused(run)
         attributes.show_progress(run)
-        self._roll_over_if_due()
+        await self._roll_over_if_due()
         return None
 
     async def _take(self, proposed: reason.Proposed) -> None:
@@ -180,9 +188,10 @@ class AgentWorkflow(Handlers):
             return state.stop
         return stop_reason(state, state.config, workflow.now())
 
-    def _roll_over_if_due(self) -> None:
+    async def _roll_over_if_due(self) -> None:
         run, length = self._run, self._run.length
         if roll_over.is_due(run.state, run.setup, length.events, length.size, length.is_long):
+            await self._announcer.stop()
             self._roll_over()
 
     def _roll_over(self) -> NoReturn:

@@ -5,6 +5,7 @@ from typing import Any
 from temporalio import workflow
 
 from workflows.decisions import approvals, budget, interventions, recovery, rewinds, waits
+from workflows.decisions.holding import with_delegate_held
 from workflows.decisions.result import shown_conversation, status
 from workflows.phases.run import Run
 from workflows.types.approvals import ApprovalDecision
@@ -47,6 +48,11 @@ class Handlers:
     def rewound(self, *rewind: Any) -> None:
         """Go on from where a reset put the run; sent by `orga rewind` together with the reset."""
         self._run.change(rewinds.with_rewind, rewind[0] if rewind else None, workflow.now())
+
+    @workflow.signal
+    def delegate_held(self, *held: Any) -> None:
+        """Stop or go on with the clock; sent by a delegated run that a person holds up."""
+        self._run.change(with_delegate_held, held, workflow.now())
 
     @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:

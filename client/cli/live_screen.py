@@ -14,7 +14,7 @@ from rich.text import Text
 from client.cli.line import Line, Tone
 from client.cli.progress import InFlight, Progress
 from client.cli.screen import remarks
-from client.cli.status_lines import call_budgets
+from client.cli.status_lines import call_budgets, held
 from client.cli.terminal_text import harmless, on_one_line
 
 TEXT_LINES = 6
@@ -87,7 +87,7 @@ def _flight(activity: InFlight, now: datetime) -> Text:
 
 def _standing(progress: Progress) -> list[str]:
     """Return what lasts longer than an iteration."""
-    lines = [f"  ⇢ {child.agent}: {on_one_line(child.task)}" for child in progress.children]
+    lines = [f"  ⇢ {child.agent}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
     if progress.circuits:
         lines.append(f"  left alone (open circuit): {', '.join(progress.circuits)}")
     if progress.budgets and (calls := call_budgets(progress.budgets)):

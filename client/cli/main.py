@@ -5,7 +5,8 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 from temporalio.service import RPCError
@@ -37,7 +38,7 @@ from client.cli import (
     worker,
 )
 from client.cli.exit_codes import ExitCode, UsageError, of_error
-from client.cli.output import note
+from client.cli.output import note, result
 from client.errors import OrgaError, RunFailed
 from client.server.endpoint import ServerUnavailable
 from workflows.types.input import InvalidInput
@@ -88,6 +89,21 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
         "demo": demo.demo,
     },
 }
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        result(f"orga {version('orga')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _of_all_commands(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None: ...
+
 
 for _group, _commands in _GROUPS.items():
     for _name, _command in _commands.items():

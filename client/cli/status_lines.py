@@ -8,6 +8,7 @@ from client.cli.held_calls import held_calls, table
 from client.cli.progress import open_circuits
 from client.cli.terminal_text import on_one_line
 from workflows.decisions.summaries import call_summary, spent
+from workflows.types.state import Child
 from workflows.types.status import AgentStatus, Budgets
 
 
@@ -25,12 +26,17 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         *_questions(run_id, status),
     ]
     lines += [f"circuit    {tool}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)]
-    lines += [f"delegated  {child.agent}: {child.task} ({child.workflow_id})" for child in status.children]
+    lines += [f"delegated  {child.agent}: {child.task} ({child.workflow_id}{held(child)})" for child in status.children]
     lines += letter_lines(run_id, status, "letter     ")
     lines += [f"unread     {item.get('kind')}: {item.get('text')}" for item in status.unread_interventions]
     if status.termination is not None:
         lines.append(f"ended      {status.termination.reason} {status.termination.detail}".rstrip())
     return lines
+
+
+def held(child: Child) -> str:
+    """Return the words for a delegate that waits for a person."""
+    return ", held up by a person" if child.held else ""
 
 
 def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:

@@ -4,10 +4,11 @@ import asyncio
 import re
 import tomllib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 
 from activities.ports import Judgement, ModelRequest, Proposal, ToolContext
@@ -19,6 +20,7 @@ from tests.support.hold import PATIENCE_S, Hold, happens, until
 from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, histories_of, replayed
 from tests.support.orga_command import ROOT
 from tests.support.questions import updated, waiting
+from tests.support.sagas import Ledger, book, pay, saga
 from tests.support.scripted import USAGE, Step, answers, calls
 from workflows.types.delegation import DelegateSpec
 from workflows.types.journal import JournalEntry
@@ -422,7 +424,7 @@ async def test_temporals_own_cancellation_reaches_the_delegate_as_an_abort(clien
 
 
 async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_abort(client: Client) -> None:
-    """Its tool ignores the cancellation, so its own grace is as long as its parent's; it ends with its parent."""
+    """Its tool ignores the cancellation, so its own grace is as long as its parent's."""
     hold = Hold()
 
     async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -442,6 +444,27 @@ async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_a
             ran = await loop.ended(handle)
 
     assert ran.result.termination.reason == "aborted"
+
+
+@pytest.mark.parametrize("by", ["abort", "terminate"])
+async def test_a_delegates_saga_is_taken_back_to_the_end_behind_the_end_of_its_parent(client: Client, by: str) -> None:
+    booking, cancelling = Hold(), Hold()
+    ledger = Ledger({"book car": lambda: booking.then("never"), "cancel car": lambda: cancelling.then("cancelled")})
+    agents = PAIR | {"helper": agent("helper", tools=["look", "book", "cancel", "pay", "saga"])}
+    scripts = {"lead": [delegates("helper")], "helper": [saga(book("hotel"), book("car"), pay()), answers()]}
+    async with a_cast(client, agents, scripts, *ledger.tools) as (loop, _):
+        handle = await leading(loop)
+        await booking.reached()
+        await (handle.signal("abort") if by == "abort" else handle.terminate("by hand"))
+        await cancelling.reached()
+        with suppress(WorkflowFailureError):
+            await handle.result()
+        cancelling.go.set()
+        ended = await result_of(client, f"{handle.id}.1.0")
+
+    assert ended["termination"]["reason"] == "aborted"
+    assert ledger.done == ["book hotel", "cancel hotel"]
+    assert len(ledger.keys["cancel car"]) == 1
 
 
 async def test_a_delegates_clock_ends_it_before_its_parents(client: Client) -> None:

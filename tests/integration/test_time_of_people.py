@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import ToolContext, ToolError
 from client.converter import data_converter
+from tests.support.delegates import a_cast, agent, delegates, leading
 from tests.support.hold import Hold, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 from tests.support.questions import told, updated, waiting
@@ -72,6 +74,19 @@ async def time_left(handle: WorkflowHandle[Any, Any]) -> float:
     return (await handle.query("status"))["budgets"]["time_s"]
 
 
+async def exists(handle: WorkflowHandle[Any, Any]) -> bool:
+    try:
+        await handle.describe()
+    except RPCError:
+        return False
+    return True
+
+
+async def is_held_up(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether a person holds up a delegate of the run."""
+    return any(child["held"] for child in (await handle.query("status"))["children"])
+
+
 async def is_paused(handle: WorkflowHandle[Any, Any]) -> bool:
     return (await handle.query("status"))["phase"] == "paused"
 
@@ -103,6 +118,56 @@ async def test_an_escalation_waits_a_week_and_costs_no_time(
     assert expected is None or told(loop) == [expected]
     assert took(ran) > 7 * DAY
     assert len({context.idempotency_key for context in save.contexts}) == 1
+
+
+async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment: WorkflowEnvironment) -> None:
+    """Three agents deep: each waits for the one below, none of them more than its five minutes."""
+    agents = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["save"])}
+    scripts = {
+        "lead": [delegates("mate"), answers("led")],
+        "mate": [delegates("hand"), answers("passed on")],
+        "hand": [calls("save"), answers("saved it")],
+    }
+    async with a_cast(environment.client, agents, scripts, escalating()) as (loop, cast):
+        loop.execution_timeout = LONG
+        handle = await leading(loop)
+        hand = environment.client.get_workflow_handle(f"{handle.id}.1.0.1.0")
+        await until(lambda: exists(hand))
+        wait = await waiting(hand)
+        await until(lambda: is_held_up(handle))
+        before = await time_left(handle)
+        await environment.sleep(7 * DAY)
+        assert await time_left(handle) == before
+        await updated(hand, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        ran = await loop.ended(handle)
+    assert (ran.result.output, ran.result.termination.reason) == ("led", "completed")
+    assert ran.result.duration_s < 60
+    assert took(ran) > 7 * DAY
+    assert cast.told("lead")[-1].splitlines()[1] == "passed on"
+
+
+async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_go_on(
+    environment: WorkflowEnvironment,
+) -> None:
+    agents = {"lead": agent("lead", "hand"), "hand": agent("hand", tools=["save"])}
+    hold = Hold()
+    scripts: dict[str, list[Step]] = {
+        "lead": [delegates("hand"), hold.step(answers("led"))],
+        "hand": [calls("save"), answers("saved it")],
+    }
+    async with a_cast(environment.client, agents, scripts, escalating()) as (loop, _):
+        loop.execution_timeout = LONG
+        handle = await leading(loop, timeout_s=4)
+        hand = environment.client.get_workflow_handle(f"{handle.id}.1.0")
+        await until(lambda: exists(hand))
+        await waiting(hand)
+        await until(lambda: is_held_up(handle))
+        await environment.sleep(DAY)
+        await hand.signal("abort", "nobody knows")
+        await hold.reached()
+        ran = await loop.ended(handle)
+        hold.go.set()
+    assert ran.result.termination.reason == "timeout"
 
 
 async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: WorkflowEnvironment) -> None:

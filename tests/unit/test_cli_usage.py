@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,8 @@ def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
 )
 def test_exit_code_of_an_error(error: Exception, code: int) -> None:
     assert of_error(error) == code
+
+
+def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--version"]) == ExitCode.COMPLETED
+    assert re.fullmatch(r"orga \d+\.\d+\.\d+\n", capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""The run's clock: it stands still while the run is paused or waits for a person."""
+"""The run's clock: it stands still while the run, or a delegate of its, is paused or waits for a person."""
 
 from datetime import datetime
 
@@ -7,7 +7,8 @@ from workflows.types.state import AgentState
 
 def ticking(state: AgentState, now: datetime) -> AgentState:
     """Return the state with its clock stopped or going, as its pause and its waits say."""
-    is_held = state.paused or any(wait.resolution is None for wait in state.waits)
+    is_asking = any(wait.resolution is None for wait in state.waits)
+    is_held = state.paused or is_asking or any(child.held for child in state.children)
     clock = state.clock
     if is_held == (clock.stopped_at is not None):
         return state

@@ -11,6 +11,7 @@ from temporalio.exceptions import FailureError
 
 from workflows.decisions import delegation
 from workflows.decisions.ceilings import ceiling_for, lacking
+from workflows.decisions.clock import ticking
 from workflows.decisions.outcomes import not_run
 from workflows.decisions.summaries import one_line
 from workflows.phases.attempt import Failed, Place
@@ -28,6 +29,9 @@ from workflows.types.state import Child
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent."""
+
+CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
+"""A delegate whose parent is gone ends as by an abort: what a saga of its has done is taken back to the end."""
 
 
 async def delegated(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
@@ -91,7 +95,7 @@ async def _started(
         delegation.child_input(run.state, child, task, ceiling, parent=parent, key=place.key),
         id=child.workflow_id,
         id_reuse_policy=REUSE,
-        parent_close_policy=workflow.ParentClosePolicy.TERMINATE,
+        parent_close_policy=CLOSE,
         static_summary=one_line(f"{child.agent}: {task}"),
     )
 
@@ -108,6 +112,7 @@ async def _ending(
     except ValidationError:
         pass
     run.change(delegation.settled, child.workflow_id, result)
+    run.change(ticking, workflow.now())
     if result is None:
         return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
     most = permitted.spec.options.max_result_bytes

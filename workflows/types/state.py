@@ -74,6 +74,8 @@ class Child(Record):
     """The beginning of it, for people."""
     ceiling: Ceiling | None = None
     """What is reserved for it; null until its turn has come."""
+    held: bool = False
+    """Whether a person holds it up."""
 
 
 class ForkedFrom(Record):
@@ -112,6 +114,8 @@ class AgentState(Record):
     paused: bool = False
     waits: tuple[Wait, ...] = ()
     """What waits for a person, in order of asking."""
+    announced: tuple[str, ...] = ()
+    """Those of them that people outside were told of, where the setup says so."""
     holds: tuple[Hold, ...] = ()
     """Calls that wait for a person's yes."""
     taint: tuple[str, ...] = ()
@@ -137,6 +141,8 @@ class AgentState(Record):
     """Iterations in a row in which calls went beyond `max_tool_calls`."""
     children: tuple[Child, ...] = ()
     """Delegated runs in flight, and those that wait for their turn."""
+    told_held: bool = False
+    """What its parent was told last: whether a person holds this run up."""
     data: Any = None
     """The final answer as JSON, where the input has an `output_schema`."""
     forked_from: ForkedFrom | None = None
