@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.installed
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
 .PHONY: help setup setup-local demo test check fmt bench lock clean
 
@@ -27,7 +28,7 @@ demo: setup ## Run an agent over this project's own documents, server and worker
 test: setup ## All checks and all tests, as CI runs them
 	@$(MAKE) --no-print-directory check
 	@$(BIN)/python -m tests.support.parts
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 check: setup ## Format, lint and strict types
 	@$(BIN)/ruff format --check .

@@ -1,6 +1,6 @@
-"""One real Temporal server for the whole suite."""
+"""One real Temporal server for each process of the suite."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 
 import pytest
 from temporalio.client import Client
@@ -30,3 +30,11 @@ async def client(temporal: str) -> AsyncGenerator[Client]:
         dev_server_existing_path=temporal, data_converter=data_converter, dev_server_extra_args=SERVER_ARGUMENTS
     ) as environment:
         yield environment.client
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let reports travel between processes: what hostile tests log is not always text that can be encoded."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report

@@ -1,0 +1,81 @@
+"""A delegate that a person holds up stops the clock above it; nobody else can."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import a_state
+from tests.support.strategies import LAW
+from workflows.decisions.delegation import announced, without
+from workflows.decisions.holding import is_held, with_delegate_held
+from workflows.decisions.interventions import with_pause, with_resume
+from workflows.types.state import AgentState, Child, Clock
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ONE, TWO = (Child(workflow_id=f"run.1.{n}", agent="writer", task="write") for n in range(2))
+
+
+def delegating() -> AgentState:
+    return announced(announced(a_state(clock=Clock(started_at=START)), ONE), TWO)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
+    state = with_delegate_held(delegating(), (ONE.workflow_id, True), at(10))
+    state = with_delegate_held(state, (TWO.workflow_id, True), at(20))
+    state = with_delegate_held(state, (ONE.workflow_id, False), at(500))
+    assert (is_held(state), state.clock.elapsed_s(at(900))) == (True, 10)
+    state = with_delegate_held(state, (TWO.workflow_id, False), at(1_000))
+    assert (is_held(state), state.clock.elapsed_s(at(1_005))) == (False, 15)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param((), id="nothing"),
+        pytest.param((ONE.workflow_id,), id="not what"),
+        pytest.param((ONE.workflow_id, "yes"), id="no boolean"),
+        pytest.param((ONE.workflow_id, 1), id="a number"),
+        pytest.param((ONE.workflow_id, True, True), id="too much"),
+        pytest.param(("run.9.9", True), id="not a delegate"),
+        pytest.param((None, True), id="nobody"),
+        pytest.param(({"a": [1]}, True), id="an object"),
+    ],
+)
+def test_what_no_delegate_says_changes_nothing(told: tuple[object, ...]) -> None:
+    assert with_delegate_held(delegating(), told, at(1)) == delegating()
+
+
+@LAW
+@given(st.lists(st.sampled_from(["one", "one on", "two", "two on", "pause", "resume", "one ends"]), max_size=12))
+def test_seconds_count_exactly_while_nobody_holds_anything_up(happenings: list[str]) -> None:
+    """Against a plain account of who holds the run up, second by second."""
+    state, counted, now = delegating(), 0, 0
+    holders: set[str] = set()
+    gone = False
+    for happening in happenings:
+        who, _, what = happening.partition(" ")
+        if who in {"one", "two"} and what != "ends":
+            child = ONE if who == "one" else TWO
+            state = with_delegate_held(state, (child.workflow_id, what != "on"), at(now))
+            if what == "on":
+                holders.discard(who)
+            elif not (who == "one" and gone):
+                holders.add(who)
+        elif what == "ends":
+            state, gone = (
+                with_delegate_held(without(state, ONE.workflow_id), (TWO.workflow_id, "two" in holders), at(now)),
+                True,
+            )
+            holders.discard("one")
+        else:
+            state = (with_pause if who == "pause" else with_resume)(state, at(now))
+            (holders.add if who == "pause" else holders.discard)("pause")
+        now += 1
+        counted += not holders
+    assert state.clock.elapsed_s(at(now)) == counted
