@@ -20,20 +20,23 @@ from temporalio.worker import Worker
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents, with_default
 from activities.adapters.arguments import argument_errors
+from activities.adapters.critic_problems import critic_refusal
 from activities.adapters.mcp.names import is_of_some_server
-from activities.adapters.mcp.settings import own_options, server_settings
+from activities.adapters.mcp.settings import secret_variables, server_settings
 from activities.adapters.models.registry import ModelRegistry, default_model
 from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine
 from activities.adapters.policy.problems import BrokenPolicies
-from activities.adapters.tools.catalog import RESERVED, ToolCatalog, builtin_tools, with_options
-from activities.adapters.tools.github_api import GitHubSettings
-from activities.adapters.tools.python_function import load_function
+from activities.adapters.tools.catalog import RESERVED, ToolCatalog
+from activities.adapters.webhook.sender import Link, Webhook, no_link
 from activities.breakers import WorkerBreakers
 from activities.conversations import Conversations
+from activities.critique import CritiqueActivities
 from activities.gate import ArgumentErrors, GateActivities
+from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.model_calls import Models
 from activities.model_circuits import GuardedModels
-from activities.ports import Agents, PolicyEngine, Tool, ToolSource
+from activities.notify import NotifyActivities
+from activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
 from activities.prepare import PrepareActivities
 from activities.reason import ReasonActivities
 from activities.summarise import SummariseActivities
@@ -46,11 +49,13 @@ from client.errors import OrgaError
 from client.garbage import collect_ended_runs
 from client.history import WorkflowHistory
 from client.logs import configure_logs
+from client.notify_settings import ADDRESS, notify_settings
 from client.policy_settings import policy_settings
 from client.sandbox import workflow_runner
 from client.server.endpoint import ServerUnavailable
 from client.server.search_attributes import missing
 from client.telemetry.start import telemetry
+from client.worker_tools import manifest_secrets, worker_tools
 from workflows.agent import AgentWorkflow
 from workflows.types.breaker import CircuitOptions
 from workflows.types.context import Setup
@@ -83,6 +88,10 @@ class Parts:
     """The circuits that all runs of the worker share."""
     source: ToolSource | None = None
     """Tools that come and go: no activity is registered for them, one stands for all."""
+    secrets: KnownSecrets = NO_SECRETS
+    """What no reply, no result and no verdict may bring into a history."""
+    notifier: Notifier | None = None
+    """Who tells people outside; None where nobody is to be told."""
 
 
 def build_worker(client: Client, parts: Parts, task_queue: str, **options: Any) -> Worker:
@@ -106,26 +115,23 @@ def _activities(parts: Parts, conversations: Conversations) -> list[Callable[...
     models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
     return [
         PrepareActivities(parts.agents, conversations).prepare,
-        ReasonActivities(models, conversations).reason,
-        SummariseActivities(models, conversations).summarise,
-        GateActivities(parts.policy, parts.argument_errors).gate,
-        *tool_activities(parts.tools, conversations),
-        *([source_activity(parts.source, conversations)] if parts.source else []),
+        ReasonActivities(models, conversations, parts.secrets).reason,
+        SummariseActivities(models, conversations, parts.secrets).summarise,
+        CritiqueActivities(models, conversations, parts.secrets).critique,
+        GateActivities(parts.policy, parts.argument_errors, parts.secrets).gate,
+        *tool_activities(parts.tools, conversations, parts.secrets),
+        *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
+        *([source_activity(parts.source, conversations, parts.secrets)] if parts.source else []),
     ]
 
 
 def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> ToolCatalog:
-    """Return the built-in tools and the functions that the config names, with their options.
+    """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
     Raises:
-        ValueError: A function that cannot be loaded, two tools of one name, options for no tool.
+        ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
     """
-    wanted = config.tools
-    github = GitHubSettings(wanted.github.base_url, wanted.github.repo, env.get("GITHUB_TOKEN"))
-    builtin = builtin_tools(root, allow_hosts=wanted.web.allow_hosts, commands=wanted.commands.allow, github=github)
-    static = [*builtin, *(load_function(path) for path in wanted.python)]
-    options = own_options(wanted.options, config.mcp.servers, [tool.spec.name for tool in static])
-    return ToolCatalog(with_options(static, options))
+    return ToolCatalog(each.tool for each in worker_tools(config, root, env))
 
 
 def configured_servers(config: OrgaConfig, tools: Collection[str], env: Mapping[str, str]) -> "McpServers | None":
@@ -142,8 +148,10 @@ def configured_servers(config: OrgaConfig, tools: Collection[str], env: Mapping[
     return McpServers(settings, {*tools, *RESERVED, *RESERVED_NAMES})
 
 
-def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, knows_attributes: bool) -> Parts:
-    """Return the parts that a config asks for.
+def configured_parts(
+    config: OrgaConfig, env: Mapping[str, str], root: Path, knows_attributes: bool, link: Link = no_link
+) -> Parts:
+    """Return the parts that a config asks for; `link` knows the page of a run.
 
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
@@ -161,6 +169,9 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
         search_attributes=knows_attributes,
         roll_over_events=config.temporal.roll_over_events,
     )
+    webhook = notify_settings(config.notify, env)
+    if webhook is not None:
+        facts = facts.model_copy(update={"notify": config.notify.events})
     agents = ConfiguredAgents(
         config.agents,
         {name: tool.spec for name, tool in tools.items()},
@@ -169,7 +180,22 @@ def configured_parts(config: OrgaConfig, env: Mapping[str, str], root: Path, kno
         facts,
         source=servers,
     )
-    return Parts(agents, models, policy, argument_errors, list(tools.values()), config.models.breaker, source=servers)
+    return Parts(
+        agents,
+        models,
+        policy,
+        argument_errors,
+        list(tools.values()),
+        config.models.breaker,
+        source=servers,
+        secrets=KnownSecrets.of_environment(env, _secret_variables(config)),
+        notifier=Webhook(webhook, link) if webhook else None,
+    )
+
+
+def _secret_variables(config: OrgaConfig) -> set[str]:
+    """Return the variables that hold secrets although their names do not say so."""
+    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), ADDRESS}
 
 
 def _check_model(models: ModelRegistry, model: str) -> None:
@@ -182,7 +208,8 @@ async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None
     try:
         async with connection(config, _say, observed.plugins) as connected:
             knows_attributes = not await missing(connected.client)
-            parts = configured_parts(config, os.environ, root, knows_attributes)
+            link = connected.at_ui(config.notify.ui_url).link
+            parts = configured_parts(config, os.environ, root, knows_attributes, link)
             queue = config.temporal.task_queue
             worker = build_worker(connected.client, parts, queue, graceful_shutdown_timeout=SHUTDOWN_GRACE)
             collect_ended_runs()
@@ -211,9 +238,12 @@ def checked(config: OrgaConfig, root: Path) -> dict[str, Any]:
             models.resolve(model)
         except ValueError as error:
             problems.append({"place": f"agents.{name}.model", "problem": str(error), "remedy": "name another model"})
+        if problem := critic_refusal(agent.critics, model, partial(_check_model, models)):
+            problems.append({"place": f"agents.{name}", "problem": problem, "remedy": "name another model"})
     problems += [asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere)]
     problems += _policy_problems(config)
     problems += _server_problems(config)
+    problems += _notify_problems(config)
     shown = {name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()}
     return {"agents": shown, "tools": list(tools), "models": {"default": standard}, "problems": problems}
 
@@ -223,6 +253,15 @@ def _server_problems(config: OrgaConfig) -> list[dict[str, str]]:
         server_settings(config.mcp.servers, config.tools.options, os.environ)
     except ValueError as error:
         return [{"place": "mcp", "problem": str(error), "remedy": "correct [mcp] in orga.toml, or the environment"}]
+    return []
+
+
+def _notify_problems(config: OrgaConfig) -> list[dict[str, str]]:
+    try:
+        notify_settings(config.notify, os.environ)
+    except ValueError as error:
+        remedy = "correct [notify] in orga.toml, or the environment"
+        return [{"place": "notify", "problem": str(error), "remedy": remedy}]
     return []
 
 
@@ -257,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(json.dumps(report))
             code = 2 if report["problems"] else 0
         else:
-            configure_logs(json=options.json_logs)
+            configure_logs(options.json_logs, secrets=_secret_variables(config))
             asyncio.run(_run(config, root))
     except (OrgaError, ServerUnavailable, ValueError) as error:
         _say(f"orga-worker: {error}")

@@ -7,9 +7,11 @@ from temporalio import activity
 
 from activities.error_text import error_text
 from activities.instruments import count_denials
+from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration
 from activities.narrowing import narrowed, target_of
 from activities.ports import Judgement, PolicyEngine, Proposal
+from activities.recordable import recordable
 from workflows.types.answer_json import answer_json
 from workflows.types.delegation import DELEGATE
 from workflows.types.gate import GateRequest, Verdict, Verdicts
@@ -29,9 +31,12 @@ ArgumentErrors = Callable[[dict[str, Any], Any], list[str]]
 class GateActivities:
     """Verdicts from an injected policy engine. Whatever it raises is a denial."""
 
-    def __init__(self, engine: PolicyEngine, argument_errors: ArgumentErrors) -> None:
+    def __init__(
+        self, engine: PolicyEngine, argument_errors: ArgumentErrors, secrets: KnownSecrets = NO_SECRETS
+    ) -> None:
         self._engine = engine
         self._argument_errors = argument_errors
+        self._secrets = secrets
 
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
@@ -42,14 +47,18 @@ class GateActivities:
             verdicts = tuple([await self._on_call(request, call, specs) for call in request.calls])
         else:
             verdicts = (await self._on_answer(request),)
+        verdicts = recordable(verdicts)
         count_denials(request.calls, verdicts)
-        return Verdicts(verdicts=verdicts)
+        return self._secrets.hidden_in(Verdicts(verdicts=verdicts))
 
     async def _on_answer(self, request: GateRequest) -> Verdict:
         if problem := self._misfit_answer(request):
             return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
         proposal = _proposal(request)
-        return _verdict(proposal, await self._judgement(proposal))
+        judgement = await self._judgement(proposal)
+        if judgement.allowed and judgement.arguments is not None:  # it was not meant to be said as it stands
+            return _denied("the policy wants to change a final answer; it can only allow or deny one")
+        return _verdict(proposal, judgement)
 
     def _misfit_answer(self, request: GateRequest) -> str:
         if request.output_schema is None:

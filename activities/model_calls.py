@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
+from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.ports import ModelError, ModelProvider, ModelRequest
 from activities.spans import model_span
 from workflows.types.context import Setup
@@ -38,8 +39,8 @@ class Models(Protocol):
 class ModelCalls:
     """Calls the model of a run. The providers' own retries are off: Temporal retries."""
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
+    def __init__(self, models: Models, secrets: KnownSecrets = NO_SECRETS) -> None:
+        self._models, self._secrets = models, secrets
 
     async def complete(self, setup: Setup, request: ModelRequest, began: float) -> Reply:
         """Return the reply of the setup's model; partial text travels in the heartbeats.
@@ -50,13 +51,14 @@ class ModelCalls:
             ApplicationError: With the failure's kind, final or with the delay that the provider asked for.
         """
         provider, model = self._resolved(setup.model)
-        asked, text = replace(request, model=model), _Tail()
+        asked, text = replace(request, model=model), _Tail(self._secrets)
         try:
             with model_span(setup, asked) as noted:
                 async with heartbeats(text.details):
-                    return noted(await provider.complete(asked, text.add))
+                    return noted(self._secrets.hidden_in(await provider.complete(asked, text.add)))
         except ModelError as error:
-            raise _failure(error, _seconds_left(time.monotonic() - began)) from None
+            said = self._secrets.hidden(str(error))
+            raise _failure(error, said, _seconds_left(time.monotonic() - began)) from None
 
     def _resolved(self, name: str) -> tuple[ModelProvider, str]:
         try:
@@ -68,7 +70,8 @@ class ModelCalls:
 class _Tail:
     """The end of the text that has streamed in so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: KnownSecrets) -> None:
+        self._secrets = secrets
         self._text = ""
         self._chars = 0
 
@@ -77,12 +80,12 @@ class _Tail:
         self._chars += len(piece)
 
     def details(self) -> dict[str, object]:
-        return {"text": clean_text(self._text), "chars": self._chars}
+        return {"text": self._secrets.hidden(clean_text(self._text)), "chars": self._chars}
 
 
-def _failure(error: ModelError, left: float | None) -> ApplicationError:
+def _failure(error: ModelError, message: str, left: float | None) -> ApplicationError:
     """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left."""
-    message, final = str(error), not error.retryable
+    final = not error.retryable
     delay: timedelta | None = None
     if error.retry_after_s is not None and not final:
         wait = error.retry_after_s

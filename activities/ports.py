@@ -9,6 +9,7 @@ from workflows.types.context import PrepareRequest, Setup
 from workflows.types.delegation import DelegateSpec
 from workflows.types.gate import ApprovalTerms, Purpose
 from workflows.types.messages import Message, Reply, ToolCall
+from workflows.types.notifications import Notification
 from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
 ToolChoice = Literal["auto", "any", "none"]
@@ -212,6 +213,29 @@ class RunKey:
 
     workflow_id: str
     run_id: str
+
+
+class Notifier(Protocol):
+    """Tells people outside, one attempt a call."""
+
+    async def deliver(self, notification: Notification, run: RunKey) -> None:
+        """Hand it over.
+
+        Raises:
+            NotifyError: It was not taken.
+        """
+        ...
+
+
+class NotifyError(Exception):
+    """A notification that was not taken. Its text reaches the history: no address and no secret may stand in it."""
+
+    def __init__(self, message: str, *, kind: str, retryable: bool, retry_after_s: float | None = None) -> None:
+        """Describe the failure; `retry_after_s` is the receiver's own wish."""
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _name(text: str, otherwise: str) -> str:
 
 
 def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple[dict[str, Any], ...]:
-    if any(_is_deeper(block, MAX_DEPTH) for block in blocks):
+    if any(is_deeper(block, MAX_DEPTH) for block in blocks):
         return ()
     cleaned = tuple(clean_json(block) for block in blocks)
     text = to_json(cleaned)
@@ -84,7 +84,7 @@ def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple
 def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
     if call.malformed is not None:
         return _changed(call, arguments={}, malformed=clip(clean_text(call.malformed), max(max_bytes, 200)))
-    if _is_deeper(call.arguments, MAX_DEPTH):
+    if is_deeper(call.arguments, MAX_DEPTH):
         return _changed(call, arguments={}, malformed=f"(nested more than {MAX_DEPTH} deep)")
     arguments = clean_json(call.arguments)
     text = to_json(arguments)
@@ -104,14 +104,15 @@ def _can_be_read(text: bytes) -> bool:
     return True
 
 
-def _is_deeper(value: object, levels: int) -> bool:
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and objects stand inside each other more than `levels` deep."""
     if isinstance(value, dict):
         inner = list(cast("dict[object, object]", value).values())
     elif isinstance(value, (list, tuple)):
         inner = cast("list[object]", value)
     else:
         return False
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)
 
 
 def _changed(record: R, **fields: object) -> R:

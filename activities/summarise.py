@@ -6,6 +6,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
+from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration
 from activities.model_calls import ModelCalls, Models
 from activities.ports import ModelRequest, Rebuilt, RunKey
@@ -33,8 +34,8 @@ Answer with the summary alone, in at most {words} words."""
 class SummariseActivities:
     """Summaries, by the run's own model."""
 
-    def __init__(self, models: Models, conversations: Conversations) -> None:
-        self._calls = ModelCalls(models)
+    def __init__(self, models: Models, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS) -> None:
+        self._calls = ModelCalls(models, secrets)
         self._conversations = conversations
 
     @activity.defn(name="summarise")

@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.beating import heartbeats
 from activities.conversations import Conversations
 from activities.error_text import error_text
+from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration_of
 from activities.ports import RunKey, Tool, ToolContext, ToolError, ToolSource
 from activities.sanitize import sanitized
@@ -20,7 +21,7 @@ from workflows.types.clipped import clip
 from workflows.types.text import clean_text
 from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest
 
-RESERVED_NAMES = frozenset({"prepare", "reason", "gate", "summarise"})
+RESERVED_NAMES = frozenset({"prepare", "reason", "gate", "notify", "summarise", "critique"})
 """Our own activity types; a tool cannot have such a name."""
 
 MAX_ERROR_BYTES = 4_000
@@ -31,27 +32,31 @@ QUICKLY_SANITIZED = 50_000
 """Characters; a longer text would keep the worker's other calls waiting."""
 
 
-def tool_activities(tools: Iterable[Tool], conversations: Conversations) -> list[Callable[..., Any]]:
-    """Return one activity for each tool.
+def tool_activities(
+    tools: Iterable[Tool], conversations: Conversations, secrets: KnownSecrets = NO_SECRETS
+) -> list[Callable[..., Any]]:
+    """Return one activity for each tool; none of the secrets stands in what they return.
 
     Raises:
         ValueError: A tool has a reserved name.
     """
-    return [_tool_activity(tool, conversations) for tool in tools]
+    return [_tool_activity(tool, conversations, secrets) for tool in tools]
 
 
-def _tool_activity(tool: Tool, conversations: Conversations) -> Callable[..., Any]:
+def _tool_activity(tool: Tool, conversations: Conversations, secrets: KnownSecrets) -> Callable[..., Any]:
     if tool.spec.name in RESERVED_NAMES:
         raise ValueError(f"a tool cannot be named {tool.spec.name!r}: that is an activity of orga itself")
 
     @activity.defn(name=tool.spec.name)
     async def run(request: ToolRequest) -> ToolOutput:
-        return await _carried_out(tool, request, conversations)
+        return await _carried_out(tool, request, conversations, secrets)
 
     return run
 
 
-def source_activity(source: ToolSource, conversations: Conversations) -> Callable[..., Any]:
+def source_activity(
+    source: ToolSource, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS
+) -> Callable[..., Any]:
     """Return the activity that stands for every type that is none of this worker's: a tool of the source has it."""
 
     @activity.defn(dynamic=True)
@@ -61,15 +66,17 @@ def source_activity(source: ToolSource, conversations: Conversations) -> Callabl
         tool = source.tool(name, request.digest)
         if tool is None:
             raise ApplicationError(f"this worker has no activity {name!r}", type="NotFoundError")
-        return await _carried_out(tool, request, conversations)
+        return await _carried_out(tool, request, conversations, secrets)
 
     return run
 
 
-async def _carried_out(tool: Tool, request: ToolRequest, conversations: Conversations) -> ToolOutput:
+async def _carried_out(
+    tool: Tool, request: ToolRequest, conversations: Conversations, secrets: KnownSecrets
+) -> ToolOutput:
     info = activity.info()
     log_iteration_of(info.activity_id)
-    progress = _Progress()
+    progress = _Progress(secrets)
     context = ToolContext(
         call_id=request.call_id,
         idempotency_key=request.key,
@@ -79,8 +86,8 @@ async def _carried_out(tool: Tool, request: ToolRequest, conversations: Conversa
     )
     with tool_span(tool.spec.name, request.call_id):
         async with heartbeats(progress.details):
-            output = await _call(tool, request, context)
-    content = await _fit_for_a_model(output.content)
+            output = await _call(tool, request, context, secrets)
+    content = secrets.hidden(await _fit_for_a_model(output.content))
     content = clip(content, tool.spec.options.max_result_bytes)
     run_key = RunKey(info.workflow_id or "", info.workflow_run_id or "")
     conversations.keep_result(run_key, info.activity_id, content)
@@ -93,34 +100,35 @@ async def _fit_for_a_model(content: str) -> str:
     return await asyncio.to_thread(lambda: sanitized(clean_text(content)))
 
 
-async def _call(tool: Tool, request: ToolRequest, context: ToolContext) -> ToolOutput:
+async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets) -> ToolOutput:
     try:
         return await within_limit(tool.call(request.arguments, context), tool.spec)
     except ToolError as error:
-        raise _failure(str(error), error.kind, error.retryable) from None
+        raise _failure(secrets, str(error), error.kind, error.retryable) from None
     except asyncio.CancelledError:
         details = activity.cancellation_details()
         if details is not None and details.worker_shutdown:
-            raise _failure("the worker was stopped while the call ran", WORKER_SHUTDOWN, retryable=True) from None
+            why = "the worker was stopped while the call ran"
+            raise _failure(secrets, why, WORKER_SHUTDOWN, retryable=True) from None
         raise
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
-        raise _failure(error_text(error), type(error).__name__, retryable=True) from None
+        raise _failure(secrets, error_text(error), type(error).__name__, retryable=True) from None
 
 
-def _failure(text: str, kind: str, retryable: bool) -> ApplicationError:
-    message = clip(sanitized(clean_text(text[:MAX_ERROR_CHARS])), MAX_ERROR_BYTES)
+def _failure(secrets: KnownSecrets, text: str, kind: str, retryable: bool) -> ApplicationError:
+    message = clip(secrets.hidden(sanitized(clean_text(text[:MAX_ERROR_CHARS]))), MAX_ERROR_BYTES)
     return ApplicationError(message, type=kind, non_retryable=not retryable)
 
 
 class _Progress:
     """The last note of a tool."""
 
-    def __init__(self) -> None:
-        self._note = ""
+    def __init__(self, secrets: KnownSecrets) -> None:
+        self._note, self._secrets = "", secrets
 
     def note(self, text: str) -> None:
-        self._note = clip(clean_text(text), MAX_ERROR_BYTES)
+        self._note = clip(self._secrets.hidden(clean_text(text)), MAX_ERROR_BYTES)
 
     def details(self) -> dict[str, object]:
         return {"note": self._note}

@@ -39,18 +39,26 @@ def counts(audits: Iterable[RunAudit]) -> dict[str, int]:
     return dict(found.most_common())
 
 
-async def audited(client: Client, runs: Iterable[str], rejudge: Rejudge) -> AsyncGenerator[RunAudit]:
+async def audited(
+    client: Client, runs: Iterable[str], rejudge: Rejudge, *, are_named: bool = True
+) -> AsyncGenerator[RunAudit]:
     """Yield the audit of each run, and of the runs that it delegated to; each run once.
 
     A proposal is rebuilt by replaying the history through the code of today, up to the last bit of what the gate was
     asked; where that code does not replay it, the proposals from there on are told of, not guessed.
 
+    Args:
+        client: From `connect`.
+        runs: Their ids.
+        rejudge: With the engine that judges anew.
+        are_named: Whether somebody named just these: then each has to be there. What a query has found may be gone.
+
     Raises:
-        RunNotFound: No run has one of the ids.
+        RunNotFound: No run has one of the ids that are named.
         NotAnAgent: One of them belongs to a workflow of another type.
         OrgaError: The engine failed.
     """
-    waiting, seen = [(run, True) for run in runs], set[str]()
+    waiting, seen = [(run, are_named) for run in runs], set[str]()
     while waiting:
         run, is_named = waiting.pop(0)
         if run in seen:

@@ -38,7 +38,9 @@ def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:
     What a replay starts without a trace in the history was withdrawn in the same workflow task, a local activity
     excepted, whose input no history has.
     """
-    in_history = {(started.kind, started.place): started for started in recorded}
+    in_history: dict[tuple[str, str], list[Started]] = {}
+    for started in recorded:
+        in_history.setdefault((started.kind, started.place), []).append(started)
     allowed: Counter[Key] = Counter()
     used: dict[Key, set[str]] = {}
     found: list[str] = []
@@ -46,15 +48,17 @@ def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:
         if isinstance(fact, Judged):
             allowed.update(_licences(fact))
             continue
-        started = fact if fact.kind == "local" else in_history.pop((fact.kind, fact.place), None)
-        if started is None:
+        there = [fact] if fact.kind == "local" else in_history.get((fact.kind, fact.place), [])
+        if not there:
             continue
+        started = there.pop(0)
         key = _key(started.name, started.call_id, started.arguments)
         places = used.setdefault(key, set())
         places.add(_BY_A_PERSON.sub("", started.place))
         if len(places) > allowed[key]:
             found.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
-    return found + [f"{s.place} {s.name}: the code of today starts no such call" for s in in_history.values()]
+    left = (started for there in in_history.values() for started in there)
+    return found + [f"{started.place} {started.name}: the code of today starts no such call" for started in left]
 
 
 def _licences(judged: Judged) -> list[Key]:

@@ -10,7 +10,9 @@ from workflows.types.agents import AgentConfig
 from workflows.types.breaker import CircuitOptions
 from workflows.types.mcp import McpServer
 from workflows.types.names import TASK_QUEUE
+from workflows.types.notifications import NotifyEvent
 from workflows.types.record import Border
+from workflows.types.sandbox import Sandbox
 from workflows.types.tools import ToolOptions
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
@@ -77,6 +79,7 @@ class CommandsConfig(Border):
 
     allow: tuple[str, ...] = ()
     """Programs that `run_command` may start, by bare name."""
+    sandbox: Sandbox = Sandbox()
 
 
 class ToolsConfig(Border):
@@ -84,6 +87,8 @@ class ToolsConfig(Border):
 
     python: tuple[str, ...] = ()
     """Functions by import path, `package.module:function`."""
+    manifests: tuple[str, ...] = ()
+    """TOML files that each declare one tool, globs among them: `tools/*.toml`, relative to the file that says so."""
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
     github: GitHubConfig = GitHubConfig()
@@ -135,6 +140,21 @@ class AuditConfig(Border):
     """Public keys, `ed25519:…`, that `orga verify` goes by; with any, an export has to be signed."""
 
 
+class NotifyConfig(Border):
+    """`[notify]`: who is told of what waits for a person. The secret is `ORGA_NOTIFY_SECRET` of the environment."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
+    """Of a webhook; null: nobody is told. An address that is a secret itself belongs into `ORGA_NOTIFY__URL`."""
+    events: tuple[NotifyEvent, ...] = ("approval", "escalation", "budget")
+    """What is told: the kinds of question, and `ended`."""
+    format: Literal["json", "slack"] = "json"
+    """`slack` sends the text alone, as incoming webhooks of Slack and Mattermost want it."""
+    allow_http: bool = False
+    """Let what is told go through a network in the clear."""
+    ui_url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
+    """Of the Temporal UI, for links; null: that of the embedded server, else none."""
+
+
 class TelemetryConfig(Border):
     """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
 
@@ -156,4 +176,5 @@ class OrgaConfig(Border):
     mcp: McpConfig = McpConfig()
     policy: PolicyConfig = PolicyConfig()
     audit: AuditConfig = AuditConfig()
+    notify: NotifyConfig = NotifyConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

@@ -19,7 +19,13 @@ from client.toml_lines import line_of
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
 
-PATHS = (("tools", "files", "root"), ("policy", "dir"), ("policy", "opa", "wasm"), ("audit", "signing_key_file"))
+PATHS = (
+    ("tools", "files", "root"),
+    ("tools", "manifests"),
+    ("policy", "dir"),
+    ("policy", "opa", "wasm"),
+    ("audit", "signing_key_file"),
+)
 """Keys whose relative paths start at the file's own folder."""
 
 
@@ -99,9 +105,16 @@ def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:
         table: Any = file
         for name in above:
             table = cast("dict[str, Any]", table).get(name) if isinstance(table, dict) else None
-        if isinstance(table, dict) and isinstance(path := cast("dict[str, Any]", table).get(key), str):
-            table[key] = str(folder / Path(path).expanduser())
+        if isinstance(table, dict) and key in table:
+            table[key] = _placed(folder, cast("dict[str, Any]", table)[key])
     return file
+
+
+def _placed(folder: Path, path: Any) -> Any:
+    """Return a path, or each of a list; what is no text is told later."""
+    if isinstance(path, list):
+        return [_placed(folder, each) for each in cast("list[Any]", path)]
+    return str(folder / Path(path).expanduser()) if isinstance(path, str) else path
 
 
 def _places(path: Path | None, text: str, found: list[Setting]) -> Place:

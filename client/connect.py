@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from temporalio.client import Client, Plugin
@@ -26,6 +26,10 @@ class Connection:
 
     client: Client
     endpoint: Endpoint
+
+    def at_ui(self, ui: str | None) -> "Connection":
+        """Return the connection with its UI at another address, where one is given."""
+        return replace(self, endpoint=replace(self.endpoint, ui=ui.rstrip("/"))) if ui else self
 
     def link(self, workflow_id: str) -> str | None:
         """Return the run's page in the Temporal UI, where we know the UI's address."""

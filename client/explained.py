@@ -74,7 +74,7 @@ class _Reading:
                 self._given = {name: told[name] for name in ("trusted_context", "tenant") if told.get(name)}
             case "ReasoningComplete":
                 self._actions, self._is_judged, self._later = data.get("actions", []), False, 0
-            case "ApprovalRequested" if data.get("kind") == "call":
+            case "ApprovalRequested" if data.get("kind") == "call" and not data.get("critic"):
                 self._held[str(data.get("id"))] = str(data.get("call_id"))
             case "ApprovalResolved" if data.get("kind") == "call" and data.get("approved"):
                 self._approved.add(str(data.get("id")))

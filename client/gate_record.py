@@ -17,7 +17,7 @@ from workflows.types.delegation import DELEGATE, delegate_arguments, delegated_p
 from workflows.types.gate import GateRequest, Verdict, Verdicts
 
 GATE = "gate"
-NO_TOOLS = frozenset({GATE, "prepare", "reason", "summarise"})
+NO_TOOLS = frozenset({GATE, "notify", "prepare", "reason", "summarise", "critique"})
 """Activities of the loop itself."""
 
 

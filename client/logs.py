@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -17,10 +17,13 @@ _CHATTY = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
 """Their INFO lines hold whole addresses, queries included, and ids of sessions."""
 
 
-def configure_logs(json: bool, level: str | int = "INFO") -> None:
-    """Render all records of this process, the standard library's and structlog's, in one way."""
+def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str] = ()) -> None:
+    """Render all records of this process, the standard library's and structlog's, in one way.
+
+    The values of the variables in `secrets` are hidden, too, whatever these are called.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Masked(processors=_rendering(json)))
+    handler.setFormatter(_Masked(_rendering(json), SecretMask.of_environment(also=secrets)))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
@@ -56,9 +59,9 @@ def _rendering(json: bool) -> list[Processor]:
 class _Masked(structlog.stdlib.ProcessorFormatter):
     """Hides the environment's secrets in the finished line, tracebacks included."""
 
-    def __init__(self, processors: list[Processor]) -> None:
+    def __init__(self, processors: list[Processor], mask: SecretMask) -> None:
         super().__init__(processors=processors)
-        self._mask = SecretMask.of_environment()
+        self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
         return self._mask.hidden(super().format(record))

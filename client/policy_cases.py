@@ -30,6 +30,7 @@ class CaseTool(Border):
     effect: Effect = "irreversible"
     tags: tuple[str, ...] = ()
     verified: bool = False
+    approval: bool = False
     parameters: dict[str, Any] = {}
     """JSON Schema of its arguments."""
 
@@ -153,7 +154,7 @@ def proposal_of(case: Case, tools: dict[str, CaseTool], known: dict[str, ToolSpe
 
 def _spec(name: str, tools: dict[str, CaseTool], known: dict[str, ToolSpec]) -> ToolSpec:
     if tool := tools.get(name):
-        options = ToolOptions(tags=tool.tags, verified=tool.verified)
+        options = ToolOptions(tags=tool.tags, verified=tool.verified, approval=tool.approval)
         return ToolSpec(name=name, parameters=tool.parameters, effect=tool.effect, options=options)
     if name in {DELEGATE, TERMINATE}:
         return ToolSpec(name=name)

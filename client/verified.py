@@ -8,7 +8,7 @@ class Check:
     """One thing that was looked at."""
 
     name: str
-    """`replay`, `gate`, `ending`, `contexts`, `journal`, `counters`, `export`, `head` or `delegate`."""
+    """`replay`, `gate`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head` or `delegate`."""
     workflow_id: str
     ok: bool
     detail: str

@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from client.audit_law import breaches
 from client.chain import RunHistory, histories, run_chain
+from client.decision_check import DecisionRecord, fault_of, recorded_decisions
 from client.errors import NotAnAgent, RunNotFound
 from client.exports import export_check
 from client.gate_record import GateRecord, Judged
@@ -85,13 +86,15 @@ async def verified_histories(
 
 async def _replay_checks(client: Client, workflow_id: str, run: RunHistory) -> list[Check]:
     record = GateRecord(client.data_converter.payload_converter)
-    outcome = await replayed(run.history, client.data_converter, record.observe)
+    decisions = DecisionRecord(client.data_converter.payload_converter)
+    outcome = await replayed(run.history, client.data_converter, record.observe, decisions.observe)
     replay = _check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)
     if outcome.failure:
         return [replay]
     return [
         replay,
         await _gate_check(client, workflow_id, run, record),
+        *await _decision_checks(client, workflow_id, run, decisions),
         *await _ending_checks(client, workflow_id, run, outcome),
     ]
 
@@ -101,6 +104,14 @@ async def _gate_check(client: Client, workflow_id: str, run: RunHistory, record:
     judged = sum(isinstance(fact, Judged) for fact in record.facts)
     fine = f"{judged} judgements; nothing was carried out without one"
     return _check("gate", workflow_id, "; ".join(faults[:SHOWN_FAULTS]), fine, run.run_id)
+
+
+async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, decisions: DecisionRecord) -> list[Check]:
+    told = await recorded_decisions(run.history, client.data_converter)
+    if not told:
+        return []
+    fine = f"{len(told)} decisions follow from their fields, facts and rules"
+    return [_check("decisions", workflow_id, fault_of(told, decisions.made), fine, run.run_id)]
 
 
 async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: Replayed) -> list[Check]:

@@ -9,11 +9,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from workflows.decisions import budget, interventions, observe, progress, roll_over
 from workflows.decisions.begin import first_state
+from workflows.decisions.critique import with_cut_answer
+from workflows.decisions.deciding import due, with_undecided_answer
 from workflows.decisions.limits import remaining_s, stop_reason
 from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
 from workflows.handlers import Handlers
-from workflows.phases import act, attributes, gate, more_budget, reason, requeue, spans, stuck
+from workflows.phases import act, attributes, critique, gate, more_budget, reason, requeue, spans, stuck
 from workflows.phases.approve import approved
 from workflows.phases.deadline import watch_clock
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
@@ -83,9 +85,9 @@ class AgentWorkflow(Handlers):
         for watch in watches:
             watch.cancel()
         await self._announcer.stop()
-        result = self._ended(stop)
+        ended = self._ended(stop)
         await end_told(run, stop)
-        return result
+        return ended
 
     async def _prepare(self) -> None:
         """Find the setup, unless the run ends before it has one."""
@@ -148,11 +150,14 @@ class AgentWorkflow(Handlers):
             return self._leave_unjudged(proposed)
         gated = replace(gated, rulings=await approved(run, gated.rulings, str(run.state.iteration)))
         if gated.answer is not None and not run.is_interrupted():
-            return self._take_answer(proposed, gated)
+            return await self._take_answer(proposed, gated)
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
         await more_budget.for_calls(run, gated.allowed)
+        if run.is_interrupted():
+            return self._leave_unjudged(proposed)
+        gated = await critique.reviewed(run, gated)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
         return await self._act(gated)
@@ -171,16 +176,18 @@ class AgentWorkflow(Handlers):
     def _leave_unjudged(self, proposed: reason.Proposed) -> None:
         self._run.change(observe.with_unjudged, proposed.judged.reply, act.nothing_run(proposed))
 
-    def _take_answer(self, proposed: reason.Proposed, gated: gate.Gated) -> None:
+    async def _take_answer(self, proposed: reason.Proposed, gated: gate.Gated) -> None:
         run, verdict = self._run, gated.answer
         if verdict is not None and verdict.decision == "invalid":
             run.change(observe.with_misfit, proposed.judged, verdict)
         elif verdict is not None and verdict.decision != "allow":
             run.change(observe.with_denied_answer, gated.reply, verdict)
+        elif due(run.state):
+            run.change(with_undecided_answer, gated.reply)
         elif not proposed.judged.is_usable:
-            run.change(observe.with_repair, proposed.judged)
+            run.change(with_cut_answer, proposed.judged)
         else:
-            run.change(observe.with_answer, gated.reply)
+            await critique.take_answer(run, gated.reply)
 
     def _stop(self) -> tuple[StopReason, str] | None:
         state = self._run.state

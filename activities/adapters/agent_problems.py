@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from activities.adapters.critic_problems import listed_tools, unwatched
 from activities.adapters.known_names import there_are
 from activities.adapters.named_tools import named_in_config, named_in_options
 from workflows.types.agents import AgentConfig
+from workflows.types.decision import DECIDE
 from workflows.types.delegation import DELEGATE, TERMINATE, Delegate
 from workflows.types.profile import matches
 from workflows.types.saga import SAGA
 from workflows.types.tools import ToolSpec
 
-LOOP_TOOLS = frozenset({DELEGATE, TERMINATE, SAGA})
+LOOP_TOOLS = frozenset({DELEGATE, TERMINATE, SAGA, DECIDE})
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ def agent_problems(
         if tools is not None:
             yield from _tool_problems(name, agent, tools, is_elsewhere)
         yield from delegate_problems(name, agent, agents)
+        yield from critic_problems(name, agent)
     if tools is not None:
         for named in named_in_options(tools.values()):
             if named.tool not in tools and not is_elsewhere(named.tool):
@@ -54,6 +57,9 @@ def _tool_problems(
     if DELEGATE in agent.tools and not agent.delegates:
         remedy = f"name agents in agents.{name}.delegates"
         yield AgentProblem(f"agents.{name}.tools", "there is nobody to delegate to", remedy)
+    if DECIDE in agent.tools and not agent.decisions:
+        remedy = f"declare it in agents.{name}.decisions"
+        yield AgentProblem(f"agents.{name}.tools", "there is nothing to decide", remedy)
     for named in named_in_config(agent.config):
         if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"
@@ -76,10 +82,20 @@ def delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentC
             yield from _idle_tools(place, delegate, agents[delegate.agent])
 
 
+def critic_problems(name: str, agent: AgentConfig) -> Iterator[AgentProblem]:
+    """Yield what is wrong with the critics of one agent."""
+    for critic, tool in unwatched(agent):
+        text = f"the agent does not list the tool {tool}"
+        yield AgentProblem(f"agents.{name}.critics.{critic}.tools", text, there_are(tool, listed_tools(agent)))
+
+
 def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[AgentProblem]:
     """Yield tools that would be left to an agent that doesn't have them."""
-    own = (*target.tools, *([DELEGATE] if target.delegates else []))
+    own = (*target.tools, *([DELEGATE] if target.delegates else []), *([DECIDE] if target.decisions else []))
     for tool in delegate.tools or ():
         if not matches(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
             yield AgentProblem(f"{place}.tools", text, there_are(tool, own))
+    has_to_decide = any(decision.required for decision in target.decisions.values())
+    if has_to_decide and delegate.tools is not None and not matches(DECIDE, delegate.tools):
+        yield AgentProblem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {DECIDE!r}")

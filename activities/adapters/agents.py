@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from activities.adapters.agent_problems import delegate_problems
+from activities.adapters.agent_problems import critic_problems, delegate_problems
 from activities.adapters.answer_schema import schema_refusal
+from activities.adapters.critic_problems import critic_refusal
 from activities.adapters.known_names import there_are
 from activities.adapters.named_tools import named_in_config, unknown_tools
 from activities.adapters.offered_tools import offered_tools
@@ -53,6 +54,7 @@ class ConfiguredAgents:
         self._facts = worker_facts
         self._source = source
         found = [found for name, agent in agents.items() for found in delegate_problems(name, agent, self.known)]
+        found += [found for name, agent in agents.items() for found in critic_problems(name, agent)]
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
@@ -64,6 +66,8 @@ class ConfiguredAgents:
         model = self._model(request, agent)
         if problem := schema_refusal(request.output_schema, model):
             raise InvalidInput(f"output_schema: {problem}")
+        if problem := critic_refusal(agent.critics, model, self._check_model):
+            raise InvalidInput(problem)
         config = run_config(agent.config, request.config, request.ceiling)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
@@ -77,7 +81,12 @@ class ConfiguredAgents:
             "tools": offered.tools,
             "config": config,
         }
-        optional = {"delegates": offered.delegates or None, "output_schema": request.output_schema}
+        optional = {
+            "delegates": offered.delegates or None,
+            "decisions": offered.decisions or None,
+            "critics": agent.critics or None,
+            "output_schema": request.output_schema,
+        }
         set_fields = {key: value for key, value in optional.items() if value is not None}
         return self._facts.model_copy(update=fields | set_fields)
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
+from activities.adapters.decide_tool import decide_tool
 from activities.adapters.known_names import there_are
 from activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_specs, delegate_tool
 from activities.ports import Absent
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest
+from workflows.types.decision import DECIDE, GroundedDecision
 from workflows.types.delegation import DELEGATE, TERMINATE, DelegateSpec
 from workflows.types.input import InvalidInput
 from workflows.types.profile import ToolProfile, is_glob, matches
@@ -25,10 +27,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Offered:
-    """What a model is offered. There are delegates only where `delegate` is among the tools."""
+    """What a model is offered. There are delegates, or decisions, only where their tool is among the tools."""
 
     tools: tuple[ToolSpec, ...]
     delegates: tuple[DelegateSpec, ...]
+    decisions: Mapping[str, GroundedDecision]
 
 
 def offered_tools(
@@ -50,6 +53,9 @@ def offered_tools(
     if delegates:
         known[DELEGATE] = delegate_tool(delegates)
         listed.append(DELEGATE)
+    if agent.decisions:
+        known[DECIDE] = decide_tool(agent.decisions)
+        listed.append(DECIDE)
     chosen = listed if request.tools is None else request.tools
     for tool in chosen:
         is_away = not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
@@ -61,7 +67,10 @@ def offered_tools(
     most = request.ceiling.tools
     tools = tuple(spec for spec in visible if most is None or matches(spec.name, most))
     _check_size(tools)
-    return Offered(tools, delegates if any(spec.name == DELEGATE for spec in tools) else ())
+    names = {spec.name for spec in tools}
+    decisions = agent.decisions if DECIDE in names else {}
+    _check_decisions(agent, decisions)
+    return Offered(tools, delegates if DELEGATE in names else (), decisions)
 
 
 def _meant(listed: str, worker: Iterable[str], absent: Callable[[str], Absent | None]) -> list[str]:
@@ -79,6 +88,8 @@ def _known(
 ) -> ToolSpec | None:
     if tool in known:
         return known[tool]
+    if tool == DECIDE:
+        raise InvalidInput(f"tools: agent {agent!r} has nothing to decide; declare it in agents.{agent}.decisions")
     if tool == DELEGATE:
         raise InvalidInput(f"tools: agent {agent!r} has nobody to delegate to; name agents in agents.{agent}.delegates")
     missing = absent(tool)
@@ -88,6 +99,12 @@ def _known(
         raise InvalidInput(f"tools: this worker has no tool {tool!r}: {missing.why}")
     _logger.warning("the run goes on without %s: %s", tool, missing.why)
     return None
+
+
+def _check_decisions(agent: AgentConfig, left: Mapping[str, GroundedDecision]) -> None:
+    required = [name for name, decision in agent.decisions.items() if decision.required and name not in left]
+    if required:
+        raise InvalidInput(f"tools: {', '.join(required)} has to be decided; leave the run the tool {DECIDE!r}")
 
 
 def _check_size(tools: Sequence[ToolSpec]) -> None:

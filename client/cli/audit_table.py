@@ -48,12 +48,12 @@ def _cells(found: Rejudged) -> tuple[str, ...]:
     about += [f"approved by {found.approved_by}"] if found.approved_by else []
     proposal = f"{found.tool} {found.arguments}" + (f" ({', '.join(about)})" if about else "")
     return (
-        found.run,
+        on_one_line(found.run),
         str(found.iteration),
         on_one_line(proposal, PROPOSAL_CHARS),
         found.change,
-        ", ".join(found.recorded.policies) or "-",
-        ", ".join(found.now.policies) or "-",
+        on_one_line(", ".join(found.recorded.policies)) or "-",
+        on_one_line(", ".join(found.now.policies)) or "-",
         on_one_line(found.now.reason, REASON_CHARS),
     )
 

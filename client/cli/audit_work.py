@@ -26,14 +26,17 @@ class Wanted:
     """Which runs."""
 
     def __init__(self, run: str | None, query: str | None, limit: int) -> None:
+        self.is_named = run is not None
         self._run, self._query, self._limit = run, query, limit
 
     async def ids(self, client: Client) -> list[str]:
-        """Return their ids, each once."""
+        """Return their ids, each once; who asks for more than the limit is told."""
         if self._run is not None:
             return [self._run]
-        found = await rows(client, Filter(query=self._query), self._limit)
-        return list(dict.fromkeys(row.id for row in found))
+        found = await rows(client, Filter(query=self._query), self._limit + 1)
+        if len(found) > self._limit:
+            note(f"orga: the query finds more than {self._limit} runs, only the newest are judged; --limit raises it")
+        return list(dict.fromkeys(row.id for row in found[: self._limit]))
 
 
 def settings_of(
@@ -58,7 +61,7 @@ async def audit_runs(wanted: Wanted, rejudge: Rejudge, config: Path | None, *, e
         ids = await wanted.ids(here.client)
         found: list[RunAudit] = []
         told = time.monotonic()
-        async for audit in audited(here.client, ids, rejudge):
+        async for audit in audited(here.client, ids, rejudge, are_named=wanted.is_named):
             found.append(audit)
             if time.monotonic() - told >= PROGRESS_S:
                 told = time.monotonic()

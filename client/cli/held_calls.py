@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from client.cli.ages import age
-from client.cli.terminal_text import escaped, on_one_line
+from client.cli.terminal_text import on_one_line
+from workflows.types.visible import escaped
 from workflows.types.waits import Wait
 
 Call = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from client.cli.ages import age
-from client.cli.deciding import commands, in_one_line
+from client.cli.deciding import in_one_line
 from client.cli.held_calls import held_calls, table
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json
@@ -17,6 +17,7 @@ from client.cli.session import session
 from client.cli.terminal_text import on_one_line
 from client.inbox import Question
 from client.inbox import inbox as waiting_questions
+from workflows.decisions.answering import commands
 from workflows.types.search_attributes import WAITING
 from workflows.types.waits import WaitKind
 

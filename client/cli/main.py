@@ -26,6 +26,7 @@ from client.cli import (
     intervene,
     journal,
     list_runs,
+    notify,
     policy,
     requeue,
     resolve,
@@ -34,6 +35,7 @@ from client.cli import (
     server,
     setup,
     status,
+    tools,
     verify,
     worker,
 )
@@ -109,8 +111,10 @@ for _group, _commands in _GROUPS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_group)(_command)
 
+app.add_typer(tools.app, name="tools", rich_help_panel="Tools")
 app.add_typer(policy.app, name="policy", rich_help_panel="Policies")
 app.add_typer(audit.app, name="audit", rich_help_panel="Policies")
+app.add_typer(notify.app, name="notify", rich_help_panel="Deciding for a run")
 
 EXPECTED = (UsageError, InvalidInput, OrgaError, ServerUnavailable, RPCError, OSError)
 BROKEN_PIPE = 141

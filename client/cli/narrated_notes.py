@@ -6,6 +6,7 @@ from typing import Any, cast
 from client.cli.held_calls import in_words
 from client.cli.line import Line, Tone
 from client.cli.terminal_text import on_one_line
+from workflows.types.decision import DECISION_MADE
 from workflows.types.journal import JournalEntry
 from workflows.types.saga import SAGA_ENDED
 
@@ -87,6 +88,24 @@ def _saga(data: Data) -> list[Line]:
     ]
 
 
+def _decided_by_rule(data: Data) -> list[Line]:
+    outcome = _pairs(cast("Data", data.get("outcome", {})))
+    return [Line(f"✓ decided {_text(data, 'decision')}: {outcome} (rule: {_text(data, 'rule')})", "good")]
+
+
+def _reviewed(data: Data) -> list[Line]:
+    score = "" if data.get("score") is None else f" {data['score']:.2f}"
+    why = _text(data, "error") or _text(data, "feedback")
+    word = "approves" if data.get("approved") else "cannot review" if data.get("error") else "rejects"
+    head = f"critic {_text(data, 'critic')} {word} {_text(data, 'target')}{score} ({_text(data, 'then')})"
+    mark, tone = ("✓", "good") if data.get("approved") else ("✗", "bad")
+    return [Line(f"{mark} {head}{f': {why}' if why else ''}", cast("Tone", tone))]
+
+
+def _untold(data: Data) -> list[Line]:
+    return [Line(f"✗ nobody could be told of {_text(data, 'about')}: {_text(data, 'error')}", "bad")]
+
+
 def _missing(data: Data) -> list[Line]:
     return [Line(_text(data, "detail"), "quiet")]
 
@@ -101,7 +120,10 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "CircuitOpened": _opened,
     "CircuitClosed": _closed,
     "InterventionReceived": _intervened,
+    "NotificationFailed": _untold,
     SAGA_ENDED: _saga,
+    DECISION_MADE: _decided_by_rule,
+    "StepEvaluated": _reviewed,
     "PastMissing": _missing,
 }
 

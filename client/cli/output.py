@@ -4,7 +4,8 @@ import json
 import sys
 from typing import Any
 
-from client.cli.terminal_text import escaped, harmless
+from client.cli.terminal_text import harmless
+from workflows.types.visible import escaped
 
 
 def result(text: str) -> None:

@@ -21,9 +21,9 @@ _PHASES = {
     "ObservationsCollected": "reasoning",
     "Terminated": "done",
 }
-_SPENDING = ("ReasoningComplete", "DelegationEnded")
-_TOOLLESS = ("prepare", "reason", "summarise")
-_QUIET = {"waiting", "hydrating"}
+_SPENDING = ("ReasoningComplete", "DelegationEnded", "StepEvaluated")
+_TOOLLESS = ("notify", "prepare", "reason", "summarise", "critique")
+_QUIET = {"waiting", "hydrating", "reviewing"}
 """Phases that only the run's own word tells."""
 
 

@@ -1,6 +1,5 @@
 """Text of a model or a tool, made harmless for a terminal."""
 
-import json
 import re
 
 _CONTROL = re.compile(
@@ -21,12 +20,3 @@ def on_one_line(text: str, chars: int = 120) -> str:
     """Return harmless text on one line of at most `chars` characters."""
     flat = " ".join(harmless(text[: chars * 8]).split())
     return flat if len(flat) <= chars else flat[: chars - 1] + "…"
-
-
-def escaped(text: str) -> str:
-    """Return `text` with what a terminal would act on, or not show, written as JSON escapes; newlines stay."""
-    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"

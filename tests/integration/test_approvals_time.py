@@ -1,6 +1,5 @@
 """Approvals that wait for days and weeks, on the time-skipping server: they cost no time of the run."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -9,12 +8,11 @@ import pytest
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from client.converter import data_converter
 from tests.integration.test_approvals import Asks, pending, yes
 from tests.support.loop import FakeTool, Loop, a_loop
 from tests.support.questions import told, updated
 from tests.support.scripted import answers, calls
-from tests.support.time_skipping import time_skipping_server
+from tests.support.time_skipping import time_skipping
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
@@ -22,10 +20,7 @@ WEEK = 7 * DAY
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncGenerator[WorkflowEnvironment]:
-    path = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(path), data_converter=data_converter
-    ) as environment:
+    async with time_skipping() as environment:
         yield environment
 
 

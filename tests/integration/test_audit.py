@@ -202,3 +202,11 @@ async def test_an_engine_that_fails_ends_the_audit_and_denies_nothing(client: Cl
 async def test_a_run_that_is_not_there_is_refused(client: Client) -> None:
     with pytest.raises(RunNotFound):
         await audit(client, f"agent-{uuid.uuid4()}", Deny())
+
+
+async def test_a_run_of_a_query_that_is_gone_by_then_ends_no_audit(client: Client) -> None:
+    ran = await a_run(client)
+    runs = [f"agent-{uuid.uuid4()}", ran.handle.id]
+    gone, there = [found async for found in audited(client, runs, Rejudge(Deny("delete")), are_named=False)]
+    assert ("there is no run" in gone.not_rebuilt[0], gone.is_same) == (True, False)
+    assert there.is_same

@@ -154,6 +154,15 @@ def test_the_runs_of_a_query_are_audited(orga: Orga) -> None:
     assert json.loads(orga("audit", "--query", "WorkflowId = 'none'", "--json").out)["runs"] == []
 
 
+def test_runs_over_the_limit_are_not_passed_over_in_silence(orga: Orga) -> None:
+    assert orga("run", "What is the retry limit?", "--id", "agent-another").code == 0
+    either = f"WorkflowId = '{RUN}' OR WorkflowId = 'agent-another'"
+    found = orga("audit", "--query", either, "--engine", "allow", "--limit", "1", "--json")
+    assert (found.code, json.loads(found.out)["runs"]) == (0, ["agent-another"])
+    assert "finds more than 1 runs, only the newest are judged; --limit raises it" in found.err
+    assert "more than" not in orga("audit", "--query", either, "--engine", "allow", "--limit", "2").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,6 +1,5 @@
 """The deadline of pre-hydration in workflow time, on the time-skipping server."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any
@@ -10,10 +9,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import ToolContext, ToolError
-from client.converter import data_converter
 from tests.support.loop import FakeTool, a_loop
 from tests.support.scripted import ScriptedProvider, answers
-from tests.support.time_skipping import time_skipping_server
+from tests.support.time_skipping import time_skipping
 from workflows.types.tools import ToolOptions
 
 SCHEMA = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
@@ -21,10 +19,7 @@ SCHEMA = {"type": "object", "properties": {"url": {"type": "string"}}, "required
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncGenerator[WorkflowEnvironment]:
-    path = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(path), data_converter=data_converter
-    ) as environment:
+    async with time_skipping() as environment:
         yield environment
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import time
+from datetime import timedelta
 
 import pytest
 from temporalio.client import Client
@@ -116,12 +117,14 @@ async def test_another_local_model_is_not_found() -> None:
         await LocalProvider().complete(ModelRequest(model="llama-900b", messages=(QUESTION,)), lambda piece: None)
 
 
+@pytest.mark.timeout(300)
 async def test_it_drives_the_whole_loop(client: Client) -> None:
     """A model of 135M parameters makes things up; the loop ends well all the same."""
     note = FakeTool("read_note", lambda arguments, context: "The code word is heron.")
     async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
+        loop.execution_timeout = timedelta(minutes=4)
         ran = await loop.run(
-            "Call read_note, then tell me the code word.", max_iterations=4, max_output_tokens=60, timeout_s=100
+            "Call read_note, then tell me the code word.", max_iterations=4, max_output_tokens=60, timeout_s=200
         )
 
     assert ran.result.termination.reason in {"completed", "max_iterations"}

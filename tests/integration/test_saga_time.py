@@ -1,26 +1,21 @@
 """How long compensations may take once the run is over: in workflow time, on the time-skipping server."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from client.converter import data_converter
 from tests.support.loop import Ran, a_loop
 from tests.support.sagas import Ledger, book, fails, pay, saga
-from tests.support.time_skipping import time_skipping_server
+from tests.support.time_skipping import time_skipping
 from workflows.types.agents import AgentConfig
 from workflows.types.tools import ToolOptions
 
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncGenerator[WorkflowEnvironment]:
-    path = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(path), data_converter=data_converter
-    ) as environment:
+    async with time_skipping() as environment:
         yield environment
 
 

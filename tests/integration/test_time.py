@@ -12,11 +12,10 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import ModelError, ToolContext, ToolError
-from client.converter import data_converter
 from tests.support.hold import Hold, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 from tests.support.scripted import ScriptedProvider, Step, answers, calls
-from tests.support.time_skipping import time_skipping_server
+from tests.support.time_skipping import time_skipping
 from workflows.types.context import Setup
 from workflows.types.tools import ToolOptions
 
@@ -33,10 +32,7 @@ NEARLY_ALL = 295
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncGenerator[WorkflowEnvironment]:
-    path = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(path), data_converter=data_converter
-    ) as environment:
+    async with time_skipping() as environment:
         yield environment
 
 

@@ -1,6 +1,5 @@
 """Days of waiting for a person, and a circuit's minute, on the time-skipping server."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -12,13 +11,12 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import ToolContext, ToolError
-from client.converter import data_converter
 from tests.support.delegates import a_cast, agent, delegates, leading
 from tests.support.hold import Hold, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 from tests.support.questions import told, updated, waiting
 from tests.support.scripted import ScriptedProvider, Step, answers, calls
-from tests.support.time_skipping import time_skipping_server
+from tests.support.time_skipping import time_skipping
 from workflows.types.breaker import BreakerOptions
 from workflows.types.context import Setup
 from workflows.types.messages import Reply
@@ -32,10 +30,7 @@ EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncGenerator[WorkflowEnvironment]:
-    path = await asyncio.to_thread(time_skipping_server)
-    async with await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(path), data_converter=data_converter
-    ) as environment:
+    async with time_skipping() as environment:
         yield environment
 
 

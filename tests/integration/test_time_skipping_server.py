@@ -5,10 +5,9 @@ import time
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.support.time_skipping import time_skipping_server
+from tests.support.time_skipping import time_skipping
 
 
 @workflow.defn
@@ -21,9 +20,10 @@ class SleepsADay:
 
 
 async def test_a_day_passes_in_seconds() -> None:
-    path = await asyncio.to_thread(time_skipping_server)
-    environment = await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(path))
-    async with environment, Worker(environment.client, task_queue="day", workflows=[SleepsADay]):
+    async with (
+        time_skipping() as environment,
+        Worker(environment.client, task_queue="day", workflows=[SleepsADay]),
+    ):
         start = time.monotonic()
         slept = await environment.client.execute_workflow(SleepsADay.run, id="day", task_queue="day")
 

@@ -205,7 +205,7 @@ async def forgotten(client: Client, workflow_id: str, run_id: str) -> None:
             return True
         return False
 
-    await until(is_gone)
+    await until(is_gone, within_s=100)
 
 
 async def test_a_run_that_was_terminated_is_verified_as_far_as_it_came(client: Client) -> None:

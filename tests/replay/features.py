@@ -5,15 +5,19 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.ports import ModelRequest, ToolContext, ToolError
+from activities.ports import ModelRequest, NotifyError, RunKey, ToolContext, ToolError
 from tests.replay.plain import a_stage, look
 from tests.support.counting import counting
+from tests.support.decisions import a_decision
 from tests.support.delegates import Cast, agent, delegates
-from tests.support.loop import FakeTool, Ran
-from tests.support.questions import updated, waiting
+from tests.support.hold import happens
+from tests.support.loop import WORKER_FACTS, FakeTool, Ran
+from tests.support.questions import has_noted, updated, waiting
 from tests.support.scripted import answers, calls
+from workflows.types.agents import AgentConfig
 from workflows.types.breaker import BreakerOptions
 from workflows.types.messages import Reply
+from workflows.types.notifications import Notification
 from workflows.types.recovery import Recovery
 from workflows.types.tools import ToolOptions
 
@@ -121,8 +125,37 @@ async def answer_repaired(client: Client) -> Ran:
         return await loop.run({"task": "count", "output_schema": schema})
 
 
+async def decided(client: Client) -> Ran:
+    required = {"tools": ["look"], "decisions": {"small": a_decision(required=True)}}
+    agents = {"default": AgentConfig.model_validate(required)}
+    made = calls("decide", arguments={"decision": "small", "fields": {"size": "l", "count": 3}, "rationale": "large"})
+    steps = [answers("early"), calls("look"), made, made, answers("done")]
+    async with a_stage(client, steps, look(), agents=agents) as loop:
+        return await loop.run({"task": "decide", "trusted_context": {"paid": True}})
+
+
 async def delegated(client: Client) -> Ran:
     agents = {"lead": agent("lead", "helper", tools=["look"]), "helper": agent("helper", tools=["look"])}
     cast = Cast({"lead": [delegates("helper"), answers("done")], "helper": [calls("look"), answers("helped")]})
     async with a_stage(client, cast, look(), agents=agents) as loop:
         return await loop.run({"task": "lead", "agent": "lead"})
+
+
+async def notified(client: Client) -> Ran:
+    """The first question reaches nobody; the end is told."""
+    asked = asyncio.Event()
+
+    class Once:
+        async def deliver(self, notification: Notification, run: RunKey) -> None:
+            if notification.event == "waiting":
+                asked.set()
+                raise NotifyError("it answered 404", kind="ReceiverRefused", retryable=False)
+
+    steps = [calls("look"), calls("look"), answers("done")]
+    setup = WORKER_FACTS.model_copy(update={"notify": ("budget", "ended")})
+    async with a_stage(client, steps, look(), setup=setup, notifier=Once()) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        await happens(asked)
+        await has_noted(handle, "NotificationFailed")
+        await updated(handle, "extend_budget", {"max_iterations": 9})
+        return await loop.ended(handle)

@@ -41,6 +41,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "masked": features.masked,
     "answer-repaired": features.answer_repaired,
     "delegated": features.delegated,
+    "notified": features.notified,
+    "decided": features.decided,
 }
 
 

@@ -27,6 +27,8 @@ SHOWS = {
     "summarised": ("ContextCompacted", "anchored_summary"),
     "masked": ("ContextCompacted", "observation_masking"),
     "delegated": ("DelegationStarted", "DelegationEnded"),
+    "notified": ("ApprovalRequested", "NotificationFailed", "ReceiverRefused: it answered 404"),
+    "decided": ("DecisionMade", "trusted_context.paid"),
 }
 """What the journals of these recordings tell of."""
 

@@ -32,7 +32,12 @@ class CallsAtOnce:
     calls: Sequence[Calls]
 
 
-Said = Says | Calls | CallsAtOnce
+@dataclass(frozen=True)
+class TellsHeaders:
+    """A text that repeats the headers of the request."""
+
+
+Said = Says | Calls | CallsAtOnce | TellsHeaders
 
 
 @dataclass
@@ -42,6 +47,8 @@ class ChatServer:
     replies: Sequence[Said]
     release: threading.Event = field(default_factory=threading.Event)
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    headers: list[str] = field(default_factory=list[str])
+    """Of each request, as JSON."""
     port: int = 0
 
     @property
@@ -54,6 +61,8 @@ class ChatServer:
         self.requests.append(body)
         turn = sum(message["role"] == "assistant" for message in body["messages"])
         reply = self.replies[min(turn, len(self.replies) - 1)]
+        if isinstance(reply, TellsHeaders):
+            reply = Says([self.headers[-1][:60], self.headers[-1][60:]])
         if not isinstance(reply, Says):
             made = (reply,) if isinstance(reply, Calls) else reply.calls
             yield _chunk(tool_calls=[_call(call, turn, index) for index, call in enumerate(made)])
@@ -76,6 +85,7 @@ def chat_server(*replies: Said) -> Generator[ChatServer]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             self.send_response(200)
+            chat.headers.append(json.dumps(dict(self.headers.items())))
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             try:

@@ -28,7 +28,7 @@ from workflows.types.delegation import Delegate
 from workflows.types.tools import Effect, ToolOptions
 
 HALF_CALL_S = 0.15
-SILENCE_S = 5.0
+SILENCE_S = 10.0
 """How soon the server takes a call back from a dead worker."""
 
 STICKY_S = timedelta(seconds=1)

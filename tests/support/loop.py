@@ -15,7 +15,7 @@ from temporalio.worker import Replayer, Worker
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
 from activities.adapters.policy.listed import ListedTools
-from activities.ports import Judgement, ModelProvider, PolicyEngine, Proposal, Tool, ToolContext
+from activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool, ToolContext
 from client.audit_law import breaches
 from client.converter import data_converter
 from client.gate_record import GateRecord
@@ -166,6 +166,7 @@ def a_worker(
     setup: Setup = WORKER_FACTS,
     check_model: Callable[[str], None] = lambda model: None,
     agents: Mapping[str, AgentConfig] | None = None,
+    notifier: Notifier | None = None,
     **worker_options: Any,
 ) -> Worker:
     """Return a worker for the loop's task queue; a run may be started before it, or have had another.
@@ -184,6 +185,7 @@ def a_worker(
         policy=engine or ListedTools(),
         argument_errors=argument_errors,
         tools=tools,
+        notifier=notifier,
     )
     return build_worker(loop.client, parts, loop.task_queue, **worker_options)
 

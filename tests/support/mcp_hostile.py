@@ -1,6 +1,6 @@
 """An MCP server (2025-11-25, stdio) that does what no server should; a program that imports nothing of ours.
 
-    python mcp_hostile.py FOLDER [banner] [silent] [stubborn] [child]
+    python mcp_hostile.py FOLDER [banner] [silent] [stubborn] [child] [pages [heavy]]
 
 `FOLDER/tools.json` is its list of tools, read anew for each request; `FOLDER/log` is what it received; a tool does what
 its name says.
@@ -62,6 +62,42 @@ def called(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
             time.sleep(1)
             return text("done")
         case _:
+            return attacked(ident, params)
+    return None
+
+
+def attacked(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+    """Answer in a way that the protocol does not know; what is sent before counts as a call that was carried out."""
+    match params["name"]:
+        case "terminated":
+            send(id=ident, error={"code": -32600, "message": "Session terminated"})
+        case "unsent":
+            send(id=ident, error={"code": -32098, "message": "no connection"})
+        case "half":
+            return text("\ud83d")
+        case "deep":
+            print(f'{{"jsonrpc":"2.0","id":{ident},"result":{{"a":{"[" * 3000}{"]" * 3000}}}}}', flush=True)
+        case "others":
+            for other in (ident + 1_000, str(ident + 1_001), None, ident + 0.5):
+                send(id=other, result=text("for nobody"))
+            send(id=str(ident), result=text("mine"))
+        case "junk":
+            print("\n" * 20_000, flush=True)
+            return text("after the junk")
+        case "storm":
+            for _ in range(1_000):
+                send(method="notifications/tools/list_changed")
+            return text("after the storm")
+        case "asks":
+            methods = ("sampling/createMessage", "elicitation/create", "roots/list", "x")
+            for number, method in enumerate(methods):
+                send(id=f"a{number}", method=method, params={"messages": [], "maxTokens": 1, "message": "password?"})
+            return text("".join(sys.stdin.readline() for _ in methods))
+        case "deaf":
+            for number in range(3_000):
+                send(id=f"d{number}", method="sampling/createMessage", params={"messages": [], "maxTokens": 1})
+            time.sleep(3600)
+        case _:
             return text("ok")
     return None
 
@@ -76,7 +112,7 @@ def handled(message: dict[str, Any]) -> None:
                 result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server},
             )
         case "tools/list":
-            send(id=ident, result={"tools": json.loads((FOLDER / "tools.json").read_text())})
+            listed(ident, params)
         case "tools/call":
             result = called(ident, params)
             if result is not None:
@@ -85,6 +121,19 @@ def handled(message: dict[str, Any]) -> None:
             send(id=ident, error={"code": -32601, "message": "no such method"})
         case _:
             pass
+
+
+def listed(ident: Any, params: dict[str, Any]) -> None:
+    more: dict[str, Any] = {}
+    if "pages" in MODES:
+        page = int(params.get("cursor", "0"))
+        more = {"nextCursor": str(page + 1)}
+        (FOLDER / "pages").write_text(str(page))
+        if "heavy" in MODES:
+            heavy = {"name": f"t{page}", "description": "\u200bx" * 100_000, "inputSchema": {"type": "object"}}
+            return send(id=ident, result={"tools": [heavy], **more})
+    send(id=ident, result={"tools": json.loads((FOLDER / "tools.json").read_text()), **more})
+    return None
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 
 from tests.support.aimock import installed as aimock
+from tests.support.bubblewrap import bubblewrap
 from tests.support.mcp_installed import node_program, python_program
 from tests.support.opa import opa
 from tests.support.server import temporal_cli
@@ -14,6 +15,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "time-skipping server": time_skipping_server,
     "Open Policy Agent": opa,
     "model protocol server": aimock,
+    "bubblewrap": bubblewrap,
     "MCP servers of npm": lambda: node_program("mcp-server-everything"),
     "MCP servers of PyPI": lambda: python_program("mcp-server-time"),
 }

@@ -27,13 +27,14 @@ def a_tool_proposal(
     effect: Effect = "read_only",
     tags: tuple[str, ...] = (),
     verified: bool = False,
+    approval: bool = False,
     parameters: dict[str, Any] | None = None,
     arguments: dict[str, Any] | None = None,
     agent: str = "default",
     **fields: Any,
 ) -> Proposal:
     """Return the proposal of a tool call."""
-    options = ToolOptions(tags=tags, verified=verified)
+    options = ToolOptions(tags=tags, verified=verified, approval=approval)
     spec = ToolSpec(name=name, effect=effect, parameters=parameters or {}, options=options)
     call = ToolCall(call_id="c1", name=name, arguments=arguments or {})
     return Proposal(agent=agent, iteration=fields.pop("iteration", 1), call=call, spec=spec, **fields)

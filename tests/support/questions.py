@@ -21,6 +21,15 @@ async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S
     return found[0]
 
 
+async def has_noted(handle: WorkflowHandle[Any, Any], event: str) -> None:
+    """Wait until the latest of what a run decided by itself is of this kind."""
+
+    async def is_noted() -> bool:
+        return event in str(await (await handle.describe()).memo())
+
+    await until(is_noted)
+
+
 def told(loop: Loop, call: int = 1) -> list[str]:
     """Return the tool results that the model saw in a model call."""
     assert isinstance(loop.provider, ScriptedProvider)

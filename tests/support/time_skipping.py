@@ -1,15 +1,17 @@
-"""Temporal's time-skipping test server, from Maven Central: the SDK's own download needs a host that not all reach.
+"""Temporal's time-skipping test server, from Maven Central: the SDK's own download needs a host that not all reach."""
 
-Its path is for `WorkflowEnvironment.start_time_skipping(test_server_existing_path=…)`.
-"""
-
-import os
+import asyncio
 import shutil
-import subprocess
 import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from temporalio.testing import WorkflowEnvironment
+
+from client.converter import data_converter
 from tests.support.machine_lock import machine_lock
+from tests.support.system_packages import require, run
 
 VERSION = "1.38.0"
 _CACHE = Path(__file__).parents[2] / ".cache"
@@ -28,14 +30,37 @@ _LAUNCHER = """#!/bin/sh
 exec java -cp "$(dirname "$0")/lib/*" io.temporal.testserver.TestServer "$@"
 """
 
+_TRIES = 5
+
+
+@asynccontextmanager
+async def time_skipping() -> AsyncGenerator[WorkflowEnvironment]:
+    """Start a server of its own and stop it again."""
+    path = await asyncio.to_thread(time_skipping_server)
+    async with await _started(str(path)) as environment:
+        yield environment
+
+
+async def _started(path: str) -> WorkflowEnvironment:
+    """Start it, and again where it was slow: the SDK gives it five seconds, a loaded machine needs more."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return await WorkflowEnvironment.start_time_skipping(
+                test_server_existing_path=path, data_converter=data_converter
+            )
+        except RuntimeError:
+            if not left:
+                raise
+    raise AssertionError
+
 
 def time_skipping_server() -> Path:
     """Return the launcher of the test server, installed first where it is missing."""
     launcher = _FOLDER / "temporal-test-server"
     with machine_lock(_CACHE / "temporal-test-server.lock"):
-        _require("java", "default-jre-headless")
+        require("java", "default-jre-headless")
         if not launcher.exists():
-            _require("mvn", "maven")
+            require("mvn", "maven")
             _install()
     return launcher
 
@@ -45,27 +70,9 @@ def _install() -> None:
     fresh = Path(tempfile.mkdtemp(dir=_CACHE))
     (fresh / "pom.xml").write_text(_POM)
     goal = ["dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
-    _run("mvn", "--batch-mode", "--quiet", *goal, cwd=fresh)
+    run("mvn", "--batch-mode", "--quiet", *goal, cwd=fresh)
     launcher = fresh / "temporal-test-server"
     launcher.write_text(_LAUNCHER)
     launcher.chmod(0o755)
     shutil.rmtree(_FOLDER, ignore_errors=True)
     fresh.rename(_FOLDER)
-
-
-def _require(command: str, package: str) -> None:
-    if shutil.which(command):
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise RuntimeError(
-            f"the time-skipping tests need `{command}`: install it (Debian: {package}) and run them again"
-        )
-    _run("apt-get", "update")
-    _run("apt-get", "install", "--yes", "--no-install-recommends", package)
-
-
-def _run(*command: str, cwd: Path | None = None) -> None:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"`{' '.join(command)}` failed: {(done.stdout + done.stderr)[-2000:]}")

@@ -90,6 +90,7 @@ async def test_a_set_decides(
         pytest.param('resource.tags.contains("pii")', {"tags": ("pii",)}, True, id="a tag"),
         pytest.param('resource.tags.contains("pii")', {}, False, id="no tag"),
         pytest.param("resource.verified", {"verified": True}, True, id="a verified tool"),
+        pytest.param("!resource.approval", {"approval": True}, False, id="a tool marked for approval"),
         pytest.param("context.iteration < 3", {"iteration": 2}, True, id="an early iteration"),
         pytest.param("context.iteration < 3", {"iteration": 3}, False, id="a late iteration"),
         pytest.param("context.depth == 0", {"depth": 1}, False, id="a delegated run"),

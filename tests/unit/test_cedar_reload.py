@@ -1,13 +1,17 @@
 """Policies that change while a worker works: the new ones hold within a second, broken ones deny everything."""
 
 import asyncio
+import itertools
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from activities.adapters.policy import cedar
 from activities.adapters.policy.cedar import LOOK_S, CedarPolicies
-from activities.adapters.policy.cedar_files import policy_files, version_of
+from activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
 from tests.support.policies import PERMIT_ALL, a_folder, a_tool_proposal
 
 FORBID = '@id("no") forbid (principal, action, resource);'
@@ -99,3 +103,70 @@ async def test_proposals_that_come_together_are_all_judged(tmp_path: Path) -> No
     watched.clock.now += LOOK_S
     found = await asyncio.gather(*(watched.engine.judge(a_tool_proposal()) for _ in range(50)))
     assert all(judgement.allowed for judgement in found)
+
+
+def as_read(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
+    """Let the looks at the folder find these texts in its file, one after the other, the last two for ever."""
+    looks = itertools.chain(texts, itertools.cycle(texts[-2:]))
+
+    def as_found(*_: object) -> tuple[PolicyFile, ...]:
+        return (PolicyFile("a", "a", next(looks).encode()),)
+
+    monkeypatch.setattr(cedar, "policy_files", as_found)
+    monkeypatch.setattr(cedar, "SETTLED_S", 0)
+
+
+async def test_a_file_that_is_half_written_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cp` empties a file before it writes it: for a moment nothing would be forbidden."""
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    whole = PERMIT_ALL + FORBID
+    as_read(monkeypatch, PERMIT_ALL, whole, whole)
+    assert not await watched.allows()
+
+
+async def test_files_that_never_come_to_rest_deny_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    as_read(monkeypatch, f"{PERMIT_ALL}//", f"{PERMIT_ALL}///")
+    watched.clock.now += LOOK_S
+    judgement = await watched.engine.judge(a_tool_proposal())
+    assert (judgement.allowed, "change again and again" in judgement.reason) == (False, True)
+
+
+async def test_a_policy_in_a_file_of_capitals_counts(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    (tmp_path / "policies" / "NO.CEDAR").write_text(FORBID)
+    assert not await watched.allows()
+
+
+def leads_to(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(os.mkfifo, id="a pipe"),
+        pytest.param(Path.mkdir, id="a folder"),
+        pytest.param(leads_to("nowhere"), id="a link to nothing"),
+        pytest.param(leads_to("/dev/zero"), id="a link to a device"),
+    ],
+)
+async def test_what_is_no_file_denies_everything(tmp_path: Path, plant: Callable[[Path], None]) -> None:
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+    plant(tmp_path / "policies" / "b.cedar")
+    assert not await watched.allows()
+
+
+async def test_a_folder_that_cannot_be_listed_denies_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only the call that looked, but all until the next look, too."""
+    watched = Watched(tmp_path, a=PERMIT_ALL)
+
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    watched.clock.now += LOOK_S
+    found = [await watched.engine.judge(a_tool_proposal()) for _ in range(2)]
+    assert [(judgement.allowed, "Permission denied" in judgement.reason) for judgement in found] == [(False, True)] * 2

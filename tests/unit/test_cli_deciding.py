@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from client.cli.ages import age
-from client.cli.deciding import commands, in_one_line, requeueing
+from client.cli.deciding import in_one_line, requeueing
+from tests.support.core import a_state
 from tests.unit.test_cli_screens import a_status
+from workflows.decisions.answering import commands
+from workflows.decisions.budget import question
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.messages import ToolCall
+from workflows.types.result import StopReason
 from workflows.types.status import Budgets
 from workflows.types.waits import Wait, WaitKind
 
@@ -37,28 +41,26 @@ def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "options"),
+    ("stop", "options"),
     [
-        pytest.param("max_iterations: limit of 25 iterations. Raise it", "--max-iterations 50", id="iterations"),
-        pytest.param("max_tokens: 1003 of 1000 tokens. Raise it", "--max-total-tokens 2000", id="tokens"),
-        pytest.param("max_cost: 0.3000 of 0.25 USD. Raise it", "--max-cost-usd 0.5", id="money"),
-        pytest.param("timeout: limit of 300 s. Raise it", "--timeout-s 600", id="time"),
-        pytest.param("max_iterations: limit of 3 model calls. Raise it", "--max-model-calls 6", id="model calls"),
-        pytest.param("max_iterations: limit of 4 tool calls. Raise it", "--max-tool-calls 8", id="tool calls"),
+        pytest.param(("max_iterations", "limit of 25 iterations"), "--max-iterations 50", id="iterations"),
+        pytest.param(("max_tokens", "1003 of 1000 tokens"), "--max-total-tokens 2000", id="tokens"),
+        pytest.param(("max_cost", "0.3000 of 0.25 USD"), "--max-cost-usd 0.5", id="money"),
+        pytest.param(("timeout", "limit of 300 s"), "--timeout-s 600", id="time"),
+        pytest.param(("max_iterations", "limit of 3 model calls"), "--max-model-calls 6", id="model calls"),
+        pytest.param(("max_iterations", "limit of 4 tool calls"), "--max-tool-calls 8", id="tool calls"),
     ],
 )
-def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(question: str, options: str) -> None:
+def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[StopReason, str], options: str) -> None:
     there = budgets(max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
-    wait = a_wait("budget", question)
+    wait = question(a_state(), stop, T0)
     assert commands("run", wait, there)[0] == f"orga extend run {options}"
-    assert in_one_line("run", wait, there).endswith("(or orga resolve run w-1 --skip, --abort)")
+    assert in_one_line("run", wait, there).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
 
 
 def test_a_limit_that_nobody_knows_is_left_to_the_person() -> None:
-    assert (
-        commands("run", a_wait("budget", "max_tokens: 5 of 4 tokens"), None)[0]
-        == "orga extend run --max-total-tokens N"
-    )
+    wait = a_wait("budget", data={"limit": "max_total_tokens"})
+    assert commands("run", wait, None)[0] == "orga extend run --max-total-tokens N"
 
 
 def test_a_question_that_this_command_line_cannot_decide_leads_to_the_status() -> None:

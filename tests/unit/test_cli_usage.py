@@ -59,6 +59,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["extend", "x", "--max-cost-usd", "nan"], "max_cost_usd: ", id="a limit that is no number"),
         pytest.param(["requeue", "x", "1.0", "--all"], "a LETTER or --all, not both", id="one letter and all"),
         pytest.param(["requeue", "x", "--set", "a=1"], "give --fork, too", id="settings of no fork"),
+        pytest.param(["notify", "test"], "nobody is to be told: [notify] url is not set", id="nobody to try it on"),
         pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
         pytest.param(["journal", "x", "--exported", "gone"], "gone cannot be read", id="no such export"),
     ],

@@ -168,3 +168,10 @@ def test_every_problem_has_its_line(tmp_path: Path) -> None:
 )
 def test_line_of(path: tuple[str, ...], line: int | None) -> None:
     assert line_of('[a.b]\nc = "d = e"\n[q]\n"x.y" = 1\n', path) == line
+
+
+def test_paths_in_a_list_start_at_the_files_folder(tmp_path: Path) -> None:
+    written(tmp_path, '[tools]\nmanifests = ["tools/*.toml", "/elsewhere/a.toml"]\n')
+    (tmp_path / "deep").mkdir()
+    loaded = load_config(folder=tmp_path / "deep", env={})
+    assert loaded.config.tools.manifests == (str(tmp_path / "tools/*.toml"), "/elsewhere/a.toml")

@@ -117,6 +117,13 @@ async def test_one_failure_of_the_engine_denies_one_call() -> None:
     assert [verdict.decision for verdict in found] == ["deny", "allow"]
 
 
+async def test_a_policy_cannot_change_a_final_answer_so_one_that_wants_to_denies_it() -> None:
+    """It was not meant to be said as it stands."""
+    engine = Engine(Judgement(allowed=True, arguments={"answer": "less"}))
+    (verdict,) = await verdicts(engine, asked_for(answer="all of it"))
+    assert (verdict.decision, "wants to change a final answer" in verdict.reason) == ("deny", True)
+
+
 async def test_the_final_answer_is_judged_too() -> None:
     engine = Engine(Judgement(allowed=False, reason="holds a secret"))
     assert await verdicts(engine, asked_for(answer="the key is")) == (

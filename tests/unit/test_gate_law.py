@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from activities.tools import RESERVED_NAMES
 from client.audit_law import unlicensed
-from client.gate_record import Fact, Judged, Started
+from client.gate_record import NO_TOOLS, Fact, Judged, Started
 from tests.support.core import a_call
 from workflows.types.gate import Decision, GateRequest, Verdict
 from workflows.types.messages import ToolCall
@@ -65,6 +66,11 @@ UNLAWFUL: dict[str, list[Fact]] = {
     "after the yes to its neighbour": [judged((READ, "allow"), (WRITE, "deny")), started(WRITE, "1.1")],
     "with other arguments": [judged((WRITE, "allow")), started(WRITE, arguments={"path": "a", "mode": 2})],
     "with the arguments that policy replaced": [judged((WRITE, "allow"), arguments={"path": "b"}), started(WRITE)],
+    "with other arguments first, at one place": [
+        judged((WRITE, "allow")),
+        started(WRITE, arguments={"path": "a", "mode": 2}),
+        started(WRITE),
+    ],
     "by another tool": [judged((WRITE, "allow")), started(WRITE, name="delete")],
     "under another id": [judged((WRITE, "allow")), started(WRITE, call_id="c9")],
     "twice for one yes": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")],
@@ -106,6 +112,16 @@ def test_the_history_decides_what_was_carried_out_not_the_replay() -> None:
     facts: list[Fact] = [judged((WRITE, "allow")), started(WRITE)]
     other = started(WRITE, arguments={"path": "/etc/passwd", "mode": 1})
     assert unlicensed(facts, [other]) == ["1.0 write: no earlier verdict allows exactly this call"]
+
+
+def test_what_no_replay_starts_is_named_each_time() -> None:
+    facts: list[Fact] = [judged((WRITE, "allow")), started(WRITE)]
+    twice = [started(WRITE), started(WRITE)]
+    assert unlicensed(facts, twice) == ["1.0 write: the code of today starts no such call"]
+
+
+def test_a_name_that_counts_as_no_tool_is_one_that_no_tool_can_have() -> None:
+    assert NO_TOOLS == RESERVED_NAMES
 
 
 def test_what_no_replay_starts_is_named() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from client.cli.deciding import commands, in_one_line
+from client.cli.deciding import in_one_line
 from client.cli.held_calls import in_words, table
 from client.cli.history_status import history_status
 from client.cli.progress import Progress
@@ -15,6 +15,7 @@ from client.cli.status_lines import status_lines
 from tests.unit.test_cli_deciding import a_wait
 from tests.unit.test_cli_narration import an_entry
 from tests.unit.test_cli_screens import NOW, a_status
+from workflows.decisions.answering import commands
 from workflows.types.journal import JournalEntry
 
 

@@ -59,7 +59,7 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
             Judgement(True, arguments={"path": "docs/a"}), id="modify",
         ),
         pytest.param(
-            {"result": {"decision": "allow", "arguments": {"path": "docs/a"}}}, Judgement(True), id="allow as it is",
+            {"result": {"decision": "allow", "arguments": None, "approvers": []}}, Judgement(True), id="allow as it is",
         ),
         pytest.param(
             {"result": {"decision": "require_approval", "reason": "risky", "approvers": ["alice"], "expires_s": 60}},
@@ -98,6 +98,18 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: Judgement) -
         pytest.param({"result": {"decision": "modify", "arguments": []}}, "arguments", id="arguments that are a list"),
         pytest.param(
             {"result": {"decision": "require_approval", "expires_s": 0}}, "expires_s", id="no time to approve"
+        ),
+        pytest.param({"result": {"decision": "allow", "arguments": {}}}, "gives arguments", id="a yes with a change"),
+        pytest.param({"result": {"decision": "allow", "approvers": ["a"]}}, "gives approvers", id="a yes by somebody"),
+        pytest.param(
+            {"result": {"decision": "modify", "arguments": {}, "approvers": ["a"]}},
+            "gives approvers",
+            id="a change by somebody",
+        ),
+        pytest.param(
+            {"result": {"decision": "require_approval", "arguments": {}}},
+            "gives arguments",
+            id="a person and a change",
         ),
         pytest.param([], "no JSON object", id="a list"),
         pytest.param(http.Response(200, content=b"<html>"), "no JSON object", id="no JSON"),
@@ -167,7 +179,13 @@ async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
     assert from_json(request.content)["input"] == {
         "action": "tool_call",
         "agent": "default",
-        "tool": {"name": "write_file", "effect": "irreversible", "tags": ["files"], "verified": True},
+        "tool": {
+            "name": "write_file",
+            "effect": "irreversible",
+            "tags": ["files"],
+            "verified": True,
+            "approval": False,
+        },
         "target": None,
         "arguments": {"path": "a"},
         "parameters": {"type": "object"},

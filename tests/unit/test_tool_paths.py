@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -88,12 +89,19 @@ async def test_what_only_looks_like_an_escape_is_a_plain_name(base: Path, path: 
     assert (base / path).is_relative_to(base)
 
 
-@pytest.mark.parametrize(
-    "path", ["docs/a.md", "./docs//a.md", "docs/../docs/a.md", "{root}/docs/a.md", "inner/a.md"], ids=str
-)
+@pytest.mark.parametrize("path", ["docs/a.md", "./docs//a.md", "{root}/docs/a.md", "inner/a.md"], ids=str)
 async def test_a_path_that_stays_inside_may_use_dots_and_links(base: Path, path: str) -> None:
     (base / "inner").symlink_to("docs")
     assert "inside" in await result(ReadFile(Root(base)), path=path.replace("{root}", str(base)))
+
+
+@pytest.mark.parametrize("path", ["docs/../a.py", "docs/../docs/a.md", "docs/./../a.py", "docs//..//a.py"], ids=str)
+async def test_a_path_never_goes_up(base: Path, path: str) -> None:
+    """A policy that permits `docs/*` judges it as it is written."""
+    assert fnmatch(path, "docs/*")
+    error = await failure(WriteFile(Root(base)), path=path, content="mine")
+    assert (error.kind, "goes up" in str(error)) == ("PathRefused", True)
+    assert not (base / "a.py").exists()
 
 
 async def test_nothing_was_written_outside(base: Path) -> None:

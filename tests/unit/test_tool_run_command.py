@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.process_group import Limits
+from activities.adapters.sandbox.bubblewrap import SEARCH_PATH
 from activities.adapters.tools.root import Root
-from activities.adapters.tools.run_command import SEARCH_PATH, RunCommand
+from activities.adapters.tools.run_command import RunCommand
+from tests.support.bubblewrap import bubblewrap
 from tests.support.tool_calls import CONTEXT, failure, result
+from workflows.types.sandbox import Limits, Sandbox
 
 
 @pytest.fixture(name="bin_folder")
@@ -34,7 +36,7 @@ def tool_with(bin_folder: Path, **limits: int) -> RunCommand:
         Root(bin_folder.parent / "root"),
         ("sh", "echo", "py", "env", "missing-program", "broken", "yes"),
         search_path=f"{bin_folder}:{SEARCH_PATH}",
-        limits=Limits(**limits),
+        sandbox=Sandbox(limits=Limits(**limits)),
     )
 
 
@@ -139,7 +141,7 @@ async def test_a_failure_tells_the_code_and_the_end_of_the_output(tool: RunComma
 
 
 async def test_a_signal_is_told(tool: RunCommand) -> None:
-    assert "was killed by signal 9 (Killed)" in str(await failure(tool, command=["sh", "-c", "kill -9 $$"]))
+    assert "was killed by SIGKILL (Killed)" in str(await failure(tool, command=["sh", "-c", "kill -9 $$"]))
 
 
 async def test_a_flood_of_output_keeps_its_head_and_tail(tool: RunCommand) -> None:
@@ -193,29 +195,27 @@ async def test_what_a_program_leaves_behind_is_ended_with_it(tool: RunCommand, b
     assert not is_alive(int((bin_folder.parent / "pids").read_text()))
 
 
-async def test_a_process_in_a_session_of_its_own_does_not_hold_the_call(tool: RunCommand, bin_folder: Path) -> None:
+async def test_a_process_in_a_session_of_its_own_ends_with_the_call(tool: RunCommand, bin_folder: Path) -> None:
     pids = bin_folder.parent / "pids"
     away = f"{shutil.which('setsid')} sh -c 'echo $$ > ../pids; exec sleep 30'"
     script = f"{away} & while [ ! -s ../pids ]; do sleep 0.05; done"
     assert await result(tool, command=["sh", "-c", script], timeout_s=30) == "(no output)"
-    os.kill(int(pids.read_text()), 9)
+    assert not is_alive(int(pids.read_text()))
 
 
 @pytest.mark.parametrize(
-    ("limits", "code", "sign"),
+    ("limits", "code", "named"),
     [
-        pytest.param({"memory_bytes": 300_000_000}, "x = bytearray(900_000_000)", "MemoryError", id="memory"),
-        pytest.param({"cpu_s": 1}, "while True: pass", "killed by signal", id="processor time"),
-        pytest.param({"file_bytes": 1_000}, "open('f', 'wb').write(b'x' * 9_000)", "", id="file size"),
-        pytest.param(
-            {"open_files": 20}, "a = [open('/dev/null') for _ in range(30)]", "Too many open files", id="files"
-        ),
+        pytest.param({"memory_bytes": 300_000_000}, "x = bytearray(900_000_000)", "memory_bytes", id="memory"),
+        pytest.param({"cpu_s": 1}, "while True: pass", "cpu_s", id="processor time"),
+        pytest.param({"file_bytes": 1_000}, "open('f', 'wb').write(b'x' * 9_000)", "file_bytes", id="file size"),
+        pytest.param({"open_files": 20}, "a = [open('/dev/null') for _ in range(30)]", "open_files", id="files"),
     ],
 )
-async def test_limits(bin_folder: Path, limits: dict[str, int], code: str, sign: str) -> None:
+async def test_limits(bin_folder: Path, limits: dict[str, int], code: str, named: str) -> None:
     error = await failure(tool_with(bin_folder, **limits), command=["py", "-c", code], timeout_s=30)
     assert error.kind == "CommandFailed"
-    assert sign in str(error)
+    assert f"; it reached its limit {named}. " in str(error)
 
 
 async def test_a_broken_pipe_ends_a_program_as_usual(tool: RunCommand) -> None:
@@ -226,6 +226,33 @@ async def test_calls_run_side_by_side(tool: RunCommand) -> None:
     started = time.monotonic()
     await asyncio.gather(*(result(tool, command=["sh", "-c", "sleep 1"]) for _ in range(4)))
     assert time.monotonic() - started < 3.5
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "told"),
+    [
+        pytest.param(
+            Sandbox(network=False), "network: only isolated commands have none", id="no network, no isolation"
+        ),
+        pytest.param(Sandbox(isolation="bubblewrap"), "isolation: bubblewrap is not installed", id="no bubblewrap"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_the_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, told: str
+) -> None:
+    monkeypatch.setattr("activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=f"^tools.commands.sandbox.{told}"):
+        RunCommand(Root(tmp_path), ["ls"], sandbox=sandbox)
+
+
+async def test_isolated_commands_write_anywhere_under_the_root(bin_folder: Path) -> None:
+    bubblewrap()
+    root = bin_folder.parent / "root"
+    tool = RunCommand(Root(root), ["sh"], sandbox=Sandbox(isolation="bubblewrap"))
+    script = "pwd; echo x > ../above; echo y > ../../outside"
+    assert await result(tool, command=["sh", "-c", script], cwd="sub") == str(root / "sub")
+    assert (root / "above").read_text() == "x\n"
+    assert not (bin_folder.parent / "outside").exists()
 
 
 def test_the_definition_names_the_programs(tool: RunCommand) -> None:

@@ -13,7 +13,7 @@ from workflows.decisions.notes import noted
 from workflows.decisions.waits import closed, opened
 from workflows.types.approvals import Answer, ApprovalDecision, Hold
 from workflows.types.clipped import clip
-from workflows.types.gate import ApprovalTerms, Verdict
+from workflows.types.gate import ANSWER, ApprovalTerms, Verdict
 from workflows.types.input import problems
 from workflows.types.messages import ToolCall
 from workflows.types.state import AgentState
@@ -22,6 +22,9 @@ from workflows.types.waits import Wait
 ID_CHARS = 24
 SHOWN_BYTES = 2_000
 """Of a call's arguments, in what a person is shown."""
+
+SHOWN_ANSWER_BYTES = 50_000
+"""Of an answer that a person reviews: all of it counts."""
 
 EXPIRED = Answer(approved=False, approver="", reason="nobody approved it in time")
 
@@ -140,12 +143,15 @@ def _undecided(waits: tuple[Wait, ...], answers: Collection[str]) -> tuple[Wait,
 
 
 def _shown(hold: Hold) -> dict[str, Any]:
+    by = {"critic": hold.critic} if hold.critic else {}
+    most = SHOWN_ANSWER_BYTES if hold.call.name == ANSWER else SHOWN_BYTES
     return {
         "id": hold.approval_id,
         "tool": hold.call.name,
         "call_id": hold.call.call_id,
-        "arguments": clip(to_json(hold.call.arguments, inf_nan_mode="strings").decode(), SHOWN_BYTES),
+        "arguments": clip(to_json(hold.call.arguments, inf_nan_mode="strings").decode(), most),
         "reason": hold.reason,
         "approvers": list(hold.approvers),
         "expires_at": hold.expires_at.isoformat(),
+        **by,
     }

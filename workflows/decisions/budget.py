@@ -13,6 +13,9 @@ from workflows.types.waits import Wait
 LIMITS: frozenset[StopReason] = frozenset({"max_iterations", "max_tokens", "max_cost", "timeout"})
 """Endings that more budget would put off."""
 
+_KEYS = {"max_tokens": "max_total_tokens", "max_cost": "max_cost_usd", "timeout": "timeout_s"}
+_CALLS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
+
 
 def is_asked_for(state: AgentState, stop: tuple[StopReason, str]) -> bool:
     """Return whether a person is asked for more budget instead of ending."""
@@ -23,7 +26,15 @@ def question(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> 
     """Return the question to ask at a limit; a limit that is reached again is a new question."""
     asked = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run"
     wait_id = f"budget-{state.iteration}-{state.questions}"
-    return Wait(wait_id=wait_id, kind="budget", since=now, question=asked)
+    return Wait(wait_id=wait_id, kind="budget", since=now, question=asked, data={"limit": _limit_of(stop)})
+
+
+def _limit_of(stop: tuple[StopReason, str]) -> str:
+    """Return the key of the config that is used up; calls end a run as `max_iterations`, which the detail tells."""
+    reason, detail = stop
+    if reason == "max_iterations":
+        return next((limit for words, limit in _CALLS.items() if detail.endswith(words)), "max_iterations")
+    return _KEYS.get(reason, reason)
 
 
 def extension(state: AgentState, raw: object) -> dict[str, float]:

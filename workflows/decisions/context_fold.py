@@ -62,7 +62,7 @@ class ContextFold:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
-            case "gate":
+            case "gate" | "notify" | "critique":
                 pass
             case _:
                 self._results[happening.key] = ToolOutput.model_validate(happening.value).content

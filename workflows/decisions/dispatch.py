@@ -7,6 +7,7 @@ from workflows.decisions.limits import tool_calls_run
 from workflows.decisions.outcomes import not_run, turned_away
 from workflows.decisions.recovery import tries_left
 from workflows.decisions.recovery_texts import given_up
+from workflows.types.decision import DECIDE
 from workflows.types.delegation import TERMINATE
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
@@ -71,4 +72,6 @@ def _left(state: AgentState) -> float:
 
 
 def _cost(call: ToolCall) -> int:
+    if call.name == DECIDE:
+        return 0  # a required one could never be made otherwise, and no answer would be taken
     return 1 + step_count(call.arguments) if call.name == SAGA else 1

@@ -16,8 +16,9 @@ from workflows.types.state import AgentState, Clock, ForkedFrom
 
 _OF_ONE_RUN = (
     *("origin", "phase", "setup", "extended", "calibration"),
-    *("waits", "paused", "aborted", "stop", "children", "notes", "rewound"),
+    *("waits", "announced", "paused", "aborted", "stop", "children", "notes", "rewound"),
     *("breakers", "results"),
+    *("decided", "undecided"),
 )
 """What a run does not share with its forks. Its setup is prepared anew: a starter that could send one could give itself
 tools that the agent does not list."""

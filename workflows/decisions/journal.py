@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from workflows.decisions.compaction import compaction_data
 from workflows.decisions.journal_iteration import JournalIteration
 from workflows.types.context import ReasonRequest, Setup
+from workflows.types.decision import DECISION_MADE
 from workflows.types.delegation import delegated_place
 from workflows.types.gate import Verdicts
 from workflows.types.history import Happening, HappeningKind
@@ -104,6 +105,8 @@ class JournalFold:
                 return self._reasoned(happening)
             case "gate":
                 return self._gated(happening)
+            case "notify" | "critique":
+                return []
             case _:
                 return self._acted(happening)
 
@@ -153,9 +156,10 @@ class JournalFold:
         found: Found = []
         for note in map(Note.model_validate, happening.value or []):
             found.append((note.event, note.data))
-            if note.event == SAGA_ENDED:
+            if note.event in {SAGA_ENDED, DECISION_MADE}:
                 told = note.data
-                self._run.ended(str(told.get("place")), str(told.get("outcome")), str(told.get("error") or ""))
+                outcome = str(told.get("outcome")) if note.event == SAGA_ENDED else "ok"
+                self._run.ended(str(told.get("place")), outcome, str(told.get("error") or ""))
                 found += self._collected_if_complete()
         return found
 

@@ -10,7 +10,7 @@ from workflows.types.result import AgentResult
 from workflows.types.state import AgentState
 from workflows.types.usage import UsageTotals
 
-MODEL_CALLS = frozenset({"reason", "summarise"})
+MODEL_CALLS = frozenset({"reason", "summarise", "critique"})
 
 
 class Recount:

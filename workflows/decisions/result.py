@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from workflows.decisions.approvals import pending_holds
 from workflows.decisions.conversation import full_digest
+from workflows.decisions.deciding import result_data
 from workflows.decisions.limits import budgets
 from workflows.types.record import Record
 from workflows.types.result import AgentResult, StopReason, Termination
@@ -25,7 +26,7 @@ def result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Ag
     return written_out(
         AgentResult(
             output=state.output,
-            data=state.data,
+            data=result_data(state),
             iterations=state.iteration,
             termination=Termination(reason=stop[0], detail=stop[1]),
             duration_s=round(state.clock.elapsed_s(now), 3),

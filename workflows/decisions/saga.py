@@ -8,6 +8,7 @@ from workflows.decisions.dispatch import given_up_on
 from workflows.decisions.notes import noted
 from workflows.decisions.recovery import recovery_of
 from workflows.decisions.taint import tainted
+from workflows.types.decision import DECIDE
 from workflows.types.delegation import DELEGATE, TERMINATE
 from workflows.types.input import LoopConfig, problems
 from workflows.types.messages import ToolCall
@@ -17,7 +18,7 @@ from workflows.types.saga import MAX_STEPS, SAGA, SAGA_ENDED, Action, SagaPlan, 
 from workflows.types.state import AgentState
 from workflows.types.tools import ToolSpec
 
-NOT_IN_SAGAS = frozenset({SAGA, DELEGATE, TERMINATE})
+NOT_IN_SAGAS = frozenset({SAGA, DELEGATE, TERMINATE, DECIDE})
 """A delegate decides by itself what it does: no compensation that is named beforehand could take that back."""
 
 INTERRUPTED = "the run was interrupted, and no time was left for it"

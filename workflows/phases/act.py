@@ -45,7 +45,7 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
         if index in tasks:
             outcomes[index] = with_change(_ended(ruling, tasks[index]), ruling.verdict)
         elif index not in outcomes:
-            outcomes[index] = refused(ruling.call, ruling.verdict)
+            outcomes[index] = ruling.rejected or refused(ruling.call, ruling.verdict)
     return Acted(gated.reply, gated.rulings, tuple(outcomes[index] for index in range(len(gated.rulings))))
 
 

@@ -1,5 +1,7 @@
 """Approve: calls that need a person's yes are held until each has an answer; then they are judged once more."""
 
+import asyncio
+
 from temporalio import workflow
 
 from workflows.decisions import approvals
@@ -25,7 +27,7 @@ async def approved(run: Run, rulings: tuple[Ruling, ...], place: str, purpose: P
     """
     for round_number in range(MAX_ROUNDS):
         held = [index for index, ruling in enumerate(rulings) if ruling.verdict.decision == "approval"]
-        if not held:
+        if not held or run.is_interrupted():  # a run that ends asks nobody any more
             break
         holds = await _answers(run, rulings, held, f"{place}.{round_number}" if round_number else place)
         if holds is None:
@@ -41,17 +43,28 @@ async def _answers(run: Run, rulings: tuple[Ruling, ...], held: list[int], place
         index: approvals.hold_of(run.state, f"{place}.{index}", rulings[index].proposed, rulings[index].verdict, now)
         for index in held
     }
-    wait_id, phase = f"approval-{place}", run.state.phase
-    run.change(approvals.asked, tuple(asked.values()), wait_id, now)
+    found = await answered(run, tuple(asked.values()), f"approval-{place}")
+    return None if found is None else {index: found[hold.approval_id] for index, hold in asked.items()}
+
+
+async def answered(run: Run, holds: tuple[Hold, ...], wait_id: str) -> dict[str, Hold] | None:
+    """Ask a person all of these in one question and return them with their answers, by id.
+
+    None when the run is ended before all have one.
+    """
+    phase, ids = run.state.phase, {hold.approval_id for hold in holds}
+    run.change(approvals.asked, holds, wait_id, workflow.now())
     enter(run, "waiting")
     attributes.show_waiting(run)
-    ids = {hold.approval_id for hold in asked.values()}
-    await _until_answered(run, ids)
-    by_id = {hold.approval_id: hold for hold in run.state.holds}
+    try:
+        await _until_answered(run, ids)
+    except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
+        run.change(approvals.settled, ids, wait_id, workflow.now())
+        raise
+    found = {hold.approval_id: hold for hold in run.state.holds if hold.approval_id in ids}
     run.change(approvals.settled, ids, wait_id, workflow.now())
     enter(run, phase)
     attributes.show_waiting(run)
-    found = {index: by_id[hold.approval_id] for index, hold in asked.items()}
     return None if any(hold.answer is None for hold in found.values()) else found
 
 

@@ -2,15 +2,18 @@
 
 from temporalio import workflow
 
+from workflows.decisions.deciding import due, reminder, with_undecided
 from workflows.decisions.idempotency import idempotency_key
 from workflows.decisions.observe import with_termination
 from workflows.decisions.recovery import with_success
 from workflows.phases.attempt import Failed, Place
+from workflows.phases.decide import made
 from workflows.phases.gate import Permitted
 from workflows.phases.recover import recovered
 from workflows.phases.run import Run
 from workflows.phases.saga import played
 from workflows.phases.tried import tried
+from workflows.types.decision import DECIDE
 from workflows.types.delegation import TERMINATE
 from workflows.types.outcome import Outcome
 from workflows.types.saga import SAGA
@@ -27,6 +30,8 @@ async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str
     """
     if permitted.call.name == TERMINATE:
         return _ended(run, permitted)
+    if permitted.call.name == DECIDE:
+        return made(run, permitted, activity_id)
     if permitted.call.name == SAGA:
         return await played(run, permitted, activity_id, carried_out)
     place = Place(activity_id, key or idempotency_key(run.state.origin, activity_id, permitted.call))
@@ -39,6 +44,10 @@ async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str
 
 
 def _ended(run: Run, permitted: Permitted) -> Outcome:
+    if undecided := due(run.state):
+        run.change(with_undecided)
+        told = f"[Not ended] {reminder(undecided)}"
+        return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
     arguments = permitted.call.arguments
     run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
     text = "[Ended]" if run.state.stop else "[Not ended] Guidance from the operator arrived; take it into account."

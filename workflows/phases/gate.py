@@ -15,12 +15,10 @@ from workflows.phases.reason import Proposed
 from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
 from workflows.types.delegation import DELEGATE
-from workflows.types.gate import GateRequest, Purpose, Verdict, Verdicts
+from workflows.types.gate import ANSWER, GateRequest, Purpose, Verdict, Verdicts
 from workflows.types.messages import Reply, ToolCall
+from workflows.types.outcome import Outcome
 from workflows.types.tools import ToolSpec
-
-ANSWER = "(answer)"
-"""Stands for the final answer where a call would stand; no tool can have such a name."""
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
@@ -46,6 +44,8 @@ class Ruling:
     """As the model proposed it."""
     verdict: Verdict
     permitted: Permitted | None = None
+    rejected: Outcome | None = None
+    """What became of a call that was allowed, and that a critic turned down."""
 
     @property
     def proposed(self) -> ToolCall:
@@ -108,7 +108,9 @@ async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpo
     verdict = verdicts[0]
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
-    return _ruling(run, ruling.proposed, verdict)
+    elif ruling.verdict.arguments is not None:  # the model has yet to be told that this is not the call it made
+        verdict = verdict.model_copy(update={"arguments": ruling.verdict.arguments})
+    return _ruling(run, ruling.call, verdict)
 
 
 def turned_down(ruling: Ruling, reason: str) -> Ruling:

@@ -5,7 +5,9 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 
+from workflows.decisions.grounding import unfounded
 from workflows.phases.interrupt import settle
 from workflows.phases.run import Run
 from workflows.types.context import PrepareRequest, Setup
@@ -20,10 +22,17 @@ async def setup_of(run: Run) -> Setup | None:
 
     Raises:
         ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
+        ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give.
     """
     task = asyncio.create_task(_prepare(run.state.input))
     await settle([task], run.is_interrupted)
-    return task.result() if task.done() and not run.is_interrupted() else None
+    return _founded(task.result(), run.state.input) if task.done() and not run.is_interrupted() else None
+
+
+def _founded(setup: Setup, run_input: AgentInput) -> Setup:
+    if lacking := unfounded(setup.decisions, run_input):
+        raise ApplicationError("; ".join(lacking), type="InvalidInput", non_retryable=True)
+    return setup
 
 
 async def _prepare(run_input: AgentInput) -> Setup:

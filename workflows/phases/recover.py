@@ -17,7 +17,7 @@ from workflows.decisions.recovery_texts import (
     given_up,
     person_gave,
 )
-from workflows.phases import attributes, gate
+from workflows.phases import attributes, critique, gate
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.gate import Permitted
 from workflows.phases.run import Run
@@ -60,6 +60,8 @@ async def _fallback(
         if allowed is None or run.is_interrupted():
             continue
         activity_id = f"{place.activity_id}.f{number}"
+        if not place.is_before_reasoning and not await critique.passes(run, allowed, activity_id):
+            continue
         key = idempotency_key(run.state.origin, activity_id, call)
         attempt = await tried(run, allowed, Place(activity_id, key))
         outcome = _by_fallback(permitted, failure, name, attempt)

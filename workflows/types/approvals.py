@@ -36,3 +36,5 @@ class Hold(Record):
     """Who may decide; empty: anyone who may send updates to the run."""
     expires_at: datetime
     answer: Answer | None = None
+    critic: str = ""
+    """Of the review that asks; empty: policy does."""

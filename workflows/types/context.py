@@ -6,10 +6,13 @@ from typing import Any, Literal
 
 from pydantic import model_serializer, model_validator
 
+from workflows.types.critic import Critic
+from workflows.types.decision import GroundedDecision
 from workflows.types.delegation import Ceiling, DelegateSpec
 from workflows.types.digest import EMPTY, digest_of, reference
 from workflows.types.input import LoopConfig
 from workflows.types.messages import Message
+from workflows.types.notifications import NotifyEvent
 from workflows.types.ranges import Ranges, with_masks, without
 from workflows.types.record import Record
 from workflows.types.tools import ToolSpec
@@ -27,6 +30,10 @@ class Setup(Record):
     """The effective config: the input's keys over the agent's over the defaults."""
     delegates: tuple[DelegateSpec, ...] = ()
     """Agents that it may delegate to."""
+    decisions: dict[str, GroundedDecision] = {}
+    """What it may decide, or has to."""
+    critics: tuple[Critic, ...] = ()
+    """Who reviews answers and calls."""
     output_schema: dict[str, Any] | None = None
     """What the final answer has to fit."""
     policy: str = "default"
@@ -37,6 +44,8 @@ class Setup(Record):
     roll_over_events: int = 3_500
     """Events of a history after which the run continues as new; the server suggests it at 4,096."""
     roll_over_bytes: int = 3_000_000
+    notify: tuple[NotifyEvent, ...] = ()
+    """What people outside are told; the worker knows where."""
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""

@@ -16,6 +16,10 @@ Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensa
 step of a saga, taking one back."""
 
 
+ANSWER = "(answer)"
+"""Stands for the final answer where a call would stand; no tool can have such a name."""
+
+
 class ApprovalTerms(Record):
     """Who may approve a call, and until when."""
 

@@ -7,6 +7,7 @@ from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.context import InterventionKind, News, Setup
 from workflows.types.dead_letters import DeadLetter
+from workflows.types.decision import Decided
 from workflows.types.delegation import Ceiling
 from workflows.types.input import AgentInput, LoopConfig
 from workflows.types.messages import Message
@@ -145,10 +146,16 @@ class AgentState(Record):
     """What its parent was told last: whether a person holds this run up."""
     data: Any = None
     """The final answer as JSON, where the input has an `output_schema`."""
+    decided: dict[str, Decided] = {}
+    """Decisions that were made, the last of each name."""
+    undecided: int = 0
+    """How often the model wanted to end before a required decision."""
     forked_from: ForkedFrom | None = None
     rewound: Rewound | None = None
     notes: tuple[Note, ...] = ()
     """Decisions that are not in the history yet."""
+    critiques: dict[str, int] = {}
+    """Times in a row that a critic has sent the model back, by critic."""
     denials: dict[str, int] = {}
     """Denials that were repeated without a break, with the number of iterations in a row."""
     output: str = ""

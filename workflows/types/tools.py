@@ -41,6 +41,8 @@ class ToolOptions(Border):
     """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
     tags: tuple[str, ...] = ()
     """Words that policies know the tool by."""
+    approval: bool = False
+    """A person has to say yes to each call. The default gate asks; Cedar and OPA see it as `approval` of the tool."""
     trusted_output: bool = False
     """What the tool returns is no stranger's text (a calculator, say): it leaves no taint."""
     recovery: Recovery | None = None

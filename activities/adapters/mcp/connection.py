@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from activities.adapters.mcp.definitions import Definitions, definitions
 from activities.adapters.mcp.failures import bad_result, protocol_failure, unavailable
-from activities.adapters.mcp.http_server import NOT_SENT
+from activities.adapters.mcp.http_server import was_not_sent
 from activities.adapters.mcp.keeper import SessionKeeper, told
 from activities.adapters.mcp.listing import listed_tools
 from activities.adapters.mcp.settings import ServerSettings
@@ -29,9 +29,6 @@ from activities.ports import ToolError
 
 FRESH_S = 30.0
 """Age from which a list of tools is asked for anew before a call."""
-
-_SESSION_OVER = "Session terminated"
-"""What the SDK makes of a server that does not know the session any more: nothing was carried out."""
 
 _logger = logging.getLogger(__name__)
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
@@ -86,9 +83,9 @@ class Connection:
         return result
 
     def _failure(self, error: MCPError) -> ToolError:
-        if error.code in {CONNECTION_CLOSED, NOT_SENT} or _SESSION_OVER in error.message:
+        if error.code == CONNECTION_CLOSED or was_not_sent(error):
             self.keeper.give_up(told(error))
-        if error.code == NOT_SENT or _SESSION_OVER in error.message:
+        if was_not_sent(error):
             return unavailable(self.settings.name, self.keeper.why)
         return protocol_failure(self.settings.name, error)
 
@@ -105,7 +102,7 @@ class Connection:
     async def _list(self, session: ClientSession) -> Definitions:
         listed = await listed_tools(session)
         before = self.known
-        self.known = definitions(self.settings, listed, self._taken)
+        self.known = await asyncio.to_thread(definitions, self.settings, listed, self._taken)
         self._listed_at = time.monotonic()
         self._log_changes(before or Definitions({}, {}), self.known)
         return self.known

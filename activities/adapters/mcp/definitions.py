@@ -8,8 +8,7 @@ from hashlib import sha256
 from mcp_types import Tool as Listed
 
 from activities.adapters.mcp.names import legal_names
-from activities.adapters.mcp.plain_text import plain
-from activities.adapters.mcp.schema import UnusableTool, usable_schema
+from activities.adapters.mcp.schema import UnusableTool, prose, remark, usable_schema
 from activities.adapters.mcp.settings import ServerSettings
 from workflows.types.tools import Effect, ToolOptions, ToolSpec
 
@@ -55,10 +54,12 @@ def definitions(settings: ServerSettings, listed: Sequence[Listed], taken: Colle
 
 def _spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
     options = settings.options(name)
+    parameters = usable_schema(listed.input_schema)
+    told = prose(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES)
     return ToolSpec(
         name=name,
-        description=plain(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES),
-        parameters=usable_schema(listed.input_schema),
+        description="\n".join(filter(None, (told, remark(parameters)))),
+        parameters=parameters,
         effect=_effect(settings, options, listed),
         options=options,
         digest=definition_digest(listed),

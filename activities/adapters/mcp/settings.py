@@ -103,6 +103,12 @@ def _check_options(place: str, options: ToolOptions) -> None:
         raise ValueError(f"{place}.isolation: only a Python function can be isolated; remove it")
 
 
+def secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
+    """Return the variables that hold credentials by their very use; what a program is passed may be anything."""
+    headers = {variable for server in servers.values() for variable in server.headers_from.values()}
+    return headers | {server.bearer_from for server in servers.values() if server.bearer_from}
+
+
 def own_options(
     options: Mapping[str, ToolOptions], servers: Iterable[str], static: Iterable[str]
 ) -> dict[str, ToolOptions]:

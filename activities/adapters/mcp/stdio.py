@@ -15,14 +15,17 @@ from typing import cast
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from activities.adapters.mcp.plain_text import plain
+from activities.adapters.mcp.messages import message_of
 from activities.adapters.mcp.settings import ServerSettings
+from activities.plain_text import plain
 
 MAX_MESSAGE_BYTES = 16_000_000
 """Of one line; a server that sends a longer one is given up."""
+
+MAX_UNANSWERED = 1_000
+"""Requests of a server, each of which is refused; one that asks on and does not read the answers is given up."""
 
 CLOSE_S = 1.0
 """From the end of its input to SIGTERM, and from there to SIGKILL."""
@@ -47,6 +50,7 @@ class StdioServer:
         self._on_end = on_end
         self._last_words: deque[str] = deque(maxlen=_STDERR_LINES)
         self._is_closing = False
+        self._unanswered = 0
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[Streams]:
@@ -59,7 +63,7 @@ class StdioServer:
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
         errors = asyncio.create_task(self._listen(process))
-        pumps = [errors, *map(asyncio.create_task, (self._read(process, received, errors), _write(process, sent)))]
+        pumps = [errors, *map(asyncio.create_task, (self._read(process, received, errors), self._write(process, sent)))]
         try:
             yield incoming, outgoing
         finally:
@@ -91,8 +95,16 @@ class StdioServer:
         try:
             async with received:
                 while line := await process.stdout.readline():
-                    with suppress(ValidationError):
-                        await received.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                    if (message := message_of(line)) is None:
+                        await asyncio.sleep(0)  # or a flood of them would be all that the worker reads
+                        continue
+                    self._unanswered += isinstance(message, JSONRPCRequest)
+                    if self._unanswered > MAX_UNANSWERED:
+                        why = "it asks on and reads no answer"
+                        break
+                    await received.send(SessionMessage(message))
+        except RecursionError:
+            why = "it sent a message that is nested too deep"
         except ValueError:
             why = f"it sent a line of more than {MAX_MESSAGE_BYTES} bytes"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
@@ -100,6 +112,18 @@ class StdioServer:
         await asyncio.wait((errors,), timeout=_LAST_WORDS_S)
         if not self._is_closing:
             self._on_end(": ".join(filter(None, (why, self._told_last()))))
+
+    async def _write(self, process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        assert process.stdin
+        async with sent:
+            async for message in sent:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    process.stdin.write(text.encode() + b"\n")
+                    await process.stdin.drain()
+                except OSError:
+                    return  # the reader tells that the server is gone
+                self._unanswered -= isinstance(message.message, (JSONRPCResponse, JSONRPCError))
 
     async def _listen(self, process: Process) -> None:
         assert process.stderr
@@ -109,18 +133,6 @@ class StdioServer:
     def _told_last(self) -> str:
         line = next((line for line in reversed(self._last_words) if line.strip()), "")
         return plain(self._settings.without_secrets(line), _LAST_WORDS_BYTES)
-
-
-async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    assert process.stdin
-    async with sent:
-        async for message in sent:
-            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            try:
-                process.stdin.write(text.encode() + b"\n")
-                await process.stdin.drain()
-            except OSError:
-                return  # the reader tells that the server is gone
 
 
 async def _ended(process: Process) -> None:

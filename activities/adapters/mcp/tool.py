@@ -7,7 +7,7 @@ from mcp_types import CallToolRequestParams
 from activities.adapters.mcp.connection import Connection
 from activities.adapters.mcp.content import result_text
 from activities.adapters.mcp.failures import UNAVAILABLE, changed, gone, reported
-from activities.adapters.mcp.plain_text import plain
+from activities.plain_text import plain
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import ToolOutput, ToolSpec
 

@@ -9,11 +9,16 @@ from pathlib import Path
 from activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
 from activities.adapters.policy.cedar_judgement import judged
 from activities.adapters.policy.cedar_set import CedarSet, compiled
-from activities.adapters.policy.problems import BrokenPolicies
+from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
 from activities.ports import Judgement, Proposal
 
 LOOK_S = 1.0
 """How old a change of a policy may be before it holds."""
+
+SETTLED_S = 0.05
+"""How long changed files have to stay as they are before they count."""
+
+MAX_LOOKS = 20
 
 _log = logging.getLogger(__name__)
 
@@ -53,13 +58,26 @@ class CedarPolicies:
 
     async def _look(self) -> None:
         try:
-            files = await asyncio.to_thread(policy_files, self._folder, self._surface)
+            files = await asyncio.to_thread(self._settled)
         except BrokenPolicies as error:
             self._take(error, "")
             return
         version = version_of(files)
         if version != self._version:
             self._take(await asyncio.to_thread(_compiled, files), version)
+
+    def _settled(self) -> tuple[PolicyFile, ...]:
+        """Return the files; changed ones once two looks agree: one that is half written may lack its `forbid`."""
+        files = policy_files(self._folder, self._surface)
+        if version_of(files) == self._version:
+            return files
+        for _ in range(MAX_LOOKS):
+            time.sleep(SETTLED_S)
+            before, files = files, policy_files(self._folder, self._surface)
+            if files == before:
+                return files
+        problem = "its files change again and again"
+        raise BrokenPolicies([PolicyProblem(str(self._folder), problem, "write them elsewhere and rename them")])
 
     def _take(self, found: CedarSet | BrokenPolicies, version: str) -> None:
         is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)

@@ -1,5 +1,6 @@
 """The files of a policy folder: those that all share, then those of one surface."""
 
+import stat
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -43,12 +44,27 @@ def version_of(files: tuple[PolicyFile, ...]) -> str:
 def _files(there: Path, root: Path) -> list[PolicyFile]:
     if not there.is_dir():
         raise BrokenPolicies([PolicyProblem(str(there), "there is no such folder", "create it, or correct [policy]")])
-    found: list[PolicyFile] = []
-    for path in sorted(path for path in there.iterdir() if path.suffix == SUFFIX and not path.name.startswith(".")):
-        try:
-            name = path.relative_to(root)
-            found.append(PolicyFile(str(name), str(root.name / name), path.read_bytes()))
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror})"
-            raise BrokenPolicies([PolicyProblem(str(path), problem, "make it readable")]) from error
-    return found
+    return [_file(path, root) for path in _named(there)]
+
+
+def _named(there: Path) -> list[Path]:
+    try:
+        found = sorted(there.iterdir())
+    except OSError as error:
+        raise _unreadable(there, error.strerror) from error
+    return [path for path in found if path.suffix.lower() == SUFFIX and not path.name.startswith(".")]
+
+
+def _file(path: Path, root: Path) -> PolicyFile:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for ever
+            raise _unreadable(path, "it is no file")
+        name = path.relative_to(root)
+        return PolicyFile(str(name), str(root.name / name), path.read_bytes())
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from error
+
+
+def _unreadable(path: Path, why: str | None) -> BrokenPolicies:
+    remedy = "make it a readable file, or remove it"
+    return BrokenPolicies([PolicyProblem(str(path), f"cannot be read ({why})", remedy)])

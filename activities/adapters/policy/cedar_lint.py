@@ -14,7 +14,7 @@ CONTEXT = (
     *("iteration", "depth", "left", "taint", "tainted", "purpose", "tenant", "approved_by", "answer"),
 )
 LEFT = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
-TOOL = ("name", "effect", "tags", "verified")
+TOOL = ("name", "effect", "tags", "verified", "approval")
 
 _ATTRIBUTES: dict[Path, tuple[str, ...]] = {("context",): CONTEXT, ("context", "left"): LEFT, ("resource",): TOOL}
 _WORDS: dict[Path, tuple[str, ...]] = {

@@ -36,6 +36,7 @@ def entities(proposal: Proposal) -> str:
         "effect": spec.effect if spec else "irreversible",
         "tags": list(spec.options.tags) if spec else [],
         "verified": spec.options.verified if spec else False,
+        "approval": spec.options.approval if spec else True,
     }
     return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": attributes, "parents": []}])
 

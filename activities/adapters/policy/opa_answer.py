@@ -35,6 +35,9 @@ def judgement(result: Any, version: str) -> Judgement:
     except ValidationError as error:
         said = "; ".join(problems(error))
         return Judgement(allowed=False, reason=f"OPA gave an answer that is none: {said}", version=version)
+    if stray := _stray(answer):
+        reason = f"OPA allows the call and gives {stray}, which says otherwise"
+        return Judgement(allowed=False, reason=reason, version=version)
     if answer.decision == "modify" and answer.arguments is None:
         return Judgement(allowed=False, reason="OPA wants to modify the call and gave no arguments", version=version)
     return Judgement(
@@ -51,6 +54,13 @@ def judgement(result: Any, version: str) -> Judgement:
 def undefined(path: str, version: str) -> Judgement:
     """Return the denial that stands for no answer at all."""
     return Judgement(allowed=False, reason=f"OPA has no decision at {path} for this", version=version)
+
+
+def _stray(answer: OpaAnswer) -> str:
+    """Return what belongs to another decision: whoever wrote it did not mean the call to run just as it is."""
+    if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
+        return "arguments"
+    return "approvers" if answer.decision in {"allow", "modify"} and answer.approvers else ""
 
 
 def _terms(answer: OpaAnswer) -> ApprovalTerms:

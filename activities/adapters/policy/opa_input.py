@@ -41,4 +41,5 @@ def _tool(proposal: Proposal) -> dict[str, Any]:
         "effect": spec.effect if spec else "irreversible",
         "tags": list(spec.options.tags) if spec else [],
         "verified": spec.options.verified if spec else False,
+        "approval": spec.options.approval if spec else True,
     }

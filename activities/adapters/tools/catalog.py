@@ -18,11 +18,13 @@ from activities.adapters.tools.search_text import SearchText
 from activities.adapters.tools.write_file import WriteFile
 from activities.ports import Tool, ToolContext
 from workflows.types.answer_json import FINAL_ANSWER
+from workflows.types.decision import DECIDE
 from workflows.types.delegation import DELEGATE, TERMINATE
 from workflows.types.saga import SAGA
+from workflows.types.sandbox import Sandbox
 from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
-RESERVED = frozenset({DELEGATE, TERMINATE, SAGA, FINAL_ANSWER})
+RESERVED = frozenset({DELEGATE, TERMINATE, SAGA, DECIDE, FINAL_ANSWER})
 """Names of calls that no activity stands for."""
 
 
@@ -122,6 +124,7 @@ def builtin_tools(
     *,
     allow_hosts: Collection[str] = (),
     commands: Collection[str] = (),
+    sandbox: Sandbox | None = None,
     github: GitHubSettings | None = None,
     options: Mapping[str, ToolOptions] | None = None,
 ) -> list[Tool]:
@@ -132,7 +135,7 @@ def builtin_tools(
     api = GitHubApi(settings)
     tools += [ReadIssue(api, settings.repo), ReadPullRequest(api, settings.repo)]
     if commands:
-        tools.append(RunCommand(files, commands))
+        tools.append(RunCommand(files, commands, sandbox=sandbox))
     verified = ToolOptions(verified=True)
     return with_options([_Configured(tool, verified) for tool in tools], options or {})
 

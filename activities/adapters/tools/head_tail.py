@@ -21,9 +21,16 @@ class HeadTail:
             self._left_out += over
             del self._tail[:over]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether bytes are missing."""
+        return self._left_out > 0
+
+    def data(self) -> bytes:
+        """Return what was kept, with a mark where bytes are missing in between."""
+        mark = b"\n[... %s bytes left out ...]\n" % f"{self._left_out:,}".encode()
+        return bytes(self._head + (mark if self.is_cut and self._max_tail else b"") + self._tail)
+
     def text(self) -> str:
-        """Return what was kept, with a mark where bytes are missing."""
-        if not self._left_out:
-            return (self._head + self._tail).decode(errors="replace")
-        mark = f"\n[... {self._left_out:,} bytes left out ...]\n"
-        return self._head.decode(errors="replace") + mark + self._tail.decode(errors="replace")
+        """Return it as text."""
+        return self.data().decode(errors="replace")

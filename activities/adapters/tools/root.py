@@ -17,7 +17,8 @@ _MAX_NAME_BYTES = 255
 
 
 class Root:
-    """A path counts by where it leads: links and `..` may be used as long as they stay inside.
+    """A path counts by where it leads: links may be used as long as they stay inside. `..` may not: policies judge a
+    path as it is written, and `docs/../src/a.py` begins with `docs/`.
 
     A path is resolved first; the result is then opened part by part from the root's descriptor without
     following any link, so a link that is put in place after the check makes the call fail, not escape.
@@ -75,11 +76,14 @@ def refuse_irregular(path: str, status: os.stat_result) -> None:
 
 def _refuse_unusable(path: str) -> None:
     try:
-        parts = [len(os.fsencode(part)) for part in path.split("/")]
+        names = path.split("/")
+        parts = [len(os.fsencode(name)) for name in names]
     except UnicodeEncodeError:
         raise refused(path, "it is not valid Unicode; copy the name from list_files") from None
     if "\0" in path:
         raise refused(path, "it contains a NUL character; remove it")
+    if ".." in names:
+        raise refused(path, "it goes up by `..`; use a path relative to the root, such as . or docs/a.md")
     if max(parts) > _MAX_NAME_BYTES or sum(parts) + len(parts) > _MAX_PATH_BYTES:
         raise refused(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
 

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import tempfile
 from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,17 +9,22 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from activities.adapters.sandbox.bubblewrap import SEARCH_PATH
+from activities.adapters.sandbox.finished import Finished
+from activities.adapters.sandbox.isolation import check_isolation
+from activities.adapters.sandbox.sandboxed import run_sandboxed
 from activities.adapters.tools.parameters import Parameters
 from activities.adapters.tools.path_errors import path_errors
-from activities.adapters.tools.process_group import Ended, Limits, run_group
 from activities.adapters.tools.root import Root
 from activities.ports import ToolContext, ToolError
+from workflows.types.sandbox import Sandbox
 from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
-SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MAX_TIMEOUT_S = 600
 _DEFAULT_TIMEOUT_S = 60
 _MAX_COMMAND_BYTES = 100_000
+_KEPT_BYTES = 12_000
+_KEPT_OF_ITS_END = 8_000
 _MAX_ERROR_TAIL = 2_500
 """An error's text is cut at its end by the activity, and the end of an output says what failed."""
 
@@ -37,16 +41,21 @@ class RunCommand:
     """Runs programs from a list. A listed program can do all that its arguments let it do: list few."""
 
     def __init__(
-        self, root: Root, programs: Collection[str], *, search_path: str = SEARCH_PATH, limits: Limits | None = None
+        self, root: Root, programs: Collection[str], *, search_path: str = SEARCH_PATH, sandbox: Sandbox | None = None
     ) -> None:
-        """Allow `programs`, bare names found on `search_path`."""
+        """Allow `programs`, bare names found on `search_path`.
+
+        Raises:
+            ValueError: A program has no bare name, or they cannot be isolated here.
+        """
         for program in programs:
             if not program or "/" in program or program.startswith("-"):
                 raise ValueError(f"commands: {program!r} is no bare program name; write it as in 'git'")
         self._root = root
         self._programs = tuple(programs)
         self._search_path = search_path
-        self._limits = limits or Limits()
+        self._sandbox = sandbox or Sandbox()
+        _check(self._sandbox)
 
     @property
     def spec(self) -> ToolSpec:
@@ -97,30 +106,57 @@ class RunCommand:
             held = Path(f"/proc/self/fd/{folder}")
             yield str(held if held.exists() else self._root.path / place)
 
-    async def _run(self, command: list[str], folder: str, parameters: _Parameters) -> Ended:
-        with tempfile.TemporaryDirectory(prefix="orga-", ignore_cleanup_errors=True) as home:
-            environment = {"PATH": self._search_path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"}
-            return await run_group(
-                command, cwd=folder, environment=environment, timeout_s=parameters.timeout_s, limits=self._limits
-            )
+    async def _run(self, command: list[str], folder: str, parameters: _Parameters) -> Finished:
+        return await run_sandboxed(
+            command,
+            cwd=Path(folder),
+            env={"PATH": self._search_path},
+            timeout_s=parameters.timeout_s,
+            limits=self._sandbox.limits,
+            isolation=self._sandbox.isolation,
+            network=self._sandbox.network,
+            max_output_bytes=_KEPT_BYTES,
+            tail_bytes=_KEPT_OF_ITS_END,
+            merged=True,
+            writable=self._root.path,
+        )
+
+
+def _check(sandbox: Sandbox) -> None:
+    place = "tools.commands.sandbox"
+    if sandbox.isolation == "none" and "network" in sandbox.model_fields_set and not sandbox.network:
+        raise ValueError(f'{place}.network: only isolated commands have none; set isolation = "bubblewrap" too')
+    try:
+        check_isolation(sandbox.isolation)
+    except ValueError as error:
+        raise ValueError(f"{place}.isolation: {error}") from error
 
 
 def _is_half_a_character(argument: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in argument)
 
 
-def _output(parameters: _Parameters, ended: Ended) -> str:
-    output = ended.output.rstrip("\n") or "(no output)"
+def _output(parameters: _Parameters, ended: Finished) -> str:
+    output = ended.stdout.decode(errors="replace").rstrip("\n") or "(no output)"
+    if ended.exit_code == 0 and not ended.timed_out:
+        return output
     name = parameters.command[0]
     if ended.timed_out:
         why = f"{name} was stopped after {parameters.timeout_s:g} s; raise timeout_s or ask for less"
         raise ToolError(_with_tail(why, output), kind="CommandTimedOut")
-    if ended.code < 0:
-        how = f"was killed by signal {-ended.code} ({signal.strsignal(-ended.code)})"
-        raise ToolError(_with_tail(f"{name} {how}", output), kind="CommandFailed")
-    if ended.code:
-        raise ToolError(_with_tail(f"{name} exited with code {ended.code}", output), kind="CommandFailed")
-    return output
+    why = f"{name} {_ending(ended)}{_likely(ended)}"
+    raise ToolError(_with_tail(why, output), kind="CommandFailed")
+
+
+def _ending(ended: Finished) -> str:
+    if ended.signal is None:
+        return f"exited with code {ended.exit_code}"
+    number = signal.Signals[ended.signal] if ended.signal in signal.Signals.__members__ else None
+    return f"was killed by {ended.signal}" + (f" ({signal.strsignal(number)})" if number else "")
+
+
+def _likely(ended: Finished) -> str:
+    return f"; it reached its limit {ended.limit}" if ended.limit else ""
 
 
 def _with_tail(why: str, output: str) -> str:

@@ -1,0 +1,54 @@
+"""From a manifest without flaws to its tool."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from activities.adapters.manifests.command_tool import CommandTool
+from activities.adapters.manifests.http_tool import HttpTool
+from activities.adapters.manifests.kinds import parameters_of
+from activities.adapters.manifests.manifest import Manifest
+from activities.adapters.manifests.secrets import Secrets
+from activities.adapters.manifests.template import parsed, slots
+from activities.adapters.tools.guarded_http import PublicBackend
+from activities.adapters.tools.root import Root
+from activities.ports import Tool
+from workflows.types.tools import ToolOptions, ToolSpec
+
+ENDING_S = 5.0
+"""What a call gets beyond its own time limit, to be ended and to say so."""
+
+
+def manifest_tool(manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = ()) -> Tool:
+    """Return the tool.
+
+    Raises:
+        ValueError: Something that it needs is not here: a variable, a folder, a means of isolation.
+    """
+    spec = manifest_spec(manifest)
+    if manifest.command is not None:
+        return CommandTool(manifest, spec, Root(root), Secrets.of(manifest.command.env_from, env))
+    secrets = Secrets.of(secret_variables(manifest), env)
+    return HttpTool(manifest, spec, Root(root), secrets, PublicBackend(allow_hosts))
+
+
+def secret_variables(manifest: Manifest) -> list[str]:
+    """Return the variables that hold credentials by their very use: what a program is passed may be anything."""
+    headers = manifest.http.headers.values() if manifest.http else ()
+    return sorted({slot.name for source in headers for slot in slots(parsed(source)) if slot.is_secret})
+
+
+def manifest_spec(manifest: Manifest) -> ToolSpec:
+    """Return what a model is offered; what is as usual is not set, since all that is set is written to histories."""
+    told: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
+    own = {name: value for name, value in told.items() if value}
+    given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
+    required = [name for name, argument in manifest.arguments.items() if argument.is_required]
+    return ToolSpec(
+        name=manifest.name,
+        description=manifest.description,
+        parameters=parameters_of(manifest.arguments),
+        effect=manifest.effect,
+        options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_S}),
+        main_argument=next(iter([*required, *manifest.arguments]), None),
+    )

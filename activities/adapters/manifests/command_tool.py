@@ -1,0 +1,115 @@
+"""A command of a manifest as a tool."""
+
+from pathlib import Path
+from typing import Any
+
+from activities.adapters.manifests.argv import argv_of
+from activities.adapters.manifests.kinds import Ground
+from activities.adapters.manifests.manifest import Manifest
+from activities.adapters.manifests.parsers import shown
+from activities.adapters.manifests.secrets import Secrets
+from activities.adapters.manifests.template import filled, parsed
+from activities.adapters.manifests.values import Values, as_text, checked
+from activities.adapters.sandbox.finished import Finished
+from activities.adapters.sandbox.isolation import check_isolation
+from activities.adapters.sandbox.sandboxed import run_sandboxed
+from activities.adapters.tools.root import Root
+from activities.ports import ToolContext, ToolError
+from workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
+
+_TAIL_CHARS = 2_500
+"""An error's text is cut at its end by the activity, and the end of an output says what failed."""
+
+
+class CommandTool:
+    """Runs the program of a manifest with the arguments of a call."""
+
+    def __init__(self, manifest: Manifest, spec: ToolSpec, root: Root, secrets: Secrets) -> None:
+        """Take what a call needs, of a manifest with a command.
+
+        Raises:
+            ValueError: A folder that is outside the root, isolation that cannot be had here.
+        """
+        assert manifest.command is not None
+        check_isolation(manifest.command.sandbox.isolation)
+        self._manifest = manifest
+        self._command = manifest.command
+        self._spec = spec
+        try:
+            self._ground = Ground(root, root.locate(self._command.cwd))
+        except ToolError as error:
+            raise ValueError(f"command.cwd: {error}") from error
+        self._secrets = secrets
+
+    @property
+    def spec(self) -> ToolSpec:
+        """As the manifest says."""
+        return self._spec
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return what the program wrote, parsed.
+
+        Raises:
+            ToolError: Kind InvalidArguments, PathRefused, CommandFailed, TimeLimit, BadOutput or OutputMismatch.
+        """
+        values = checked(arguments, self._manifest.arguments, self._ground)
+        argv = argv_of(self._command, self._manifest.arguments, values)
+        context.heartbeat(f"running {argv[0]}")
+        try:
+            finished = await self._run(argv, values, context)
+            return ToolOutput(content=self._secrets.hidden(self._told(argv[0], finished)))
+        except ToolError as error:
+            raise ToolError(self._secrets.hidden(str(error)), kind=error.kind, retryable=error.retryable) from None
+
+    async def _run(self, argv: list[str], values: Values, context: ToolContext) -> Finished:
+        stdin = filled(parsed(self._command.stdin), lambda slot: as_text(values[slot.name]))
+        key = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
+        sandbox = self._command.sandbox
+        return await run_sandboxed(
+            argv,
+            cwd=self._folder(),
+            env=key | self._command.env | dict(self._secrets.values),
+            timeout_s=self._manifest.timeout_s,
+            limits=sandbox.limits,
+            isolation=sandbox.isolation,
+            network=sandbox.network,
+            stdin=stdin.encode(),
+            max_output_bytes=self._command.max_output_bytes,
+        )
+
+    def _folder(self) -> Path:
+        """Return the folder; the way there is looked at once more, since a link may have taken its place."""
+        place = self._ground.root.locate(str(self._ground.cwd))
+        folder = self._ground.root.path / place
+        if not folder.is_dir():
+            raise ToolError(f"the folder of this tool, {place}, is not there; tell the operator", kind="NotFound")
+        return folder
+
+    def _told(self, program: str, finished: Finished) -> str:
+        """Return the output, or raise what the program ended with."""
+        stdout = self._text(finished.stdout, is_cut=finished.truncated)
+        stderr = self._text(finished.stderr, is_cut=finished.truncated)
+        if finished.exit_code != 0 or finished.timed_out or finished.limit:
+            raise self._failure(program, finished, stderr.strip() or stdout.strip())
+        output = self._manifest.output
+        if finished.truncated and output.parser != "text":
+            raise ToolError("the output is longer than max_output_bytes, so it cannot be parsed", kind="BadOutput")
+        cut = f"\n[cut after {self._command.max_output_bytes:,} bytes]" if finished.truncated else ""
+        return shown(stdout, output) + cut
+
+    def _text(self, output: bytes, *, is_cut: bool) -> str:
+        return self._secrets.hidden(output.decode(errors="replace"), is_cut=is_cut)
+
+    def _failure(self, program: str, finished: Finished, said: str) -> ToolError:
+        tail = f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"
+        if finished.timed_out:
+            why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
+            return ToolError(f"{why}; ask for less{tail}", kind=TIME_LIMIT, retryable=True)
+        if finished.limit:
+            return ToolError(f"{program} was stopped by its limit {finished.limit}{tail}", kind="CommandFailed")
+        if finished.signal:
+            return ToolError(f"{program} was killed by {finished.signal}{tail}", kind="CommandFailed")
+        may_pass = finished.exit_code in self._command.retry_codes
+        return ToolError(
+            f"{program} exited with code {finished.exit_code}{tail}", kind="CommandFailed", retryable=may_pass
+        )

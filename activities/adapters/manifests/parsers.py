@@ -1,0 +1,85 @@
+"""What came back, parsed, held against its schema, and written for the model."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import re2
+
+from activities.adapters.arguments import argument_errors
+from activities.adapters.manifests.manifest import Output
+from activities.ports import ToolError
+
+_RE2: Any = re2
+"""The library has no types of its own."""
+
+MAX_MATCHES = 1_000
+NOTHING = "(no output)"
+
+
+def shown(text: str, output: Output) -> str:
+    """Return the text for the model: as it is, or the JSON of what the parser made of it.
+
+    Raises:
+        ToolError: Kind BadOutput: it cannot be parsed; OutputMismatch: it does not fit a strict schema.
+    """
+    value = _PARSERS[output.parser](text, output)
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    errors = [] if output.json_schema is None else argument_errors(output.json_schema, value)
+    if not errors:
+        return told or NOTHING
+    misfit = f"the output does not fit its schema: {'; '.join(errors)}"
+    if output.strict:
+        raise ToolError(misfit, kind="OutputMismatch")
+    return f"[Warning] {misfit}\n{told}"
+
+
+def output_pattern(pattern: str) -> Any:
+    """Return a pattern that is matched in linear time, since who wrote the output is a stranger.
+
+    Raises:
+        ValueError: It is none of RE2.
+    """
+    options = _RE2.Options()
+    options.log_errors = False
+    try:
+        return _RE2.compile(f"(?m){pattern}", options)
+    except _RE2.error as error:
+        why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+        raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None
+
+
+def _text(text: str, output: Output) -> str:
+    return text.rstrip("\n")
+
+
+def _json(text: str, output: Output) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ToolError(f"the output is no JSON ({error}); it begins with {text[:200]!r}", kind="BadOutput") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _lines(text: str, output: Output) -> list[str]:
+    return text.splitlines()
+
+
+def _matches(text: str, output: Output) -> list[Any]:
+    found: list[Any] = []
+    for match in output_pattern(output.pattern or "").finditer(text):
+        if len(found) == MAX_MATCHES:
+            break
+        found.append(match.groupdict() or match.group())
+    return found
+
+
+_PARSERS: dict[str, Callable[[str, Output], Any]] = {
+    "text": _text,
+    "json": _json,
+    "lines": _lines,
+    "regex": _matches,
+}

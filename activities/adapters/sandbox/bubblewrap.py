@@ -1,0 +1,69 @@
+"""A command in namespaces of its own, by bubblewrap: what it may see, and whether this machine can do that.
+
+It sees no process, socket or network of the host, and its files read-only; what is commonly private is not there.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
+_HIDDEN = ("/tmp", "/var/tmp", "/run", "/home", "/root")
+"""With sockets of services: who may open them is not kept from the network."""
+_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_PROC = ("--proc", "/proc", "--remount-ro", "/proc")
+"""Read-only: root, though without capabilities, may else set what the kernel runs when any program crashes."""
+_SEEN = ("--ro-bind", "/", "/", "--dev", "/dev", *_PROC)
+_RESOLVER = Path("/etc/resolv.conf")
+_CHECK_WITHIN_S = 20
+_OFF = 'or set isolation = "none", which limits commands but hides nothing from them'
+
+
+def wrapped(argv: Sequence[str], *, writable: Path, folder: Path, network: bool) -> list[str]:
+    """Return the command line that runs `argv` in `folder` with nothing but `writable` to write to.
+
+    Raises:
+        ValueError: Bubblewrap is not installed, or the whole file system would be writable.
+    """
+    if writable == Path(writable.root):
+        raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
+    private = [part for path in _HIDDEN if Path(path).is_dir() for part in ("--tmpfs", path)]
+    files = [*_SEEN, *private, *_kept(argv[0])]
+    online = ["--share-net", *_kept(str(_RESOLVER.resolve()))] if network else []
+    place = ["--bind", str(writable), str(writable), "--chdir", str(folder)]
+    return [_bubblewrap(), *_ALONE, *files, *online, *place, "--", *argv]
+
+
+def check_bubblewrap() -> None:
+    """Try it.
+
+    Raises:
+        ValueError: It cannot be used here; with the remedy.
+    """
+    if sys.platform != "linux":
+        raise ValueError(f"bubblewrap needs Linux; run the worker there, {_OFF}")
+    tried = [_bubblewrap(), *_ALONE, *_SEEN, "--", "/bin/true"]
+    done = subprocess.run(
+        tried, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_CHECK_WITHIN_S, check=False
+    )
+    if done.returncode:
+        raise ValueError(
+            f"bubblewrap cannot isolate here: {done.stderr.strip()[-300:] or 'it tells no reason'}; allow user "
+            "namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; in a container a seccomp "
+            f"profile that permits them and an unmasked /proc), {_OFF}"
+        )
+
+
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap", path=SEARCH_PATH)
+    if found is None:
+        raise ValueError(f"bubblewrap is not installed; install it (Debian: apt-get install bubblewrap), {_OFF}")
+    return found
+
+
+def _kept(path: str) -> list[str]:
+    """Show a file although its folder is hidden."""
+    is_hidden = any(Path(path).is_relative_to(folder) for folder in _HIDDEN)
+    return ["--ro-bind-try", path, path] if is_hidden else []

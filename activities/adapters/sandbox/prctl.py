@@ -1,0 +1,13 @@
+"""The three settings of a Linux process that Python has no function for; elsewhere they are not to be had."""
+
+import ctypes
+import sys
+
+IS_LINUX = sys.platform == "linux"
+DIES_WITH_PARENT, ADOPTS_DESCENDANTS, NO_NEW_PRIVILEGES = 1, 36, 38
+
+
+def set_of_this_process(option: int, value: int) -> None:
+    """Call prctl(2)."""
+    if IS_LINUX:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,117 @@
+"""The worker's end of a supervisor: starts it, gives its order, takes its report, and sees to it that it ends."""
+
+import asyncio
+import os
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.adapters.sandbox.streams import Streams
+
+GRACE_S = 2.0
+"""From SIGTERM to SIGKILL."""
+_ENDED_WITHIN_S = GRACE_S + 1.8
+"""Once it is told to end; a run waits little longer for a call that was cancelled."""
+_DRAIN_S = 1.0
+_SOURCES = str(Path(__file__).parents[3])
+_LAUNCH = "import sys; sys.path.append(sys.argv[2]); from activities.adapters.sandbox.supervisor import main; main()"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a command ended."""
+
+    came: str
+    """What ended it: its own `end`, an `order`, or too many `processes`."""
+    code: int | None
+    """Negative for a signal; None where it did not end."""
+    cpu_s: float
+
+
+async def supervised(order: bytes, streams: Streams, *, cwd: Path, stdin: bytes, timeout_s: float) -> Report | None:
+    """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
+    async with _channel() as channel:
+        process = await _started(channel.theirs, streams, cwd, stdin)
+        report = asyncio.create_task(_report(channel.reader))
+        try:
+            channel.writer.write(order)
+            await asyncio.wait((report,), timeout=timeout_s)
+        finally:
+            await asyncio.shield(_end(channel.writer, process, streams))
+        return await report
+
+
+@dataclass(frozen=True)
+class _Channel:
+    """A socket to the supervisor, and its other end until the supervisor has it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    theirs: socket.socket
+
+
+@asynccontextmanager
+async def _channel() -> AsyncGenerator[_Channel]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            yield _Channel(reader, writer, theirs)
+        finally:
+            writer.transport.abort()
+
+
+async def _started(theirs: socket.socket, streams: Streams, cwd: Path, stdin: bytes) -> asyncio.SubprocessTransport:
+    number = theirs.fileno()
+    with theirs:
+        process, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: streams,
+            *(sys.executable, "-I", "-S", "-c", _LAUNCH, str(number), _SOURCES),
+            cwd=cwd,
+            env={},
+            stdin=PIPE if stdin else DEVNULL,
+            stderr=STDOUT if streams.merged else PIPE,
+            pass_fds=(number,),
+            start_new_session=True,
+        )
+    if stdin:
+        _feed(process, stdin)
+    return process
+
+
+def _feed(process: asyncio.SubprocessTransport, stdin: bytes) -> None:
+    pipe = process.get_pipe_transport(0)
+    assert isinstance(pipe, asyncio.WriteTransport)
+    pipe.write(stdin)
+    pipe.write_eof()
+
+
+async def _report(reader: asyncio.StreamReader) -> Report | None:
+    try:
+        words = (await reader.read()).decode().split()
+    except OSError:
+        words = []
+    if not words:
+        return None
+    came, status, cpu_s = words
+    return Report(came, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
+
+
+async def _end(writer: asyncio.StreamWriter, process: asyncio.SubprocessTransport, streams: Streams) -> None:
+    with suppress(OSError):
+        writer.write_eof()
+    await _at_most(_ENDED_WITHIN_S, streams.exited)
+    if not streams.exited.is_set():
+        process.kill()
+        await streams.exited.wait()
+    await _at_most(_DRAIN_S, streams.drained)
+    process.close()
+
+
+async def _at_most(seconds: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

@@ -1,0 +1,62 @@
+"""What a receiver is sent: the notification as JSON, with one line of text that chat systems show."""
+
+from typing import Any, Literal
+
+from pydantic_core import to_json
+
+from activities.ports import RunKey
+from workflows.types.notifications import Notification, NotifiedCall
+
+Format = Literal["json", "slack"]
+
+MAX_TEXT_CHARS = 3_000
+MAX_LINE_ARGUMENTS = 200
+
+_SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""What begins a link or calls a whole channel there; what the model wrote must not."""
+
+
+def body(notification: Notification, run: RunKey, link: str | None, form: Format) -> bytes:
+    """Return the body, empty fields left out; for Slack the text alone."""
+    text = in_one_line(notification, run, link)
+    if form == "slack":
+        return to_json({"text": text.translate(_SLACK)})
+    said: dict[str, Any] = {
+        "text": text,
+        **notification.model_dump(mode="json", exclude={"message_id"}, exclude_defaults=True),
+        "workflow_id": run.workflow_id,
+        "run_id": run.run_id,
+    }
+    return to_json({**said, "link": link} if link else said)
+
+
+def in_one_line(notification: Notification, run: RunKey, link: str | None) -> str:
+    """Return who waits for what, and what decides it."""
+    match notification.event:
+        case "waiting":
+            said = [f"{notification.agent} waits ({notification.kind}):", notification.question]
+        case "ended":
+            why = f"{notification.reason}: {notification.detail}" if notification.detail else notification.reason
+            said = [f"{notification.agent} ended ({why})", run.workflow_id]
+        case "test":
+            said = [f"{notification.agent}:", notification.question]
+    said += [_call(call) for call in notification.calls]
+    if notification.calls_left_out:
+        said.append(f"and {notification.calls_left_out} more, see orga inbox")
+    if notification.error:
+        said.append(f"error: {notification.error}")
+    if notification.expires_at:
+        said.append(f"until {notification.expires_at}")
+    if notification.commands:
+        said.append("→ " + " | ".join(notification.commands))
+    line = " ".join(" ".join([*said, link or ""]).split())
+    return line if len(line) <= MAX_TEXT_CHARS else f"{line[: MAX_TEXT_CHARS - 1]}…"
+
+
+def _call(call: NotifiedCall) -> str:
+    arguments = call.arguments
+    if len(arguments) > MAX_LINE_ARGUMENTS:
+        arguments = f"{arguments[:MAX_LINE_ARGUMENTS]}… (cut)"
+    approvers = f" ({', '.join(call.approvers)})" if call.approvers else ""
+    why = f" because {call.reason}" if call.reason else ""
+    return f"[{call.tool} {arguments}{why}{approvers}]"

@@ -1,0 +1,46 @@
+"""The `notify` activity: one attempt to tell people outside; Temporal makes the next ones."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.beating import heartbeats
+from activities.known_secrets import NO_SECRETS, KnownSecrets
+from activities.ports import Notifier, NotifyError, RunKey
+from workflows.types.notifications import Notification
+from workflows.types.tools import WORKER_SHUTDOWN
+
+LONGEST_WISH_S = 300.0
+"""Of a receiver that asks to be left alone for a while."""
+
+
+class NotifyActivities:
+    """Notifications through an injected notifier; no secret that the worker knows leaves it in one."""
+
+    def __init__(self, notifier: Notifier, secrets: KnownSecrets = NO_SECRETS) -> None:
+        self._notifier = notifier
+        self._secrets = secrets
+
+    @activity.defn(name="notify")
+    async def notify(self, notification: Notification) -> None:
+        """Deliver it."""
+        info = activity.info()
+        run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
+        try:
+            async with heartbeats(lambda: None):
+                await self._notifier.deliver(self._secrets.hidden_in(notification), run)
+        except NotifyError as error:
+            raise _failure(error) from None
+        except asyncio.CancelledError:
+            details = activity.cancellation_details()
+            if details is not None and details.worker_shutdown:
+                raise ApplicationError("the worker was stopped meanwhile", type=WORKER_SHUTDOWN) from None
+            raise
+
+
+def _failure(error: NotifyError) -> ApplicationError:
+    wish_s = error.retry_after_s
+    delay = None if wish_s is None else timedelta(seconds=min(wish_s, LONGEST_WISH_S))
+    return ApplicationError(str(error), type=error.kind, non_retryable=not error.retryable, next_retry_delay=delay)

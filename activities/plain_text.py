@@ -1,0 +1,31 @@
+"""Other people's words in a line of ours: what a reader would not see is not in them, and no note precedes them."""
+
+import unicodedata
+
+from activities.sanitize_characters import without_invisible, without_sequences
+from workflows.types.clipped import clip
+from workflows.types.text import clean_text
+
+_SHAPELESS = frozenset({"Co", "Cn", "Zl", "Zp"})
+"""Private and unassigned characters, line separators: the sanitizer leaves them to a result, which may need them."""
+
+_LOOKED_AT = 4
+"""Characters for each byte that is kept: whoever sends millions of them keeps nobody waiting."""
+
+
+def is_plain(text: str) -> bool:
+    """Return whether nothing is hidden in `text`."""
+    return (text.isascii() and text.isprintable()) or _shown(text) == text
+
+
+def plain(text: str, max_bytes: int) -> str:
+    """Return `text` without hidden characters, cut."""
+    looked_at = text[: max_bytes * _LOOKED_AT]
+    shown = _shown(looked_at).strip() + ("…" if len(text) > len(looked_at) else "")
+    return clip(shown, max_bytes, "the server says more")
+
+
+def _shown(text: str) -> str:
+    text, _ = without_sequences(clean_text(text))
+    text, _ = without_invisible("".join(c for c in text if unicodedata.category(c) not in _SHAPELESS))
+    return text

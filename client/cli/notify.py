@@ -1,0 +1,76 @@
+"""`orga notify`: try the webhook that tells people what waits for them."""
+
+import os
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import typer
+
+from client.cli.exit_codes import ExitCode, UsageError
+from client.cli.interrupts import completed
+from client.cli.options import ConfigFile, Json
+from client.cli.output import json_result, note, result
+from client.config_file import load_config
+from client.errors import OrgaError
+
+if TYPE_CHECKING:
+    from activities.adapters.webhook.sender import Answer, WebhookSettings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="A webhook tells people what waits for them: try it.",
+    epilog="[notify] in orga.toml says where to. docs/notifications.md is the guide.",
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Make `test` a command of a group although it is the only one."""
+
+
+@app.command("test")
+def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
+    """Send one signed sample to the webhook, as a worker would, and print the answer. Exit code 6 unless it is 2xx.
+
+    Example: orga notify test
+    """
+    from client.notify_settings import notify_settings
+
+    try:
+        settings = notify_settings(load_config(config).config.notify, os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if settings is None:
+        raise UsageError("nobody is to be told: [notify] url is not set; docs/notifications.md says how")
+    return completed(_tried(settings, as_json=json))
+
+
+async def _tried(settings: "WebhookSettings", *, as_json: bool) -> int:
+    from activities.ports import NotifyError
+
+    try:
+        answer = await _answer(settings)
+    except NotifyError as error:
+        raise OrgaError(str(error)) from None
+    ok = 200 <= answer.status < 300
+    if as_json:
+        json_result({"ok": ok, "status": answer.status, "answer": answer.words})
+    else:
+        result(f"{answer.status} {answer.words}".strip())
+    note("the receiver took it" if ok else "the receiver did not take it; a redirect is not followed")
+    return 0 if ok else ExitCode.FAILED
+
+
+async def _answer(settings: "WebhookSettings") -> "Answer":
+    from activities.adapters.webhook.sender import Webhook
+    from activities.ports import RunKey
+    from workflows.types.notifications import Notification
+
+    question = "this is a test, nothing waits"
+    sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)
+    webhook = Webhook(settings)
+    try:
+        return await webhook.sent(sample, RunKey("agent-test", ""))
+    finally:
+        await webhook.close()

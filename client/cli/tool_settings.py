@@ -1,0 +1,45 @@
+"""The tools that the configuration of this folder gives to a worker."""
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from client.cli.exit_codes import UsageError
+from client.cli.output import note
+from client.config import OrgaConfig
+from client.config_file import load_config
+
+if TYPE_CHECKING:
+    from client.worker_tools import WorkerTool
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a worker that starts here would have."""
+
+    config: OrgaConfig
+    tools: "list[WorkerTool]"
+
+
+@asynccontextmanager
+async def tools_here(config_file: Path | None) -> AsyncGenerator[Here]:
+    """Yield them, ready to be called.
+
+    Raises:
+        UsageError: They cannot be had; one line a problem.
+    """
+    from client.available_tools import available_tools
+
+    config = load_config(config_file).config
+    root = (config.tools.files.root or Path.cwd()).resolve()
+    sys.path.insert(0, str(Path.cwd()))  # as a worker does, for functions
+    async with AsyncExitStack() as opened:
+        try:
+            tools = await opened.enter_async_context(available_tools(config, root, os.environ, note))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        yield Here(config, tools)

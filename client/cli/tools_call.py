@@ -1,0 +1,138 @@
+"""`orga tools call`: one call, here and now, through schema and policy."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from client.cli.exit_codes import ExitCode, UsageError
+from client.cli.interrupts import completed
+from client.cli.login_name import login_name
+from client.cli.options import ConfigFile, Json
+from client.cli.output import json_result, note, result
+from client.cli.terminal_text import on_one_line
+from client.cli.tool_settings import Here, tools_here
+
+if TYPE_CHECKING:
+    from activities.ports import Tool
+    from client.local_call import Asked, Called
+    from workflows.types.gate import Verdict
+
+
+@dataclass(frozen=True)
+class _Wish:
+    name: str
+    arguments: list[str]
+    agent: str
+    approver: str
+
+
+def call(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the tool; `orga tools list` shows them.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its arguments.", show_default=False)
+    ] = None,
+    *,
+    agent: Annotated[str, typer.Option(metavar="NAME", help="Call as this agent.")] = "default",
+    approve: Annotated[bool, typer.Option("--approve", help="Say yes yourself, where policy asks a person.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Call a tool once, without a run: its schema, then the configured policy, then the tool itself.
+
+    Exit code 4 when the call is denied, or waits for a yes; 6 when the tool fails.
+
+    Example: orga tools call read_file path=README.md
+    """
+    approver = login_name() or "operator"
+    wish = _Wish(name, arguments or [], agent, approver if approve else "")
+    return completed(_called(wish, config, as_json=json))
+
+
+async def _called(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    from activities.known_secrets import KnownSecrets
+    from client.local_call import carried_out, judged
+
+    async with tools_here(config) as here:
+        tool, asked = _asked(wish, here)
+        engine_name, engine = _engine(here)
+        verdict = await judged(asked, engine, wish.approver) if wish.name in asked.listed else _not_listed(wish)
+        note(f"gate ({engine_name}, agent {wish.agent!r}): {_told(verdict, wish)}")
+        if verdict.decision != "allow":
+            if as_json:
+                json_result({"tool": wish.name, "ok": False, "verdict": _verdict(verdict)})
+            return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
+        arguments = asked.arguments if verdict.arguments is None else verdict.arguments
+        called = await carried_out(tool, arguments, KnownSecrets.of_environment(os.environ))
+    _show(wish.name, verdict, called, as_json=as_json)
+    return 0 if called.ok else ExitCode.FAILED
+
+
+def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
+    from activities.adapters.agents import with_default
+    from activities.adapters.known_names import there_are
+    from client.local_call import Asked, read_arguments
+    from workflows.types.profile import matches
+
+    tools = {each.tool.spec.name: each.tool for each in here.tools}
+    agents = with_default(here.config.agents)
+    if wish.name not in tools:
+        raise UsageError(f"there is no tool {wish.name!r}; {there_are(wish.name, tools)}")
+    if wish.agent not in agents:
+        raise UsageError(f"--agent: there is no agent {wish.agent!r}; {there_are(wish.agent, agents)}")
+    spec = tools[wish.name].spec
+    listed = tuple(name for name in tools if matches(name, agents[wish.agent].tools))
+    try:
+        return tools[wish.name], Asked(wish.agent, listed, spec, read_arguments(wish.arguments, spec.parameters))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _not_listed(wish: _Wish) -> "Verdict":
+    """Return the verdict of any engine: a run of the agent would not be offered the tool."""
+    from workflows.types.gate import Verdict
+
+    remedy = f"list it in [agents.{wish.agent}] tools, or name an agent that does with --agent"
+    return Verdict(decision="deny", reason=f"agent {wish.agent!r} does not list {wish.name}; {remedy}")
+
+
+def _engine(here: Here) -> Any:
+    from activities.adapters.policy.ladder import engine_name
+    from client.cli.policy_options import engine_of
+    from client.policy_settings import policy_settings
+
+    try:
+        settings = policy_settings(here.config.policy, os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return engine_name(settings), engine_of(settings)
+
+
+def _told(verdict: "Verdict", wish: _Wish) -> str:
+    by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
+    because = f": {on_one_line(verdict.reason, 600)}" if verdict.reason else ""
+    match verdict.decision:
+        case "allow":
+            changed = "" if verdict.arguments is None else f", with other arguments: {verdict.arguments}"
+            return f"allowed{by}{f', approved by {wish.approver}' if wish.approver else ''}{changed}"
+        case "approval" if verdict.approval:
+            who = " or ".join(verdict.approval.approvers) or "anyone"
+            return f"held{by}{because}; it needs the yes of {who}: an agent's run waits for it, here --approve says it"
+        case decision:
+            return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
+
+
+def _show(name: str, verdict: "Verdict", called: "Called", *, as_json: bool) -> None:
+    if as_json:
+        outcome = {"content": called.text} if called.ok else {"error": {"kind": called.kind, "text": called.text}}
+        json_result({"tool": name, "ok": called.ok, "verdict": _verdict(verdict), **outcome})
+    elif called.ok:
+        result(called.text)
+    else:
+        note(f"{called.kind}: {called.text}")
+
+
+def _verdict(verdict: "Verdict") -> dict[str, Any]:
+    return verdict.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,60 @@
+"""The tools that a worker has of its own, and where each comes from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.adapters.manifests.build import manifest_tool, secret_variables
+from activities.adapters.mcp.settings import own_options
+from activities.adapters.tools.catalog import builtin_tools, with_options
+from activities.adapters.tools.github_api import GitHubSettings
+from activities.adapters.tools.python_function import load_function
+from activities.ports import Tool
+from client.config import OrgaConfig
+from client.manifest_files import ManifestFile, manifests_of
+
+BUILT_IN = "built-in"
+
+
+@dataclass(frozen=True)
+class WorkerTool:
+    """A tool with its options."""
+
+    tool: Tool
+    source: str
+    """`built-in`, an import path, or the file of a manifest."""
+
+
+def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list[WorkerTool]:
+    """Return the built-in tools, the functions and the manifests that the config names, with their options.
+
+    Raises:
+        ValueError: A function or a manifest that cannot be used, options for no tool.
+    """
+    wanted = config.tools
+    github = GitHubSettings(wanted.github.base_url, wanted.github.repo, env.get("GITHUB_TOKEN"))
+    builtin = builtin_tools(
+        root,
+        allow_hosts=wanted.web.allow_hosts,
+        commands=wanted.commands.allow,
+        sandbox=wanted.commands.sandbox,
+        github=github,
+    )
+    found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
+    found += [WorkerTool(load_function(path), path) for path in wanted.python]
+    found += [WorkerTool(_of_manifest(file, config, root, env), str(file.path)) for file in manifests_of(config)]
+    options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
+    tools = with_options([each.tool for each in found], options)
+    return [WorkerTool(tool, each.source) for tool, each in zip(tools, found, strict=True)]
+
+
+def manifest_secrets(config: OrgaConfig) -> list[str]:
+    """Return the variables of the environment that hold credentials, by the manifests that the config names."""
+    return [name for file in manifests_of(config) for name in secret_variables(file.manifest)]
+
+
+def _of_manifest(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Tool:
+    try:
+        return manifest_tool(file.manifest, root, env, config.tools.web.allow_hosts)
+    except ValueError as error:
+        raise ValueError(f"{file.path}: {error}") from error

@@ -1,0 +1,61 @@
+"""The example of docs/critics.md, run as it stands there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from client.config_file import load_config
+from tests.support.critics import evaluations
+from tests.support.loop import FakeTool, a_loop
+from tests.support.orga_command import ROOT
+from tests.support.questions import updated, waiting
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.agents import AgentConfig
+from workflows.types.critic import Critic
+from workflows.types.messages import Reply
+
+GUIDE = (ROOT / "docs" / "critics.md").read_text()
+TOML = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)[0]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> AgentConfig:
+    (tmp_path / "orga.toml").write_text(TOML)
+    return load_config(tmp_path / "orga.toml").config.agents["analyst"]
+
+
+def scored(accuracy: float, clarity: float) -> Reply:
+    said = {"scores": {"accuracy": accuracy, "clarity": clarity}, "feedback": "Say where from.", "approved": True}
+    return answers(json.dumps(said))
+
+
+async def test_the_critics_of_the_guide(client: Client, agent: AgentConfig) -> None:
+    steps = [calls("write_file"), answers("17 %"), scored(0.5, 1.0), answers("17 % (a.md:3)"), scored(0.9, 0.8)]
+    tools = [FakeTool(name) for name in agent.tools]
+    provider = ScriptedProvider(steps)
+    async with a_loop(client, provider, *tools, agents={"default": agent}) as loop:
+        handle = await loop.start()
+        [held] = (await waiting(handle))["data"]["calls"]
+        await updated(handle, "approve", {"approval_id": held["id"], "approver": "bo"})
+        ran = await loop.ended(handle)
+    assert ran.result.output == "17 % (a.md:3)"
+    assert [len(tool.contexts) for tool in tools] == [0, 0, 0, 1]
+    assert provider.seen[2].model == agent.critics[0].model
+    assert evaluations(ran, "critic", "reviewer", "then") == [
+        ("editor", "person:bo", "accepted"),
+        ("quality", "model:anthropic:claude-sonnet-4-20250514", "revise"),
+        ("quality", "model:anthropic:claude-sonnet-4-20250514", "accepted"),
+    ]
+
+
+def test_the_table_of_the_guide_names_every_key_with_its_default() -> None:
+    rows = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", GUIDE, re.MULTILINE)}
+    fields = Critic.model_fields
+    assert list(rows) == list(fields)
+    told = {name: json.loads(told[1:-1]) for name, told in rows.items() if told.startswith("`")}
+    told |= {name: json.loads(told) for name, told in rows.items() if told[:1].isdigit()}
+    defaults = Critic.model_construct().model_dump(mode="json", include=set(told))
+    assert told == defaults

@@ -1,0 +1,106 @@
+"""Attacks on the gate, on a real server: an engine that answers what no history can hold wedges no run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import Judgement, Proposal
+from activities.recordable import UNFIT
+from tests.support.hold import Hold
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.questions import told, updated, waiting
+from tests.support.scripted import answers, calls
+from workflows.types.gate import ApprovalTerms
+
+
+async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    """Return the one call that waits for a yes, once it does."""
+    await waiting(handle)
+    [hold] = (await handle.query("status"))["pending_approvals"]
+    return hold
+
+
+@dataclass
+class Answers:
+    """A policy engine that says this about tools."""
+
+    judgement: Judgement
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Say it."""
+        return self.judgement if proposal.call else Judgement(True)
+
+
+async def test_a_call_that_may_wait_for_ever_can_be_approved(client: Client) -> None:
+    pay = FakeTool("pay")
+    engine = Answers(Judgement(True, approval=ApprovalTerms(expires_s=float("inf"))))
+    async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
+        handle = await loop.start()
+        hold = await the_held_call(handle)
+        await updated(handle, "approve", {"approval_id": hold["approval_id"], "approver": "ada"})
+        await loop.ended(handle)
+    assert len(pay.contexts) == 1
+
+
+async def test_arguments_of_a_policy_that_no_history_takes_are_a_denial(client: Client) -> None:
+    pay = FakeTool("pay")
+    engine = Answers(Judgement(True, arguments={"a": "x" * 3_000_000}))
+    async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
+        await loop.run()
+    assert (pay.contexts, told(loop)) == ([], [f"[Policy denied] {UNFIT}"])
+
+
+@dataclass
+class Lowers:
+    """A policy engine that lowers the amount and then wants a yes."""
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Lower, then ask."""
+        if proposal.call is None:
+            return Judgement(True)
+        if proposal.call.arguments["amount"] > 5:
+            return Judgement(True, arguments={"amount": 5})
+        return Judgement(True, approval=ApprovalTerms())
+
+
+@pytest.mark.parametrize("is_approved", [pytest.param(True, id="approved"), pytest.param(False, id="denied")])
+async def test_the_model_learns_that_the_call_that_was_approved_is_not_the_one_it_made(
+    client: Client, is_approved: bool
+) -> None:
+    paid: list[int] = []
+    pay = FakeTool("pay", lambda arguments, _: paid.append(arguments["amount"]) or "paid")
+    steps = [calls("pay", arguments={"amount": 9}), answers()]
+    async with a_loop(client, steps, pay, engine=Lowers()) as loop:
+        handle = await loop.start()
+        hold = await the_held_call(handle)
+        assert hold["call"]["arguments"] == {"amount": 5}
+        decision = {"approval_id": hold["approval_id"], "approver": "ada", "reason": "no"}
+        await updated(handle, "approve" if is_approved else "deny", decision)
+        await loop.ended(handle)
+    said = '[Arguments changed by policy] {"amount":5}\npaid' if is_approved else "[Policy denied] not approved: no"
+    assert (paid, told(loop)) == ([5] * is_approved, [said])
+
+
+async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(client: Client) -> None:
+    hold = Hold()
+
+    @dataclass
+    class Slow(Lowers):
+        async def judge(self, proposal: Proposal) -> Judgement:
+            judgement = Judgement(True, approval=ApprovalTerms())
+            return await hold.then(judgement) if proposal.approved_by else judgement
+
+    pay = FakeTool("pay")
+    setup = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
+    async with a_loop(client, [calls("pay"), answers()], pay, engine=Slow(), setup=setup) as loop:
+        handle = await loop.start()
+        held = await the_held_call(handle)
+        await updated(handle, "approve", {"approval_id": held["approval_id"], "approver": "ada"})
+        await hold.reached()
+        await handle.signal("abort", "enough")
+        ran = await loop.ended(handle)
+        hold.go.set()
+    assert (pay.contexts, ran.result.termination.reason) == ([], "aborted")
+    assert [entry.data["kind"] for entry in ran.journal if entry.event == "ApprovalRequested"] == ["approval", "call"]

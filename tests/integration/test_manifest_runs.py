@@ -1,0 +1,165 @@
+"""Tools from manifests in runs on a real server: what runs, what is held, what stands in the histories."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.adapters.policy.allow_all import AllowAll
+from client.config import OrgaConfig
+from tests.support.echo_http import EchoServer, echo_server
+from tests.support.hold import until
+from tests.support.loop import Ran, a_loop
+from tests.support.manifests import a_manifest_tool
+from tests.support.questions import told, updated
+from tests.support.scripted import answers, calls
+from worker import configured_tools
+
+SECRET = "planted-in-the-environment"
+COMMAND = f"""
+name = "show"
+description = "Show a word."
+effect = "read_only"
+arguments.word = {{ type = "string" }}
+[command]
+argv = ["{sys.executable}", "-ISc", "import os, sys; print(sys.argv[1], os.environ['TOKEN'])", "{{word}}"]
+env_from = ["TOKEN"]
+"""
+REQUEST = """
+name = "send"
+description = "Send a word."
+approval = true
+arguments.word = { type = "string" }
+[http]
+method = "POST"
+url = "HERE/words/{word}"
+headers = { x-key = "{secret:TOKEN}" }
+json = { word = "{word}" }
+[output]
+parser = "json"
+"""
+
+
+@pytest.fixture(name="server")
+def a_server() -> Iterator[EchoServer]:
+    with echo_server() as server:
+        yield server
+
+
+def nothing_leaks(ran: Ran) -> bool:
+    histories = "".join(history.to_json() for history in ran.histories)
+    return SECRET not in histories + json.dumps([entry.model_dump(mode="json") for entry in ran.journal])
+
+
+async def held(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+
+    async def asks() -> bool:
+        found[:] = (await handle.query("status"))["pending_approvals"]
+        return bool(found)
+
+    await until(asks)
+    return found[0]
+
+
+async def test_a_command_runs_as_a_call_of_the_loop(client: Client, tmp_path: Path) -> None:
+    tool = a_manifest_tool(tmp_path, COMMAND, {"TOKEN": SECRET})
+    script = [calls("show", arguments={"word": "a; b"}), calls("show", arguments={"word": "-x"}), answers()]
+    async with a_loop(client, script, tool) as loop:
+        ran = await loop.run()
+    good, refused = told(loop, 2)
+    assert good == "a; b [redacted]"
+    assert "word: begins with a dash" in refused
+    assert (ran.result.tool_calls.run, ran.result.tool_calls.failed) == (2, 1)
+    assert nothing_leaks(ran)
+
+
+async def test_what_does_not_fit_its_type_never_reaches_the_policy(client: Client, tmp_path: Path) -> None:
+    tool = a_manifest_tool(tmp_path, COMMAND, {"TOKEN": SECRET})
+    async with a_loop(client, [calls("show", arguments={"word": 3}), answers()], tool) as loop:
+        ran = await loop.run()
+    assert told(loop)[0].startswith("[Invalid call] the arguments of show do not fit")
+    assert ran.result.tool_calls.run == 0
+
+
+async def test_a_request_marked_for_approval_is_held_until_a_person_says_yes(
+    client: Client, tmp_path: Path, server: EchoServer
+) -> None:
+    text = REQUEST.replace("HERE", server.url)
+    tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
+    async with a_loop(client, [calls("send", arguments={"word": "a/b"}), answers()], tool) as loop:
+        handle = await loop.start()
+        hold = await held(handle)
+        assert (hold["call"]["arguments"], hold["reason"]) == ({"word": "a/b"}, "send is marked for approval")
+        assert server.requests == []
+        await updated(handle, "approve", {"approval_id": hold["approval_id"], "approver": "ada"})
+        ran = await loop.ended(handle)
+    (request,) = server.requests
+    assert (request["path"], request["body"], request["headers"]["x-key"]) == (
+        "/words/a%2Fb",
+        '{"word": "a/b"}',
+        SECRET,
+    )
+    assert request["headers"]["idempotency-key"]
+    assert json.loads(told(loop)[0])["path"] == "/words/a%2Fb"
+    assert nothing_leaks(ran)
+
+
+async def test_a_request_that_a_person_denies_is_not_sent(client: Client, tmp_path: Path, server: EchoServer) -> None:
+    text = REQUEST.replace("HERE", server.url)
+    tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
+    async with a_loop(client, [calls("send", arguments={"word": "a"}), answers()], tool) as loop:
+        handle = await loop.start()
+        hold = await held(handle)
+        await updated(handle, "deny", {"approval_id": hold["approval_id"], "approver": "ada", "reason": "no"})
+        await loop.ended(handle)
+    assert (server.requests, told(loop)) == ([], ["[Policy denied] not approved: no"])
+
+
+async def test_an_engine_that_allows_everything_does_not_ask(
+    client: Client, tmp_path: Path, server: EchoServer
+) -> None:
+    """The mark is a hint: what an operator's engine decides holds."""
+    text = REQUEST.replace("HERE", server.url)
+    tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
+    async with a_loop(client, [calls("send", arguments={"word": "a"}), answers()], tool, engine=AllowAll()) as loop:
+        await loop.run()
+    assert len(server.requests) == 1
+
+
+async def test_a_command_in_flight_ends_with_its_run(client: Client, tmp_path: Path) -> None:
+    text = f"""
+    name = "wait"
+    description = "Wait."
+    effect = "read_only"
+    [command]
+    argv = ["{sys.executable}", "-ISc", "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"]
+    """
+    tool = a_manifest_tool(tmp_path, text)
+    async with a_loop(client, [calls("wait"), answers()], tool) as loop:
+        handle = await loop.start()
+
+        async def runs() -> bool:
+            return (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
+
+        await until(runs)
+        await handle.signal("abort", "enough")
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "aborted"
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+def test_a_worker_has_the_manifests_of_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "show.toml").write_text(COMMAND)
+    config = OrgaConfig.model_validate(
+        {"tools": {"manifests": ["*.toml"], "options": {"show": {"verified": True, "max_attempts": 2}}}}
+    )
+    spec = configured_tools(config, tmp_path, {"TOKEN": SECRET})["show"].spec
+    assert (spec.effect, spec.options.verified, spec.options.max_attempts) == ("read_only", True, 2)
+    with pytest.raises(ValueError, match=r"show\.toml: the environment has no TOKEN"):
+        configured_tools(config, tmp_path, {})

@@ -1,0 +1,143 @@
+"""Attacks of MCP servers on the worker that calls them: nothing runs twice, nobody waits, nothing is given away."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+
+from activities.adapters.mcp import http_server, listing
+from activities.adapters.mcp.failures import REFUSED, SERVER_FAILED
+from activities.adapters.mcp.listing import MAX_PAGES
+from activities.ports import ToolError
+from tests.support.mcp_hostile_http import hostile_http
+from tests.support.mcp_sources import called, hostile, received, source_of
+from workflows.types.mcp import McpServer
+from workflows.types.tools import PROCESS_CRASHED
+
+AT_ONCE_S = 10.0
+"""Far less than a call may take, far more than an answer does."""
+
+
+async def refusal(call: Awaitable[str]) -> ToolError:
+    with pytest.raises(ToolError) as raised:
+        await call
+    return raised.value
+
+
+PRETENDED = [
+    pytest.param("terminated", REFUSED, id="a session that is over"),
+    pytest.param("unsent", SERVER_FAILED, id="a call that never left"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind"), PRETENDED)
+async def test_a_server_that_acts_and_says_otherwise_is_called_once(tmp_path: Path, answer: str, kind: str) -> None:
+    """What was surely not carried out is called once more: only the worker itself knows that it was not."""
+    async with source_of(s=hostile(tmp_path, tools=[answer])) as source:
+        error = await refusal(called(source, f"s_{answer}"))
+    assert (error.kind, error.retryable) == (kind, False)
+    assert len([m for m in received(tmp_path) if m["method"] == "tools/call"]) == 1
+
+
+@pytest.mark.parametrize(("answer", "kind"), PRETENDED)
+async def test_one_over_http_is_called_once_too(answer: str, kind: str) -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            server.answer = answer
+            error = await refusal(called(source, "s_act"))
+        assert (error.kind, error.retryable, server.calls) == (kind, False, 1)
+
+
+async def test_a_server_that_has_lost_its_sessions_is_connected_to_anew_and_acts_once() -> None:
+    """Many servers say so with an error of their own in the answer of status 404."""
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            assert await called(source, "s_act") == "done"
+            server.sessions += 1
+            assert await called(source, "s_act") == "done"
+        assert (server.calls, server.methods.count("initialize")) == (2, 2)
+
+
+@pytest.mark.parametrize("answer", ["half", "half event"])
+async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once(answer: str) -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            server.answer = answer
+            async with asyncio.timeout(AT_ONCE_S):
+                assert "Failed to parse" in str(await refusal(called(source, "s_act")))
+
+
+async def test_a_stream_that_ends_at_once_is_not_opened_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "STREAM_PAUSE_S", 60.0)
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            for _ in range(20):
+                await called(source, "s_act")
+                await asyncio.sleep(0.02)  # some time in which to open it
+        assert server.streams == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "answer"),
+    [
+        pytest.param("half", "\ufffd", id="half a character"),
+        pytest.param("others", "mine", id="answers to requests that nobody made"),
+        pytest.param("storm", "after the storm", id="a thousand changes of its list"),
+    ],
+)
+async def test_an_answer_comes_through(tmp_path: Path, tool: str, answer: str) -> None:
+    async with source_of(s=hostile(tmp_path, tools=[tool])) as source, asyncio.timeout(AT_ONCE_S):
+        assert await called(source, f"s_{tool}") == answer
+
+
+async def test_a_server_may_ask_for_nothing(tmp_path: Path) -> None:
+    async with source_of(s=hostile(tmp_path, tools=["asks"])) as source:
+        answers = [json.loads(line) for line in (await called(source, "s_asks")).splitlines()]
+    assert [answer["id"] for answer in answers] == ["a0", "a1", "a2", "a3"]
+    assert all("error" in answer for answer in answers)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        pytest.param("deep", id="an answer that is nested beyond reading"),
+        pytest.param("deaf", id="questions without end, and no ear for the answers"),
+    ],
+)
+async def test_a_server_that_talks_nonsense_is_given_up_at_once(tmp_path: Path, tool: str) -> None:
+    async with source_of(s=hostile(tmp_path, tools=[tool, "echo"])) as source, asyncio.timeout(AT_ONCE_S):
+        assert (await refusal(called(source, f"s_{tool}"))).kind == PROCESS_CRASHED
+        assert await called(source, "s_echo") == "{}"
+
+
+async def test_thousands_of_lines_that_are_none_leave_the_worker_its_turns(tmp_path: Path) -> None:
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with source_of(s=hostile(tmp_path, tools=["junk"])) as source:
+        worker = asyncio.create_task(work())
+        assert await called(source, "s_junk") == "after the junk"
+        worker.cancel()
+    assert turns > 10_000
+
+
+async def test_a_list_without_end_ends(tmp_path: Path) -> None:
+    async with source_of(s=hostile(tmp_path, "pages")) as source:
+        assert list(await source.specs(["s_*"])) == ["s_echo"]
+    assert int((tmp_path / "pages").read_text()) == MAX_PAGES - 1
+
+
+async def test_pages_that_are_large_together_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MAX_BYTES", 1_000_000)
+    async with source_of(s=hostile(tmp_path, "pages", "heavy")) as source:
+        descriptions = [spec.description for spec in (await source.specs(["s_*"])).values()]
+    assert len(descriptions) == 5
+    assert all(re.match(r"\[sanitized: removed \d+ zero-width characters]\nx+", each) for each in descriptions)

@@ -1,0 +1,78 @@
+"""Commands of a run end with what runs them: an abort, the worker's shutdown, the run's own time."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from activities.adapters.tools.root import Root
+from activities.adapters.tools.run_command import RunCommand
+from tests.support.bubblewrap import bubblewrap
+from tests.support.loop import a_loop
+from tests.support.processes import is_running
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.sandbox import Isolation, Limits, Sandbox
+
+SCRIPT = """trap '' TERM
+setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &
+while :; do sleep 0.1; echo x >> alive; done"""
+"""Both ignore being asked to end, and one has left its session."""
+
+
+def runs_the_script(folder: Path, isolation: Isolation = "none") -> tuple[RunCommand, ScriptedProvider]:
+    tool = RunCommand(Root(folder), ["sh"], sandbox=Sandbox(isolation=isolation))
+    return tool, ScriptedProvider([calls("run_command", arguments={"command": ["sh", "-c", SCRIPT]}), answers("x")])
+
+
+async def begun(folder: Path) -> None:
+    async with asyncio.timeout(30):
+        while not ((folder / "pids").exists() and (folder / "alive").exists()):
+            await asyncio.sleep(0.05)
+
+
+async def has_ended(folder: Path) -> bool:
+    """Whether the file that it writes to all the time no longer grows."""
+    size = (folder / "alive").stat().st_size
+    await asyncio.sleep(0.5)
+    return (folder / "alive").stat().st_size == size
+
+
+@pytest.mark.parametrize("isolation", ["none", "bubblewrap"])
+async def test_an_abort_ends_a_command_and_all_that_it_started(
+    client: Client, tmp_path: Path, isolation: Isolation
+) -> None:
+    bubblewrap()
+    tool, provider = runs_the_script(tmp_path, isolation)
+    async with a_loop(client, provider, tool) as loop:
+        handle = await loop.start(tool_timeout_s=200, timeout_s=250)
+        await begun(tmp_path)
+        await handle.signal("abort", "enough")
+        ran = await asyncio.wait_for(loop.ended(handle), 30)
+
+        assert ran.result.termination.reason == "aborted"
+        assert await has_ended(tmp_path)
+        if isolation == "none":
+            assert not any(map(is_running, map(int, (tmp_path / "pids").read_text().split())))
+
+
+async def test_the_end_of_a_worker_ends_its_commands(client: Client, tmp_path: Path) -> None:
+    tool, provider = runs_the_script(tmp_path)
+    async with a_loop(client, provider, tool, graceful_shutdown_timeout=timedelta(0)) as loop:
+        handle = await loop.start(tool_timeout_s=200, timeout_s=250)
+        await begun(tmp_path)
+    assert await has_ended(tmp_path)
+    assert not any(map(is_running, map(int, (tmp_path / "pids").read_text().split())))
+    await handle.terminate()
+
+
+async def test_the_model_is_told_which_limit_ended_its_command(client: Client, tmp_path: Path) -> None:
+    tool = RunCommand(Root(tmp_path), ["sh"], sandbox=Sandbox(limits=Limits(processes=3)))
+    script = "for i in 1 2 3 4; do sleep 60 & done; wait"
+    provider = ScriptedProvider(
+        [calls("run_command", arguments={"command": ["sh", "-c", script]}), answers("so be it")]
+    )
+    async with a_loop(client, provider, tool) as loop:
+        assert (await loop.run()).result.output == "so be it"
+    assert "sh was killed by SIGKILL (Killed); it reached its limit processes." in provider.seen[1].messages[-1].text

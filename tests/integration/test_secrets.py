@@ -1,0 +1,269 @@
+"""Secrets planted in the environment of every adapter stay there, although every server and tool repeats them."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from activities.known_secrets import HIDDEN
+from client.converter import data_converter
+from tests.support import mcp_hostile
+from tests.support.chat_server import Calls, CallsAtOnce, ChatServer, Said, TellsHeaders, chat_server
+from tests.support.indiscreet import FORBIDDEN, indiscreet_server
+from tests.support.inline_command import InlineOrga
+from tests.support.mcp_http import modern
+from tests.support.mcp_sources import defined
+from tests.support.orga_command import Done, Orga, an_orga
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.planted import CREDENTIALS, MARK, a_secret, around_marks, marked_files, planted
+
+CANARY = "canary-that-a-tool-reads-55c2"
+REFUSED = ("openai", "openrouter", "anthropic", "ollama")
+TOLD = {name: a_secret(name) for name in ("HOSTILE_TOKEN", "MCP_BEARER", "TEAM_PASSWORD", "PASSPHRASE")}
+QUOTED = {"QUOTED_SECRET": f'{MARK}-"quoted\\-é'}
+
+CONFIG = """
+[models]
+default = "openai-compatible:m"
+base_urls = {{ {urls} }}
+
+[agents.default]
+tools = ["read_file", "run_command", "read_issue", "read_pull_request", "tell_environment", "tell_error",
+         "tell_log", "tell_cause", "s_*", "web_header", "show_env"]
+
+{agents}
+
+[tools]
+manifests = ["show_env.toml"]
+python = ["telling:tell_environment", "telling:tell_error", "telling:tell_log", "telling:tell_cause"]
+commands = {{ allow = ["env"] }}
+github = {{ base_url = "{server}", repo = "acme/app" }}
+
+[mcp.servers.s]
+command = '{python}'
+args = ['{hostile}', '{folder}']
+env_from = ["HOSTILE_TOKEN"]
+
+[mcp.servers.gone]
+command = '{python}'
+args = ['{hostile}', '{folder}', 'exits']
+env_from = ["HOSTILE_TOKEN"]
+
+[mcp.servers.web]
+url = "{web}"
+bearer_from = "MCP_BEARER"
+
+[mcp.servers.closed]
+url = "{server}/mcp"
+headers_from = {{ X-Team = "TEAM_PASSWORD" }}
+
+[policy.opa]
+url = "{server}"
+
+[notify]
+url = "{server}/hook"
+events = ["ended"]
+
+[telemetry]
+enabled = true
+endpoint = "{collector}"
+export_interval_s = 1
+"""
+TOOLS = '''
+import json
+import logging
+import os
+
+from activities.tools_api import ToolContext, ToolError, tool
+
+
+@tool(effect="read_only")
+def tell_environment(context: ToolContext) -> str:
+    """Tell the environment."""
+    context.heartbeat(f"progress {os.environ['GITHUB_TOKEN']}")
+    logging.getLogger("tool").error("the environment is %s", dict(os.environ))
+    return json.dumps(dict(os.environ)) + repr(dict(os.environ))
+
+
+@tool(effect="read_only")
+def tell_error() -> str:
+    """Fail with a header."""
+    raise ToolError(f"authorization: {os.environ['OPENAI_API_KEY']}")
+
+
+@tool(effect="irreversible")
+async def tell_cause() -> str:
+    """Fail as code does that nobody expected to."""
+    try:
+        raise ValueError(os.environ["ANTHROPIC_API_KEY"])
+    except ValueError as error:
+        raise RuntimeError(f"headers: {os.environ['OPA_TOKEN']}") from error
+
+
+@tool(effect="irreversible")
+def tell_log() -> str:
+    """Is denied."""
+    return "told"
+'''
+MANIFEST = """
+name = "show_env"
+description = "Show the environment."
+effect = "read_only"
+
+[command]
+argv = ["env"]
+env_from = ["PASSPHRASE"]
+"""
+NO_ARGUMENTS = ("show_env", "tell_environment", "tell_error", "tell_cause", FORBIDDEN, "s_env", "s_fail", "s_progress")
+REPLIES: tuple[Said, ...] = (
+    CallsAtOnce([Calls("read_file", {"path": "notes.md"}), Calls("run_command", {"command": ["env"]})]),
+    CallsAtOnce([Calls("read_issue", {"reference": "#42"}), Calls("read_pull_request", {"reference": "#43"})]),
+    CallsAtOnce([Calls(name, {}) for name in NO_ARGUMENTS]),
+    CallsAtOnce([Calls("web_header", {"name": "authorization"}), Calls("read_file", {"path": "/proc/self/environ"})]),
+    TellsHeaders(),
+)
+RUN = "agent-with-secrets"
+
+
+@dataclass
+class Suite:
+    """What was said and kept while secrets were about."""
+
+    orga: Orga
+    home: Path
+    chat: ChatServer
+    collector: Receiver
+    heard: list[str]
+    """What the servers were sent."""
+    done: dict[str, Done] = field(default_factory=dict[str, Done])
+    ran: dict[str, Done] = field(default_factory=dict[str, Done])
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    """A run through every adapter, runs that every provider refuses, and whatever a command shows of them."""
+    folder, home, keys = (tmp_path_factory.mktemp(name) for name in ("project", "home", "keys"))
+    (folder / "notes.md").write_text(CANARY)
+    (folder / "telling.py").write_text(TOOLS)
+    (folder / "show_env.toml").write_text(MANIFEST)
+    defined(folder, "env", "fail", "progress")
+    with ExitStack() as stack:
+        server, heard = stack.enter_context(indiscreet_server())
+        chat, collector = stack.enter_context(chat_server(*REPLIES)), stack.enter_context(otlp_receiver())
+        web = stack.enter_context(modern(folder))
+        places = {"openai-compatible": chat.url, **dict.fromkeys(REFUSED, f"{server}/v1")}
+        config = CONFIG.format(
+            urls=", ".join(f'{provider} = "{url}"' for provider, url in places.items()),
+            agents="".join(f'[agents.{provider}]\nmodel = "{provider}:m"\ntools = []\n' for provider in REFUSED),
+            server=server,
+            python=sys.executable,
+            hostile=mcp_hostile.__file__,
+            folder=folder,
+            web=web.url,
+            collector=collector.url,
+        )
+        (folder / "orga.toml").write_text(config)
+        secrets = planted(CREDENTIALS) | TOLD | QUOTED
+        secrets["ORGA_SIGNING_KEY_FILE"] = str(keys / "signing.key")
+        orga = InlineOrga(folder, an_orga(folder, home, **secrets).env)
+        found = Suite(orga, home, chat, collector, heard)
+        found.done["keygen"] = orga("audit", "keygen", "--out", str(keys / "signing.key"))
+        with orga.started("worker", "--json-logs") as worker:
+            worker.line("polls task queue")
+            found.ran["default"] = orga("run", "read the notes", "--id", RUN, "--json")
+            for provider in REFUSED:
+                found.ran[provider] = orga("run", "hello", "--agent", provider, "--id", f"{RUN}-{provider}", "--json")
+            for command in COMMANDS:
+                found.done[" ".join(command)] = orga(*command)
+            worker.send(15)
+            worker.code()
+            found.done["worker"] = Done(0, "\n".join(worker.out), "\n".join(worker.err))
+        yield found
+        orga("server", "--stop")
+
+
+COMMANDS = (
+    ("journal", RUN, "--json"),
+    ("journal", RUN, "--export", "run.jsonl", "--sign"),
+    ("audit", RUN, "--all", "--json"),
+    ("verify", RUN),
+    ("status", RUN, "--json"),
+    ("conversation", RUN),
+    ("policy", "explain", RUN),
+    ("list", "--json"),
+    ("inbox", "--json"),
+    ("doctor",),
+    ("server", "--status", "--json"),
+)
+
+
+def test_every_adapter_was_asked_and_told_its_secret(suite: Suite) -> None:
+    """Else nothing would be shown by finding none."""
+    assert suite.ran["default"].code == 0, suite.ran["default"].err
+    received = "\n".join((*suite.heard, *suite.chat.headers))
+    sent = [*planted(CREDENTIALS), "TEAM_PASSWORD"]
+    unsent = {"ORGA_NOTIFY_SECRET", "OTEL_EXPORTER_OTLP_HEADERS", "POSTGRES_PASSWORD"}
+    assert [name for name in sent if a_secret(name) not in received] == [name for name in sent if name in unsent]
+    assert "webhook-signature" in received.lower()
+    assert [suite.ran[provider].code for provider in REFUSED] == [6] * len(REFUSED)
+    assert all("401" in suite.ran[provider].err for provider in REFUSED)
+
+
+def test_no_mark_is_in_the_servers_database_and_no_command_wrote_one(suite: Suite) -> None:
+    """What a tool has read is found there: so a secret would be, too."""
+    files = [path for path in suite.home.rglob("*") if path.is_file()]
+    assert any(CANARY.encode() in path.read_bytes() for path in files), "the scan does not see what tools return"
+    assert marked_files(suite.home, suite.orga.folder) == {}
+
+
+@pytest.mark.parametrize("kind", ["ran", "done"])
+def test_no_mark_is_in_what_a_command_or_the_worker_said(suite: Suite, kind: str) -> None:
+    said: dict[str, Done] = getattr(suite, kind)
+    found = {name: around_marks(f"{done.out}\n{done.err}".encode()) for name, done in said.items()}
+    assert {name: marks for name, marks in found.items() if marks} == {}
+
+
+def test_no_mark_was_sent_to_a_model_or_a_collector(suite: Suite) -> None:
+    bodies = [json.dumps(body, ensure_ascii=False).encode() for body in suite.chat.requests]
+    assert any(CANARY.encode() in body for body in bodies)
+    assert suite.collector.spans()
+    exported = [body for _, body in suite.collector.bodies]
+    assert [marks for body in (*bodies, *exported) if (marks := around_marks(body))] == []
+
+
+async def test_no_mark_is_in_a_history_or_in_what_visibility_shows(suite: Suite) -> None:
+    status = json.loads(suite.done["server --status --json"].out)
+    client = await Client.connect(status["address"], data_converter=data_converter)
+    runs = [run async for run in client.list_workflows("")]
+    assert len(runs) == 1 + len(REFUSED)
+    hiding: set[str] = set()
+    for run in runs:
+        handle = client.get_workflow_handle(run.id, run_id=run.run_id)
+        assert around_marks((await handle.describe()).raw_description.SerializeToString()) == []
+        for name, event in named((await handle.fetch_history()).events):
+            content = event.SerializeToString()
+            assert around_marks(content) == []
+            hiding |= {name} if HIDDEN.encode() in content else set()
+    assert hiding >= {*NO_ARGUMENTS} - {FORBIDDEN, "s_progress"} | {"read_issue", "web_header", "gate", "reason"}
+
+
+def named(events: Iterable[HistoryEvent]) -> Iterator[tuple[str, HistoryEvent]]:
+    """Yield each event with the type of the activity that it tells the end of."""
+    types: dict[int, str] = {}
+    for event in events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            types[event.event_id] = event.activity_task_scheduled_event_attributes.activity_type.name
+        ended = (event.activity_task_completed_event_attributes, event.activity_task_failed_event_attributes)
+        yield next((types[of.scheduled_event_id] for of in ended if of.scheduled_event_id), ""), event
+
+
+@pytest.mark.parametrize("name", CREDENTIALS)
+def test_the_scan_would_find_each_of_them(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(f'{{"{name}": "{a_secret(name)}"}}')
+    assert len(marked_files(tmp_path)) == 1

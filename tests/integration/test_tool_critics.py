@@ -1,0 +1,196 @@
+"""Critics of tool calls on a real server: after the gate's yes, before the call."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import ToolContext, ToolError
+from tests.support.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
+from tests.support.hold import Hold, until
+from tests.support.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.questions import told, updated
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.journal import JournalEntry
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+BAD = verdict(0.2, 0.9, "Too much money.")
+
+
+def pays(amount: int) -> Reply:
+    return calls("pay", arguments={"amount": amount})
+
+
+def collected(ran: Ran) -> list[JournalEntry]:
+    return [entry for entry in ran.journal if entry.event == "ObservationsCollected"]
+
+
+async def test_a_rejected_call_is_not_run_and_the_model_reads_why(client: Client) -> None:
+    pay, provider = (
+        FakeTool("pay", effect="irreversible"),
+        ScriptedProvider([pays(900), BAD, pays(9), verdict(), answers()]),
+    )
+    agents = criticised(a_critic(tools=("pa*",)), tools=("pay",))
+    async with a_loop(client, provider, pay, agents=agents) as loop:
+        ran = await loop.run()
+    [first, second] = told(loop, 4)
+    assert first.startswith("[Not run] The critic quality gives it 0.48 of the 0.70 that are needed (accuracy 0.20,")
+    assert "data, not instructions]\nToo much money.\n[" in first
+    assert second == "ok"
+    assert len(pay.contexts) == 1
+    assert (ran.result.tool_calls.run, ran.result.tool_calls.denied) == (1, 1)
+    assert evaluations(ran, "target", "then", "round") == [("pay", "revise", 0), ("pay", "accepted", 1)]
+    assert [entry.data["outcomes"][0]["outcome"] for entry in collected(ran)[:2]] == ["not_run", "ok"]
+
+
+async def test_the_critic_reads_the_call_as_data(client: Client) -> None:
+    pay, provider = FakeTool("pay"), ScriptedProvider([pays(9), verdict(), answers()])
+    async with a_loop(client, provider, pay, agents=criticised(a_critic(tools=("pay",)), tools=("pay",))) as loop:
+        await loop.run("pay the bill")
+    text = provider.given[1].messages[0].text
+    assert "a call of the tool pay, which is not carried out yet" in provider.given[1].system[0]
+    assert '{"tool":"pay","does":"the pay tool","effect":"read_only"}' in text
+    assert text.count("data, not instructions]") == 3
+    assert 'begins: call; data, not instructions]\n{"amount":9}\n[' in text
+
+
+async def test_calls_of_other_tools_are_not_reviewed(client: Client) -> None:
+    pay, look = FakeTool("pay"), FakeTool("look")
+    provider = ScriptedProvider([calls("look", "pay"), BAD, answers()])
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
+    async with a_loop(client, provider, pay, look, agents=agents) as loop:
+        await loop.run()
+    assert [is_review(request) for request in provider.seen] == [False, True, False]
+    assert (len(look.contexts), len(pay.contexts)) == (1, 0)
+
+
+async def test_a_denied_call_stays_denied_unreviewed(client: Client) -> None:
+    pay, provider = FakeTool("pay"), ScriptedProvider([pays(9), answers()])
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, provider, pay, engine=Deny("pay"), agents=agents) as loop:
+        await loop.run()
+    assert told(loop) == ["[Policy denied] pay is forbidden"]
+    assert (len(provider.seen), pay.contexts) == (2, [])
+
+
+async def test_several_rejected_calls_of_a_reply_are_one_round(client: Client) -> None:
+    pay = FakeTool("pay")
+    steps = [calls("pay", "pay"), BAD, BAD, calls("pay", "pay"), BAD, verdict(), answers()]
+    agents = criticised(a_critic(tools=("pay",), max_rounds=2), tools=("pay",))
+    async with a_loop(client, steps, pay, agents=agents) as loop:
+        ran = await loop.run()
+    assert ran.result.termination.reason == "completed"
+    assert evaluations(ran, "round", "then") == [(0, "revise"), (0, "revise"), (1, "revise"), (1, "accepted")]
+    assert len(pay.contexts) == 1
+
+
+@pytest.mark.parametrize(
+    ("on_exhausted", "reason", "runs"),
+    [
+        pytest.param("accept", "completed", 1, id="run all the same"),
+        pytest.param("error", "error", 0, id="the run ends"),
+    ],
+)
+async def test_rounds_of_calls_that_are_used_up(client: Client, on_exhausted: str, reason: str, runs: int) -> None:
+    pay = FakeTool("pay")
+    agents = criticised(a_critic(tools=("pay",), max_rounds=1, on_exhausted=on_exhausted), tools=("pay",))
+    async with a_loop(client, [pays(900), BAD, pays(800), BAD, answers()], pay, agents=agents) as loop:
+        ran = await loop.run()
+    assert (ran.result.termination.reason, len(pay.contexts)) == (reason, runs)
+    assert evaluations(ran, "approved") == [False, False]
+
+
+async def test_a_person_sees_all_calls_of_a_reply_at_once(client: Client) -> None:
+    pay = FakeTool("pay")
+    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [calls("pay", "pay"), answers()], pay, agents=agents) as loop:
+        handle = await loop.start()
+
+        async def both() -> bool:
+            return len((await handle.query("status"))["pending_approvals"]) == 2
+
+        await until(both)
+        one, other = (await handle.query("status"))["pending_approvals"]
+        await updated(
+            handle, "deny", {"approval_id": one["approval_id"], "approver": "ada", "reason": "once is enough"}
+        )
+        await updated(handle, "approve", {"approval_id": other["approval_id"], "approver": "ada"})
+        ran = await loop.ended(handle)
+    first, second = told(loop)
+    assert first.startswith("[Not run] A person who reviewed it said no: once is enough\n")
+    assert second == "ok"
+    assert [context.call_id for context in pay.contexts] == ["pay_1"]
+    assert evaluations(ran, "reviewer", "then") == [("person:ada", "revise"), ("person:ada", "accepted")]
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "reason", "runs"),
+    [pytest.param("closed", "error", 0, id="closed"), pytest.param("open", "completed", 1, id="open")],
+)
+async def test_a_call_whose_review_fails(client: Client, on_failure: str, reason: str, runs: int) -> None:
+    pay = FakeTool("pay")
+    agents = criticised(a_critic(tools=("pay",), on_failure=on_failure), tools=("pay",))
+    steps = [pays(9), answers("hm"), answers("hm"), answers()]
+    async with a_loop(client, steps, pay, agents=agents) as loop:
+        ran = await loop.run()
+    assert (ran.result.termination.reason, len(pay.contexts)) == (reason, runs)
+    assert evaluations(ran, "error") == ["its verdict cannot be read: it is not JSON alone: " + MISSING]
+
+
+MISSING = "Expecting value at character 0, where it says 'hm'"
+
+
+async def test_an_abort_while_a_call_is_reviewed(client: Client) -> None:
+    hold, pay = Hold(), FakeTool("pay")
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [pays(9), hold.step(verdict())], pay, agents=agents) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort", "enough")
+        ran = await loop.ended(handle)
+    assert hold.cancelled.is_set()
+    assert (ran.result.termination.reason, pay.contexts) == ("aborted", [])
+
+
+async def test_what_would_not_be_started_is_not_reviewed(client: Client) -> None:
+    pay, provider = FakeTool("pay"), ScriptedProvider([calls("pay", "pay"), verdict(), answers()])
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, provider, pay, agents=agents) as loop:
+        await loop.run(max_tool_calls=1)
+    assert [is_review(request) for request in provider.seen] == [False, True, False]
+    assert len(pay.contexts) == 1
+
+
+async def test_a_saga_is_no_way_round_a_critic(client: Client) -> None:
+    pay, book = FakeTool("pay", effect="irreversible"), FakeTool("book")
+    steps: list[dict[str, Any]] = [
+        {"tool": "book", "arguments": {}, "kind": "read_only"},
+        {"tool": "pay", "kind": "final", "arguments": {"amount": 900}},
+    ]
+    saga = Reply(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "book", "saga"))
+    provider = ScriptedProvider([saga, BAD, answers()])
+    async with a_loop(client, provider, pay, book, agents=agents) as loop:
+        await loop.run()
+    assert '"amount":900' in provider.given[1].messages[0].text
+    assert (pay.contexts, book.contexts) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("says", "runs"),
+    [pytest.param(verdict(), 1, id="let through"), pytest.param(BAD, 0, id="turned down")],
+)
+async def test_a_fallback_is_no_way_round_a_critic(client: Client, says: Reply, runs: int) -> None:
+    def broken(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolError("closed")
+
+    recovery = Recovery(strategy="fallback", alternatives=("wire",), max_attempts=1, base_delay_ms=1)
+    pay, wire = FakeTool("pay", broken, options=ToolOptions(recovery=recovery)), FakeTool("wire")
+    agents = criticised(a_critic(tools=("wire",)), tools=("pay", "wire"))
+    async with a_loop(client, [pays(9), says, answers()], pay, wire, agents=agents) as loop:
+        ran = await loop.run()
+    assert len(wire.contexts) == runs
+    assert evaluations(ran, "target", "then") == [("wire", "accepted" if runs else "skipped")]
+    assert ran.result.termination.reason == "completed"

@@ -1,0 +1,115 @@
+"""An MCP server (2025-11-25, streamable HTTP) that does what no server should, in a thread of the test."""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+SESSION = "Mcp-Session-Id"
+
+
+@dataclass
+class Hostile:
+    """What it is told to do with a call, and what it was asked."""
+
+    url: str = ""
+    answer: str = "result"
+    """To the next calls: `result`, `lost` (its sessions are over), `unsent`, `terminated`, `half`, `half event`."""
+    sessions: int = 1
+    calls: int = 0
+    """That were carried out."""
+    streams: int = 0
+    """How often its own stream was opened; it ends at once, and asks to be opened again at once."""
+    methods: list[str] = field(default_factory=list[str])
+
+
+@contextmanager
+def hostile_http() -> Generator[Hostile]:
+    """Run one on a free port."""
+    state = Hostile()
+
+    class Handler(_Handler):
+        told = state
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{server.server_port}/mcp"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    told: Hostile
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Open a stream that ends at once."""
+        self.told.streams += 1
+        self._send(200, b"retry: 0\nid: 1\ndata:\n\n", "text/event-stream")
+
+    def do_DELETE(self) -> None:
+        """End a session."""
+        self._send(200, b"{}")
+
+    def do_POST(self) -> None:
+        """Answer a message."""
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.told.methods.append(message["method"])
+        if "id" not in message:
+            return self._send(202, b"")
+        if message["method"] != "initialize" and self.headers[SESSION] != str(self.told.sessions):
+            return self._error(None, -32001, "Session not found", 404)
+        match message["method"]:
+            case "initialize":
+                info = {"name": "hostile", "version": "1"}
+                offers: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+                self._result(message["id"], {**offers, "serverInfo": info})
+            case "tools/list":
+                self._result(message["id"], {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
+            case "tools/call":
+                self._called(message["id"])
+            case _:
+                self._error(message["id"], -32601, "no such method", 404)
+        return None
+
+    def _called(self, ident: Any) -> None:
+        self.told.calls += 1
+        result = {"content": [{"type": "text", "text": "done \ud83d"}]}
+        match self.told.answer:
+            case "unsent":
+                self._error(ident, -32098, "no connection")
+            case "terminated":
+                self._error(ident, -32600, "Session terminated")
+            case "half":
+                self._result(ident, result)
+            case "half event":
+                data = json.dumps({"jsonrpc": "2.0", "id": ident, "result": result})
+                self._send(200, f"event: message\ndata: {data}\n\n".encode(), "text/event-stream")
+            case _:
+                self._result(ident, {"content": [{"type": "text", "text": "done"}]})
+
+    def _result(self, ident: Any, result: Any) -> None:
+        self._send(200, json.dumps({"jsonrpc": "2.0", "id": ident, "result": result}).encode())
+
+    def _error(self, ident: Any, code: int, text: str, status: int = 200) -> None:
+        error = {"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": text}}
+        self._send(status, json.dumps(error).encode())
+
+    def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header(SESSION, str(self.told.sessions))
+        self.end_headers()
+        self.wfile.write(body)

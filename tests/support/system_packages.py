@@ -1,0 +1,24 @@
+"""Programs from the system's packages."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+
+def require(command: str, package: str) -> None:
+    """Install the package where its command is missing."""
+    if shutil.which(command):
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise RuntimeError(f"some tests need `{command}`: install it (Debian: {package}) and run them again")
+    run("apt-get", "update")
+    run("apt-get", "install", "--yes", "--no-install-recommends", package)
+
+
+def run(*command: str, cwd: Path | None = None) -> None:
+    """Run a command that asks nothing; raise with what it said where it fails."""
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"`{' '.join(command)}` failed: {(done.stdout + done.stderr)[-2000:]}")

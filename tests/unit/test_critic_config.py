@@ -1,0 +1,162 @@
+"""Critics as people write them: what is refused, and with which words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from activities.adapters.agent_problems import agent_problems
+from activities.adapters.agents import ConfiguredAgents
+from activities.adapters.critic_problems import critic_refusal
+from client.config import OrgaConfig
+from client.config_file import load_config
+from client.errors import OrgaError
+from tests.support.core import a_setup, a_spec
+from tests.support.critics import RUBRIC, a_critic, a_person
+from tests.support.strategies import LAW
+from worker import checked
+from workflows.types.agents import AgentConfig
+from workflows.types.critic import Critic, verdict_schema
+from workflows.types.input import problems
+
+
+def refusal(**fields: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        Critic.model_validate({"name": "quality", "rubric": RUBRIC, **fields}, extra="forbid")
+    return "; ".join(problems(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"rubric": {}}, "input: give a rubric for a model, or a person, or both", id="nobody reviews"),
+        pytest.param(
+            {"rubric": {"a": {"weight": 0.5}, "b": {"weight": 0.45}}},
+            "input: the weights of the rubric sum to 0.95, not to 1",
+            id="weights that do not sum to 1",
+        ),
+        pytest.param({"threshold": 1.1}, "threshold: Input should be less than or equal to 1", id="threshold above 1"),
+        pytest.param({"threshold": -0.1}, "threshold: Input should be greater than or equal to 0", id="below 0"),
+        pytest.param(
+            {"on_exhausted": "ask"},
+            'input: on_exhausted = "ask" needs a rubric, which the model goes by, and a person',
+            id="ask whom?",
+        ),
+        pytest.param({"tool": ["pay"]}, "tool: unknown key", id="a slip in a key"),
+        pytest.param({"person": {"approver": ["ada"]}}, "person.approver: unknown key", id="a slip further down"),
+        pytest.param(
+            {"rubric": {"a": {"weight": 0}}}, "rubric.a.weight: Input should be greater than 0", id="no weight at all"
+        ),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], expected: str) -> None:
+    assert refusal(**fields) == expected
+
+
+@pytest.mark.parametrize("name", ["", "Quality", "a.b", "1st", "a" * 41])
+def test_a_name_can_stand_in_an_activity_id(name: str) -> None:
+    assert refusal(name=name).startswith("name: ")
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=20))
+@LAW
+def test_weights_may_be_a_hundredth_off(weights: list[float]) -> None:
+    rubric = {f"d{index}": {"weight": weight} for index, weight in enumerate(weights)}
+    total = sum(weights)
+    if abs(total - 1) <= 0.009:
+        assert Critic.model_validate({"name": "q", "rubric": rubric}).threshold == 0.7
+    elif abs(total - 1) > 0.011:
+        with pytest.raises(ValidationError):
+            Critic.model_validate({"name": "q", "rubric": rubric})
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.49), (0.5, 0.51), (0.33, 0.33, 0.33)], ids=str)
+def test_the_edges_of_the_tolerance(weights: tuple[float, ...]) -> None:
+    rubric = {f"d{index}": {"weight": weight} for index, weight in enumerate(weights)}
+    assert len(Critic.model_validate({"name": "q", "rubric": rubric}).rubric) == len(weights)
+
+
+def test_two_critics_of_an_agent_cannot_have_one_name() -> None:
+    with pytest.raises(ValidationError, match="two critics have one name"):
+        AgentConfig(critics=(a_critic(), a_person("quality")))
+
+
+def test_the_schema_asks_for_each_dimension_once_and_for_nothing_else() -> None:
+    schema = verdict_schema(a_critic())
+    scores = schema["properties"]["scores"]
+    assert (list(scores["properties"]), scores["required"]) == (["accuracy", "tone"], ["accuracy", "tone"])
+    assert (schema["additionalProperties"], scores["additionalProperties"]) == (False, False)
+
+
+def test_a_file_is_refused_with_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "orga.toml"
+    file.write_text('[[agents.writer.critics]]\nname = "quality"\nthreshold = 2\n')
+    with pytest.raises(OrgaError, match=r"agents\.writer\.critics"):
+        load_config(file)
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        pytest.param({"tools": ("pay",)}, [], id="a tool that is listed"),
+        pytest.param({"tools": ("p*",)}, [], id="one that a listed glob may mean"),
+        pytest.param({"tools": ("pay",), "critics": (a_critic(tools=("p*",)),)}, [], id="a glob"),
+        pytest.param(
+            {"tools": ("spend",)},
+            [
+                (
+                    "agents.a.critics.quality.tools",
+                    "the agent does not list the tool pay",
+                    "there are: spend",
+                )
+            ],
+            id="a tool that the agent does not have",
+        ),
+    ],
+)
+def test_a_critic_of_a_tool_that_nobody_calls(agent: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+    """A slip there would leave the calls that are meant unreviewed."""
+    config = AgentConfig.model_validate({"critics": (a_critic(tools=("pay",)),), **agent})
+    tools = {name: a_spec(name) for name in ("pay", "spend")}
+    found = [(each.place, each.problem, each.remedy) for each in agent_problems({"a": config}, tools)]
+    assert found == expected
+
+
+def test_no_worker_starts_with_one() -> None:
+    with pytest.raises(ValueError, match="does not list the tool pay"):
+        ConfiguredAgents(
+            {"a": AgentConfig(critics=(a_critic(tools=("pay",)),))}, {}, "m:m", lambda model: None, a_setup()
+        )
+
+
+def test_the_doctor_finds_a_model_that_cannot_review(tmp_path: Path) -> None:
+    config = OrgaConfig(agents={"a": AgentConfig(model="offline:extractive", critics=(a_critic(),))})
+    found = [each for each in checked(config, tmp_path)["problems"] if each["place"] == "agents.a"]
+    assert [each["problem"] for each in found] == [
+        "critics.quality.model: offline:extractive can quote but not judge; choose another model"
+    ]
+
+
+def _only_ours(model: str) -> None:
+    if model != "ours:model":
+        raise ValueError(f"no key for {model}")
+
+
+@pytest.mark.parametrize(
+    ("critic", "expected"),
+    [
+        pytest.param(a_critic(), "", id="the run's own model"),
+        pytest.param(a_critic(model="other:m"), "critics.quality.model: no key for other:m", id="one without a key"),
+        pytest.param(
+            a_critic(model="offline:extractive"),
+            "critics.quality.model: offline:extractive can quote but not judge; choose another model",
+            id="the reader that quotes",
+        ),
+        pytest.param(a_person(model="other:m"), "", id="a person needs no model"),
+    ],
+)
+def test_a_model_that_cannot_review(critic: Critic, expected: str) -> None:
+    assert critic_refusal([critic], "ours:model", _only_ours) == expected

@@ -1,0 +1,140 @@
+"""A verdict is read strictly, and its score is computed from the dimensions."""
+
+import json
+import re
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.critics import a_critic, verdict
+from tests.support.strategies import LAW
+from workflows.decisions.critic_verdict import assessment, score, summed
+from workflows.types.critic import Critic
+from workflows.types.messages import Reply
+from workflows.types.usage import Usage
+
+SCORES = {"accuracy": 1, "tone": 0.5}
+
+
+def said(scores: Any = SCORES, **fields: Any) -> str:
+    return json.dumps({"scores": scores, "feedback": "", "approved": True, **fields})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(said(), id="JSON alone"),
+        pytest.param(f"```json\n{said()}\n```", id="in a fence"),
+        pytest.param(f"  {said()}\n", id="space around it"),
+    ],
+)
+def test_a_verdict(text: str) -> None:
+    found = assessment(Reply(text=text), a_critic(), "model:m")
+    assert (found.approved, found.score, found.dimensions) == (True, 0.8, {"accuracy": 1.0, "tone": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("fine", "not JSON alone", id="no JSON"),
+        pytest.param(f"Here it is: {said()}", "not JSON alone", id="words around it"),
+        pytest.param(said() + said(), "not JSON alone", id="two verdicts"),
+        pytest.param("[]", "valid dictionary", id="no object"),
+        pytest.param(said({"accuracy": 1}), "scores: missing: tone", id="a dimension that is missing"),
+        pytest.param(said({**SCORES, "style": 1}), "scores: unknown: style", id="one that nobody asked for"),
+        pytest.param(said({}), "scores: missing: accuracy, tone", id="no dimension"),
+        pytest.param(said({**SCORES, "tone": 1.01}), "scores.tone: ", id="above 1"),
+        pytest.param(said({**SCORES, "tone": -0.01}), "scores.tone: ", id="below 0"),
+        pytest.param(said({**SCORES, "tone": True}), "scores.tone: ", id="a truth is no number"),
+        pytest.param(said({**SCORES, "tone": "1"}), "scores.tone: ", id="a text is none"),
+        pytest.param(said({**SCORES, "tone": None}), "scores.tone: ", id="nor is null"),
+        pytest.param(said().replace("0.5", "NaN"), "not JSON alone", id="nor NaN"),
+        pytest.param(said().replace("0.5", "1e999"), "not JSON alone", id="nor infinity"),
+        pytest.param(
+            said().replace('"tone": 0.5', '"tone": 0.5, "tone": 1'),
+            "a key stands twice",
+            id="a score that stands twice",
+        ),
+        pytest.param(said()[:-1] + ', "scores": {"accuracy": 1, "tone": 1}}', "a key stands twice", id="all twice"),
+        pytest.param(said(approved="yes"), "approved: ", id="a label that is no truth"),
+        pytest.param(said(score=1.0), "score: unknown key", id="a total of its own"),
+        pytest.param(json.dumps({"scores": SCORES}), "feedback: Field required", id="no feedback"),
+    ],
+)
+def test_what_is_no_verdict(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        assessment(Reply(text=text), a_critic(), "model:m")
+
+
+@pytest.mark.parametrize("finish", ["length", "refusal", "content_filter"])
+def test_a_reply_that_ended_early_is_none(finish: Any) -> None:
+    with pytest.raises(ValueError, match=f"ended early \\({finish}\\)"):
+        assessment(verdict().model_copy(update={"finish": finish}), a_critic(), "model:m")
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "approved"),
+    [
+        pytest.param((0.7, 0.7), 0.7, True, id="at the threshold"),
+        pytest.param((0.7, 0.69), 0.7, False, id="just below"),
+        pytest.param((1.0, 0.25), 0.7, True, id="by the weights"),
+        pytest.param((0.1, 0.6), 0.3, True, id="floats that do not add up exactly"),
+        pytest.param((0.0, 0.0), 0.0, True, id="a threshold of 0 lets everything through"),
+        pytest.param((1.0, 0.99), 1.0, False, id="one of 1 only the perfect"),
+    ],
+)
+def test_the_threshold(scores: tuple[float, float], threshold: float, approved: bool) -> None:
+    for label in (True, False):
+        found = assessment(verdict(*scores, approved=label), a_critic(threshold=threshold), "model:m")
+        assert (found.approved, found.says_approved) == (approved, label)
+
+
+@st.composite
+def reviews(draw: st.DrawFn) -> tuple[Critic, dict[str, float]]:
+    parts = draw(st.lists(st.integers(1, 100), min_size=1, max_size=20))
+    weights = [part / sum(parts) for part in parts]
+    rubric = {f"d{index}": {"weight": weight} for index, weight in enumerate(weights)}
+    scores = {name: draw(st.floats(0, 1)) for name in rubric}
+    return Critic.model_validate({"name": "q", "rubric": rubric}), scores
+
+
+@given(reviews())
+@LAW
+def test_a_score_lies_between_the_lowest_and_the_highest_dimension(review: tuple[Critic, dict[str, float]]) -> None:
+    critic, scores = review
+    assert min(scores.values()) - 1e-6 <= score(critic, scores) <= max(scores.values()) + 1e-6
+    assert 0 <= score(critic, scores) <= 1
+
+
+@given(reviews(), st.integers(0), st.floats(0, 1))
+@LAW
+def test_a_better_dimension_never_lowers_a_score(review: tuple[Critic, dict[str, float]], nth: int, by: float) -> None:
+    critic, scores = review
+    name = sorted(scores)[nth % len(scores)]
+    better = {**scores, name: min(scores[name] + by, 1.0)}
+    assert score(critic, better) >= score(critic, scores)
+
+
+@given(reviews())
+@LAW
+def test_the_order_of_dimensions_makes_no_difference(review: tuple[Critic, dict[str, float]]) -> None:
+    critic, scores = review
+    turned = critic.model_copy(update={"rubric": dict(reversed(critic.rubric.items()))})
+    assert score(turned, dict(reversed(scores.items()))) == score(critic, scores)
+
+
+@given(st.text(max_size=200))
+@LAW
+def test_no_text_makes_a_run_stumble(text: str) -> None:
+    """It is read in workflow code, where any other error would be tried again for ever."""
+    with suppress(ValueError):
+        assessment(Reply(text=text), a_critic(), "model:m")
+
+
+def test_both_calls_of_a_verdict_are_counted() -> None:
+    one = Usage(input_tokens=3, output_tokens=2, cached_input_tokens=1)
+    assert summed(None, one) == one
+    assert summed(one, one) == Usage(input_tokens=6, output_tokens=4, cached_input_tokens=2)

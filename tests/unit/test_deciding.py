@@ -1,0 +1,256 @@
+"""The tool `decide`: who is offered it, what a call comes to, and what a run without its required decision ends as."""
+
+from typing import Any
+
+import pytest
+
+from activities.adapters.agent_problems import agent_problems
+from activities.adapters.agents import ConfiguredAgents, with_default
+from activities.adapters.arguments import argument_errors
+from activities.adapters.decide_tool import decide_tool
+from activities.adapters.tools.catalog import ToolCatalog
+from client.cli.narrated_notes import told_note
+from client.decision_check import fault_of
+from tests.support.core import T0, a_call, a_request, a_setup, a_spec, a_state, at, user
+from tests.support.decisions import FREE, a_decision, proposal, proposed, route, the_triage
+from tests.support.loop import FakeTool
+from tests.support.scripted import answers
+from workflows.decisions.deciding import decision_of, due, result_data, with_decision, with_undecided_answer
+from workflows.decisions.dispatch import turned_down
+from workflows.decisions.forks import fork_of, forked
+from workflows.decisions.journal import JournalFold
+from workflows.decisions.outcomes import not_run
+from workflows.decisions.saga import refusal
+from workflows.types.agents import AgentConfig
+from workflows.types.context import PrepareRequest
+from workflows.types.decision import GroundedDecision
+from workflows.types.history import Happening
+from workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from workflows.types.journal import JournalEntry
+from workflows.types.messages import Reply
+from workflows.types.saga import SagaStep
+from workflows.types.state import AgentState, ForkedFrom
+
+ROUTE = route()
+TOOLS = {"read_file": a_spec("read_file"), "write": a_spec("write")}
+TRIAGE = the_triage()
+OPTIONAL = AgentConfig.model_validate({"tools": ["read_file"], "decisions": {"small": a_decision()}})
+AGENTS = {"triage": TRIAGE, "optional": OPTIONAL, "idle": AgentConfig(tools=("read_file", "decide"))}
+TWO = decide_tool({"route": ROUTE, "small": GroundedDecision.model_validate(a_decision())})
+
+
+def a_run(decision: GroundedDecision = ROUTE, **fields: Any) -> AgentState:
+    """Return a run that has to decide; `fields` of its state, `setup` in parts."""
+    setup = a_setup(decisions={"route": decision}, **fields.pop("setup", {}))
+    return a_state(input=AgentInput(task="t", trusted_context=FREE), setup=setup, **fields)
+
+
+def after(state: AgentState, severity: str = "medium", **more: Any) -> AgentState:
+    return with_decision(state, "1.0", *decision_of(state, a_call("decide", **proposal(proposed(severity), **more))))
+
+
+async def offered(agent: str, **fields: Any) -> tuple[list[str], list[str]]:
+    configured = ConfiguredAgents(AGENTS, TOOLS, "scripted:model", lambda model: None, a_setup())
+    setup = await configured.setup(PrepareRequest.model_validate({"agent": agent, **fields}))
+    return [tool.name for tool in setup.tools], list(setup.decisions)
+
+
+@pytest.mark.parametrize(
+    ("agent", "fields", "expected"),
+    [
+        pytest.param("triage", {}, (["read_file", "decide"], ["route"]), id="declared"),
+        pytest.param("triage", {"tools": ("decide",)}, (["decide"], ["route"]), id="chosen by the run"),
+        pytest.param("optional", {"tools": ("read_file",)}, (["read_file"], list[str]()), id="left out by the run"),
+    ],
+)
+async def test_it_is_offered_where_a_decision_is_declared(agent: str, fields: dict[str, Any], expected: Any) -> None:
+    assert await offered(agent, **fields) == expected
+
+
+@pytest.mark.parametrize(
+    ("agent", "fields", "says"),
+    [
+        pytest.param("triage", {"tools": ("read_file",)}, "route has to be decided", id="left out of the run's tools"),
+        pytest.param("triage", {"ceiling": {"tools": ("read_file",)}}, "leave the run the tool 'decide'", id="ceiling"),
+        pytest.param(
+            "triage", {"config": {"tool_profile": {"exclude": ["dec*"]}}}, "route has to be decided", id="a profile"
+        ),
+        pytest.param("idle", {}, "declare it in agents.idle.decisions", id="listed without a decision"),
+    ],
+)
+async def test_a_run_that_could_not_decide_is_refused(agent: str, fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await offered(agent, **fields)
+    assert says in str(caught.value)
+
+
+def test_what_stands_in_the_way_of_deciding_is_found_beforehand() -> None:
+    lead = AgentConfig.model_validate({"delegates": [{"agent": "triage", "tools": ["read_file"]}, "optional"]})
+    found = agent_problems(
+        with_default({**AGENTS, "lead": lead}), TOOLS | dict.fromkeys(["list_files", "search_text"], a_spec())
+    )
+    assert [(each.place, each.problem, each.remedy) for each in found] == [
+        ("agents.idle.tools", "there is nothing to decide", "declare it in agents.idle.decisions"),
+        ("agents.lead.delegates.0.tools", "agent triage has to decide, and could not", "add 'decide'"),
+    ]
+
+
+def test_its_name_is_reserved() -> None:
+    with pytest.raises(ValueError, match="'decide', a name that belongs to the loop"):
+        ToolCatalog([FakeTool("decide")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fits"),
+    [
+        pytest.param(proposal(proposed()), True, id="as it should be"),
+        pytest.param(proposal(proposed(), rationale="it is slow"), True, id="with a reason"),
+        pytest.param({"decision": "small", "fields": {"size": "s", "count": 0}}, True, id="another decision"),
+        pytest.param(proposal({"size": "s"}), False, id="fields of none"),
+        pytest.param(proposal(proposed("worst")), False, id="a word outside of the enum"),
+        pytest.param(proposal(proposed() | {"alert": True}), False, id="a fact among the fields"),
+        pytest.param(proposal(proposed() | {"workaround": "true"}), False, id="a truth as a string"),
+        pytest.param(proposal(proposed(users=-1)), False, id="a number out of bounds"),
+        pytest.param(proposal(proposed(), outcome="critical"), False, id="an outcome"),
+        pytest.param(proposal(proposed()) | {"decision": "other"}, False, id="no decision"),
+        pytest.param({"decision": "route"}, False, id="no fields"),
+    ],
+)
+def test_what_the_gate_lets_through(arguments: dict[str, Any], fits: bool) -> None:
+    assert (argument_errors(TWO.parameters, arguments) == []) == fits
+
+
+def test_the_only_text_that_it_takes_is_the_reason() -> None:
+    texts = [
+        name
+        for shape in TWO.parameters["properties"]["fields"]["anyOf"]
+        for name, kind in shape["properties"].items()
+        if kind["type"] == "string" and "enum" not in kind
+    ]
+    assert texts == []
+    assert [name for name, kind in TWO.parameters["properties"].items() if "enum" not in kind] == [
+        "fields",
+        "rationale",
+    ]
+
+
+def test_a_decision_stands() -> None:
+    state = after(a_run())
+    with pytest.raises(ValueError, match=r"made already, and stands: severity = medium, page = nobody \(rule: 5\)"):
+        decision_of(state, a_call("decide", **proposal(proposed("low"))))
+
+
+def test_a_revisable_decision_is_made_anew() -> None:
+    state = after(after(a_run(ROUTE.model_copy(update={"revisable": True}))), "low")
+    assert (state.decided["route"].rule, state.decided["route"].revision) == ("default", 1)
+    assert [note.data.get("revision") for note in state.notes] == [None, 1]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"decision": 5}, {"decision": "other"}, {"decision": "route", "fields": []}])
+def test_a_call_that_decides_nothing(arguments: dict[str, Any]) -> None:
+    """The gate lets none of these through; where a policy put other arguments in place, the rules still hold."""
+    with pytest.raises(ValueError, match=r"no such decision; there are: route|is missing"):
+        decision_of(a_run(), a_call("decide", **arguments))
+
+
+def test_the_reason_is_cut_and_kept() -> None:
+    state = after(a_run(), rationale="x" * 999)
+    assert state.decided["route"].rationale == "x" * 300
+    assert state.notes[0].data["rationale"] == "x" * 300
+
+
+def test_a_third_answer_before_the_decision_ends_the_run_as_an_error() -> None:
+    state = a_run()
+    for _ in range(2):
+        state = with_undecided_answer(state, answers())
+        assert state.stop is None
+        assert "decision 'route'" in state.conversation.messages[-1].text
+    state = with_undecided_answer(state, answers("paged"))
+    assert state.stop == ("error", "the required decision was not made: route")
+    assert state.output == ""
+
+
+def test_what_is_due() -> None:
+    assert due(a_run()) == ("route",)
+    assert due(a_run(ROUTE.model_copy(update={"required": False}))) == ()
+    assert due(after(a_run())) == ()
+    assert due(a_state()) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "keys"),
+    [
+        pytest.param(after(a_run(data={"a": 1})), {"decisions"}, id="decisions alone"),
+        pytest.param(
+            after(a_run(data={"a": 1}, setup={"output_schema": {}})), {"answer", "decisions"}, id="and an answer"
+        ),
+        pytest.param(a_run(), {"decisions"}, id="none made"),
+        pytest.param(a_state(data={"a": 1}, setup=a_setup()), {"a"}, id="none declared"),
+    ],
+)
+def test_the_data_of_a_result(state: AgentState, keys: set[str]) -> None:
+    assert set(result_data(state)) == keys
+
+
+def test_a_fork_decides_anew() -> None:
+    """Its facts may be others: what was decided on those of another run is not its own."""
+    source = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
+    shared = fork_of(after(a_run(undecided=2)), source, changes={}, task=None, ended_at=T0)
+    fork = forked(shared.model_dump(mode="json"), shared.input, "other", T0)
+    assert (fork.decided, fork.undecided) == ({}, 0)
+
+
+def test_it_is_no_part_of_a_saga() -> None:
+    """A compensation could not take it back."""
+    step = SagaStep(tool="decide", kind="read_only")
+    assert refusal(a_run(), [step]) == "step 1 (decide): decide cannot be part of a saga"
+
+
+def test_it_needs_no_room_in_max_tool_calls() -> None:
+    state = a_run(setup={"config": LoopConfig(max_tool_calls=0)})
+    assert list(turned_down(state, [a_call("read"), a_call("decide")])) == [0]
+
+
+def happened(decision: AgentState) -> list[JournalEntry]:
+    fold = JournalFold()
+    request = a_request((user("t"),), a_setup()).model_dump(mode="json")
+    reply = Reply(calls=(a_call("decide"),)).model_dump(mode="json")
+    notes = [note.model_dump(mode="json") for note in decision.notes]
+    happenings = [
+        Happening("scheduled", at(0), 1, name="reason", key="1", value=request),
+        Happening("finished", at(1), 2, name="reason", key="1", value=reply),
+        Happening("finished", at(2), 3, name="gate", value={"verdicts": [{"decision": "allow"}]}),
+        *([Happening("noted", at(3), 4, value=notes)] if notes else []),
+    ]
+    return [entry for happening in happenings for entry in fold.feed(happening)]
+
+
+def test_the_journal_has_the_decision_with_its_grounds() -> None:
+    *_, entry, collected = happened(after(a_run(taint=("read_file",)), "critical"))
+    assert entry.event == "DecisionMade"
+    assert entry.data["outcome"] == {"severity": "high", "page": "support"}
+    assert entry.data["facts"]["tainted"] == {"value": True, "source": "read_file"}
+    assert collected.data["outcomes"] == [{"tool": "decide", "call_id": "c1", "outcome": "ok"}]
+    assert [line.text for line in told_note(entry) or []] == [
+        "✓ decided route: severity=high, page=support (rule: capped)"
+    ]
+
+
+def test_a_call_that_decided_nothing_is_told_as_not_run() -> None:
+    assert not_run(a_call("decide"), "why").status == "not_run"
+    assert happened(a_run())[-1].event == "ToolsDispatched"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "made", "fault"),
+    [
+        pytest.param(["a"], ["a"], "", id="the same"),
+        pytest.param(["a"], ["a", "b"], "", id="one that is not recorded yet"),
+        pytest.param(["a", "b"], ["a"], "decision 2 (b): the code of today makes no such decision", id="one too many"),
+        pytest.param(
+            ["a"], ["b"], "decision 1 (a): the code of today decides otherwise, first in decision", id="other"
+        ),
+    ],
+)
+def test_what_a_replay_says_of_recorded_decisions(recorded: list[str], made: list[str], fault: str) -> None:
+    assert fault_of([{"decision": name} for name in recorded], [{"decision": name} for name in made]) == fault

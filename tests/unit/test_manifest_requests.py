@@ -1,0 +1,219 @@
+"""Requests of manifests against a server of this machine: what it is asked, and what becomes of its answers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.adapters.manifests.manifest import Manifest
+from activities.adapters.manifests.request import request_of
+from activities.adapters.manifests.secrets import Secrets
+from activities.ports import Tool
+from tests.support.echo_http import EchoServer, echo_server
+from tests.support.manifests import a_manifest_tool
+from tests.support.tool_calls import failure, result
+
+TOKEN = "t0ken-of-the-worker"
+TWO = """
+[arguments]
+name = { type = "string" }
+limit = { type = "integer", required = false }
+"""
+SENT = """
+[arguments]
+id = { type = "integer" }
+tags = { type = "array", items = { type = "string" }, required = false }
+note = { type = "string", required = false }
+"""
+
+
+@pytest.fixture(name="server", scope="module")
+def a_server() -> Iterator[EchoServer]:
+    with echo_server() as server:
+        yield server
+
+
+@pytest.fixture(name="other", scope="module")
+def another_server() -> Iterator[EchoServer]:
+    with echo_server() as server:
+        yield server
+
+
+def a_tool(root: Path, server: EchoServer, text: str, env: dict[str, str] | None = None, head: str = "") -> Tool:
+    """Return a tool whose `HERE` is the server."""
+    named = f'name = "tool"\ndescription = "A tool."\n{head}\n{text}' if head else text
+    return a_manifest_tool(root, named.replace("HERE", server.url), env, allow_hosts=["127.0.0.1"])
+
+
+async def asked(tool: Tool, **arguments: object) -> dict[str, Any]:
+    return json.loads(await result(tool, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        pytest.param({"name": "a"}, "/p/a?x=1", id="without an optional argument"),
+        pytest.param({"name": "a b", "limit": 5}, "/p/a%20b?x=1&limit=5", id="with all"),
+    ],
+)
+async def test_values_stand_encoded_in_path_and_query(
+    tmp_path: Path, server: EchoServer, given: dict[str, Any], path: str
+) -> None:
+    text = f'{TWO}\n[http]\nurl = "HERE/p/{{name}}?x=1"\nquery = {{ limit = "{{limit}}" }}'
+    found = await asked(a_tool(tmp_path, server, text), **given)
+    assert (found["method"], found["path"], found["body"]) == ("GET", path, "")
+
+
+async def test_a_list_is_repeated_in_the_query(tmp_path: Path, server: EchoServer) -> None:
+    text = """
+    arguments.tags = { type = "array", items = { type = "string" } }
+    [http]
+    url = "HERE/"
+    query = { tag = "{tags}" }
+    """
+    assert (await asked(a_tool(tmp_path, server, text), tags=["a", "b&c"]))["path"] == "/?tag=a&tag=b%26c"
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "kind", "expected"),
+    [
+        pytest.param(
+            'json = { id = "{id}", tags = "{tags}", text = "no. {id}" }', {"id": 7, "tags": ['"']},
+            "application/json", '{"id": 7, "tags": ["\\""], "text": "no. 7"}', id="JSON with true types",
+        ),
+        pytest.param(
+            'json = [{ id = "{id}" }, "{tags}", { note = "{note}" }]', {"id": 7}, "application/json", '[{"id": 7}, {}]',
+            id="JSON without what is not given",
+        ),
+        pytest.param(
+            'form = { id = "{id}", note = "{note}" }', {"id": 7, "note": "a&b=c"},
+            "application/x-www-form-urlencoded", "id=7&note=a%26b%3Dc", id="a form",
+        ),
+        pytest.param('text = "id {id}"', {"id": 7}, "text/plain; charset=utf-8", "id 7", id="a text"),
+    ],
+)  # fmt: skip
+async def test_a_body_is_built_from_its_parts(
+    tmp_path: Path, server: EchoServer, body: str, given: dict[str, Any], kind: str, expected: str
+) -> None:
+    query = 'query = { id = "{id}", tags = "{tags}", note = "{note}" }'
+    text = f'{SENT}\n[http]\nmethod = "POST"\nurl = "HERE/"\n{query}\n{body}'
+    found = await asked(a_tool(tmp_path, server, text), **given)
+    assert (found["method"], found["headers"]["content-type"], found["body"]) == ("POST", kind, expected)
+    assert found["headers"]["idempotency-key"] == "k1"
+
+
+async def test_a_secret_goes_into_its_header_and_nowhere_else(tmp_path: Path, server: EchoServer) -> None:
+    text = '[http]\nurl = "HERE/"\nheaders = { Authorization = "Bearer {secret:API_TOKEN}" }'
+    tool = a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN})
+    said = await result(tool)
+    assert server.requests[-1]["headers"]["authorization"] == f"Bearer {TOKEN}"
+    assert "Bearer [redacted]" in said
+    assert TOKEN not in said + repr(tool.spec)
+
+
+async def test_a_secret_stands_in_no_error(tmp_path: Path, server: EchoServer) -> None:
+    text = '[http]\nurl = "HERE/status/403"\nheaders = { x-key = "{secret:API_TOKEN}" }'
+    error = await failure(a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN}))
+    assert server.requests[-1]["headers"]["x-key"] == TOKEN
+    assert (error.kind, "[redacted]" in str(error), TOKEN in str(error)) == ("Http403", True, False)
+
+
+def test_what_is_sent_shows_no_header() -> None:
+    manifest = Manifest.model_validate(
+        {"name": "a", "description": "b", "http": {"url": "https://h/", "headers": {"a": "{secret:T}"}}}
+    )
+    assert manifest.http is not None
+    request = request_of(manifest.http, {}, Secrets({"T": TOKEN}))
+    assert request.secret_headers == {"a": TOKEN}
+    assert TOKEN not in repr(request) + repr(Secrets({"T": TOKEN}))
+
+
+async def test_another_host_is_told_no_secret(tmp_path: Path, server: EchoServer, other: EchoServer) -> None:
+    text = f"""
+    [http]
+    url = "HERE/to?{other.url}/there"
+    headers = {{ x-key = "{{secret:API_TOKEN}}", x-plain = "1" }}
+    """
+    await result(a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN}))
+    there = other.requests[-1]
+    assert (there["path"], there["headers"]["x-plain"], "x-key" in there["headers"]) == ("/there", "1", False)
+
+
+async def test_the_same_host_is_told_the_secret_again(tmp_path: Path, server: EchoServer) -> None:
+    text = '[http]\nurl = "HERE/to?/there"\nheaders = { x-key = "{secret:API_TOKEN}" }'
+    await result(a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN}))
+    assert (server.requests[-1]["path"], server.requests[-1]["headers"]["x-key"]) == ("/there", TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        pytest.param('url = "HERE/to?http://localhost:1/"', "AddressRefused", id="to a host that is not allowed"),
+        pytest.param('url = "HERE/to?file:///etc/passwd"', "Redirected", id="to a file"),
+        pytest.param('url = "HERE/to?http://u:p@h/"', "Redirected", id="to a URL with a password"),
+        pytest.param('url = "HERE/to?/to?/to?/to?/to?/to?/to?/x"', "TooManyRedirects", id="again and again"),
+        pytest.param('method = "POST"\nurl = "HERE/to?/there"\ntext = "x"', "Redirected", id="of what changes things"),
+    ],
+)
+async def test_a_redirect_that_leads_astray_is_not_followed(
+    tmp_path: Path, server: EchoServer, text: str, kind: str
+) -> None:
+    error = await failure(a_tool(tmp_path, server, f"[http]\n{text}"))
+    assert (error.kind, error.retryable) == (kind, False)
+    assert server.requests[-1]["path"] != "/there"
+
+
+async def test_a_private_host_needs_the_operators_leave(tmp_path: Path, server: EchoServer) -> None:
+    before = len(server.requests)
+    error = await failure(a_manifest_tool(tmp_path, f'[http]\nurl = "{server.url}/"'))
+    assert (error.kind, len(server.requests)) == ("AddressRefused", before)
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [
+        pytest.param(404, False, id="not found"),
+        pytest.param(429, True, id="too many requests"),
+        pytest.param(503, True, id="unavailable"),
+    ],
+)
+async def test_a_status_is_an_error(tmp_path: Path, server: EchoServer, status: int, retryable: bool) -> None:
+    error = await failure(a_tool(tmp_path, server, f'[http]\nurl = "HERE/status/{status}"'))
+    assert (error.kind, error.retryable) == (f"Http{status}", retryable)
+
+
+async def test_a_server_that_says_nothing_is_left_in_time(tmp_path: Path, server: EchoServer) -> None:
+    error = await failure(a_tool(tmp_path, server, '[http]\nurl = "HERE/hang"', head="timeout_s = 0.3"))
+    assert (error.kind, error.retryable, "0.3 s" in str(error)) == ("TimeLimit", True, True)
+
+
+async def test_a_server_that_is_gone_may_be_back_later(tmp_path: Path) -> None:
+    with echo_server() as gone:
+        url = gone.url
+    error = await failure(a_manifest_tool(tmp_path, f'[http]\nurl = "{url}/"', allow_hosts=["127.0.0.1"]))
+    assert (error.kind, error.retryable) == ("ConnectionFailed", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "output", "expected"),
+    [
+        pytest.param("[1]", 'parser = "json"', "[1]", id="JSON"),
+        pytest.param("x" * 1_500, "", "x" * 1_000 + "\n[cut after 1,000 bytes]", id="more than is kept"),
+        pytest.param(
+            "1", 'parser = "json"\nschema = { type = "string" }',
+            '[Warning] the output does not fit its schema: $: 1 is not of type "string"\n1', id="what does not fit",
+        ),
+    ],
+)  # fmt: skip
+async def test_an_answer_is_parsed_like_an_output(
+    tmp_path: Path, server: EchoServer, said: str, output: str, expected: str
+) -> None:
+    text = f'[http]\nurl = "HERE/raw?{said}"\nmax_body_bytes = 1_000\n[output]\n{output}'
+    assert await result(a_tool(tmp_path, server, text)) == expected
+
+
+async def test_a_whole_url_may_be_an_argument(tmp_path: Path, server: EchoServer) -> None:
+    text = 'arguments.url = { type = "url" }\n[http]\nurl = "{url}"'
+    assert (await asked(a_tool(tmp_path, server, text), url=f"{server.url}/a?b=1&c=2"))["path"] == "/a?b=1&c=2"

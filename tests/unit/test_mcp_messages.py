@@ -1,0 +1,70 @@
+"""Lines of an MCP server: messages, what can be mended, what is an answer that nobody can read."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+
+from activities.adapters.mcp.messages import MAX_MENDED_BYTES, message_of
+
+READ = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a"}}
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **fields}).encode() + b"\n"
+
+
+def test_a_message_is_read() -> None:
+    assert message_of(line(id=7, result={"text": "a"})) == JSONRPCResponse.model_validate(READ)
+    assert isinstance(message_of(line(id=7, method="ping")), JSONRPCRequest)
+
+
+def test_half_a_character_is_replaced() -> None:
+    """JavaScript cuts texts in the middle of a character, and writes the half as an escape."""
+    found = message_of(line(id=7, result={"text": "a\ud83d", "\ude00": 1}))
+    assert isinstance(found, JSONRPCResponse)
+    assert (found.id, found.result) == (7, {"text": "a\ufffd", "\ufffd": 1})
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(line(id=7, result="no object"), id="a result that is none"),
+        pytest.param(line(id=7, result={"a": json.loads("[" * 300 + "]" * 300)}), id="nested too deep to be read"),
+        pytest.param(line(id=7, result={"a": "\ud83d" + "x" * MAX_MENDED_BYTES}), id="too large to be mended"),
+        pytest.param(line(id=7, error={"code": "x"}), id="an error that is none"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_request(sent: bytes) -> None:
+    found = message_of(sent)
+    assert isinstance(found, JSONRPCError)
+    assert (found.id, found.error.message) == (7, "its answer cannot be read")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"*** Welcome ***\n", id="a banner"),
+        pytest.param(b"\n", id="nothing"),
+        pytest.param(b"{}\n", id="an object of nothing"),
+        pytest.param(b"[" * 5_000, id="brackets"),
+        pytest.param(b'{"id": 7, "result": {', id="half a message"),
+        pytest.param(line(id=[7], result="x"), id="an answer to nobody"),
+        pytest.param(b"\xff\xfe", id="no text"),
+    ],
+)
+def test_what_is_no_message_is_none(sent: bytes) -> None:
+    assert message_of(sent) is None
+
+
+def test_what_is_nested_beyond_reading_ends_the_connection() -> None:
+    with pytest.raises(RecursionError):
+        message_of(b'{"id": 7, "result": {"a": ' + b"[" * 9_000 + b"]" * 9_000 + b"}}")
+
+
+@given(st.binary(max_size=200) | st.dictionaries(st.text(), st.text()).map(lambda given: json.dumps(given).encode()))
+def test_no_line_raises(sent: bytes) -> None:
+    message_of(sent)

@@ -1,0 +1,158 @@
+"""What people outside are told of a question: bounded, each question once, nothing hidden in it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.core import T0, a_call, a_setup, a_state, at
+from tests.support.strategies import LAW, texts
+from workflows.decisions import approvals, budget, roll_over
+from workflows.decisions.notifications import (
+    MAX_CALLS,
+    MAX_TEXT_CHARS,
+    is_end_told,
+    of_end,
+    of_wait,
+    unannounced,
+    with_announced,
+)
+from workflows.decisions.waits import closed, opened, with_resolution
+from workflows.types.delegation import Lineage
+from workflows.types.gate import ApprovalTerms, Verdict
+from workflows.types.input import AgentInput
+from workflows.types.messages import ToolCall
+from workflows.types.notifications import Notification, NotifyEvent
+from workflows.types.state import AgentState
+from workflows.types.waits import Resolution, Wait
+
+MAX_MESSAGE_BYTES = 40_000
+ALL: tuple[NotifyEvent, ...] = ("approval", "escalation", "budget", "ended")
+
+
+def telling(*events: NotifyEvent, **fields: Any) -> AgentState:
+    return a_state(setup=a_setup(notify=events or ALL), **fields)
+
+
+def an_escalation(wait_id: str = "w", **fields: Any) -> Wait:
+    known: dict[str, Any] = {"kind": "escalation", "since": T0, "question": "what now?"}
+    return Wait(wait_id=wait_id, **known | fields)
+
+
+def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Wait]:
+    verdict = Verdict(decision="approval", version="v1", reason="money", approval=ApprovalTerms(**terms))
+    state = telling()
+    holds = [approvals.hold_of(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
+    state = approvals.asked(state, holds, "approval-1", T0)
+    return state, state.waits[-1]
+
+
+def told(state: AgentState, wait: Wait) -> Notification:
+    return of_wait(state, wait, "run", T0)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(("escalation",), ["w"], id="the kind is asked for"),
+        pytest.param(("budget", "ended"), [], id="other kinds are"),
+        pytest.param((), [], id="none is"),
+    ],
+)
+def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent, ...], expected: list[str]) -> None:
+    state = opened(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
+    assert [wait.wait_id for wait in unannounced(state)] == expected
+
+
+def test_a_run_without_a_setup_tells_nobody() -> None:
+    state = opened(a_state(), an_escalation(), T0)
+    assert (unannounced(state), is_end_told(state)) == ((), False)
+
+
+def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
+    state = opened(opened(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
+    state = roll_over.carried(with_announced(state, "a"), "run-1")
+    state = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
+    assert [wait.wait_id for wait in unannounced(state)] == ["b"]
+
+
+def test_a_decided_question_is_told_no_more() -> None:
+    state = opened(telling(), an_escalation(), T0)
+    assert unannounced(with_resolution(state, Resolution(escalation_id="w", choice="skip"), T0)) == ()
+
+
+def test_questions_that_are_closed_are_forgotten() -> None:
+    state = opened(telling(), an_escalation("a"), T0)
+    state = closed(with_announced(state, "a"), "a", T0)
+    assert with_announced(opened(state, an_escalation("b"), T0), "b").announced == ("b",)
+
+
+def test_a_message_is_known_by_its_question_and_the_time_it_was_asked() -> None:
+    """After a rewind the same question is asked anew, and is not taken for a repetition."""
+    state = telling()
+    first, again = an_escalation(), an_escalation(since=at(60))
+    assert told(state, first).message_id == told(state, first).message_id
+    assert len({told(state, wait).message_id for wait in (first, again, an_escalation("other"))}) == 3
+
+
+def test_a_held_call_is_told_with_what_approves_it() -> None:
+    state, wait = held(a_call("pay", amount=7), approvers=("ada",), expires_s=60)
+    message = told(state, wait)
+    [call] = message.calls
+    assert (call.tool, call.arguments, call.reason, call.approvers) == ("pay", '{"amount":7}', "money", ("ada",))
+    assert message.commands == (f"orga approve run {call.id}", f"orga deny run {call.id}")
+    assert message.expires_at == (T0 + timedelta(seconds=60)).isoformat()
+    assert (message.event, message.kind, message.wait_id) == ("waiting", "approval", "approval-1")
+
+
+def test_commands_are_for_the_calls_that_are_shown() -> None:
+    state, wait = held(*(a_call("pay", f"c{number}", number=number) for number in range(MAX_CALLS + 3)))
+    message = told(state, wait)
+    assert (len(message.calls), message.calls_left_out) == (MAX_CALLS, 3)
+    assert message.commands[0].split()[3:] == [call.id for call in message.calls]
+
+
+def test_a_used_up_limit_is_named() -> None:
+    state = telling()
+    wait = budget.question(state, ("max_tokens", "5 of 4 tokens"), T0)
+    message = told(state, wait)
+    assert message.limit == "max_total_tokens"
+    assert message.commands[0] == "orga extend run --max-total-tokens 200000"
+
+
+def test_what_would_not_show_is_written_out() -> None:
+    """A right-to-left override makes one amount look like another."""
+    state, wait = held(a_call("pay", to="bob\u202eeve"))
+    assert told(state, wait).calls[0].arguments == '{"to":"bob\\u202eeve"}'
+
+
+@LAW
+@given(st.lists(texts, min_size=1, max_size=30), texts)
+def test_a_message_is_bounded_and_each_of_its_lines_is_one(words: list[str], reason: str) -> None:
+    state, _ = held(*(a_call("pay", f"c{n}", text=text * 2_000) for n, text in enumerate(words)))
+    wait = state.waits[-1].model_copy(update={"question": reason * 5_000})
+    message = told(state, wait)
+    assert len(message.model_dump_json(exclude_unset=True).encode()) <= MAX_MESSAGE_BYTES
+    assert len(message.question) <= MAX_TEXT_CHARS
+    assert len(message.question.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("events", "chain", "expected"),
+    [
+        pytest.param(("ended",), (), True, id="asked for"),
+        pytest.param(("approval",), (), False, id="not asked for"),
+        pytest.param(("ended",), ("default",), False, id="a delegated run"),
+    ],
+)
+def test_whose_end_is_told(events: tuple[NotifyEvent, ...], chain: tuple[str, ...], expected: bool) -> None:
+    state = telling(*events, input=AgentInput(task="t", lineage=Lineage(chain=chain)))
+    assert is_end_told(state) is expected
+
+
+def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:
+    ends = [of_end(telling(), ("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
+    assert len({end.message_id for end in ends}) == 2
+    assert (ends[0].reason, ends[0].detail, ends[0].event) == ("timeout", "limit of 5 s", "ended")

@@ -1,0 +1,70 @@
+"""A worker with `[notify]` tells people; without a secret it does not start, and says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from client.config import NotifyConfig, OrgaConfig
+from client.connect import Connection
+from client.server.endpoint import Endpoint
+from tests.support.webhook_receiver import SECRET
+from worker import Parts, checked, configured_parts
+from workflows.types.context import PrepareRequest
+
+URL = "https://hooks.test/x"
+ENV = {"ORGA_NOTIFY_SECRET": SECRET}
+
+
+def parts(root: Path, notify: NotifyConfig, env: dict[str, str]) -> Parts:
+    return configured_parts(OrgaConfig(notify=notify), env, root, knows_attributes=False)
+
+
+@pytest.mark.parametrize(
+    ("notify", "told"),
+    [
+        pytest.param(NotifyConfig(), {}, id="nobody is told"),
+        pytest.param(NotifyConfig(url=URL), {"notify": ["approval", "escalation", "budget"]}, id="questions"),
+        pytest.param(NotifyConfig(url=URL, events=("ended",)), {"notify": ["ended"]}, id="the end alone"),
+    ],
+)
+async def test_a_run_records_what_it_tells_and_never_where(
+    tmp_path: Path, notify: NotifyConfig, told: dict[str, list[str]]
+) -> None:
+    found = parts(tmp_path, notify, ENV)
+    setup = await found.agents.setup(PrepareRequest())
+    recorded = setup.model_dump_json(exclude_unset=True)
+    assert setup.model_dump(mode="json", include={"notify"}, exclude_unset=True) == told
+    assert ("hooks.test" in recorded, SECRET in recorded) == (False, False)
+    assert (found.notifier is not None) is bool(told)
+
+
+def test_a_worker_without_the_secret_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORGA_NOTIFY_SECRET", raising=False)
+    says = "but not ORGA_NOTIFY_SECRET in the environment; set it to"
+    with pytest.raises(ValueError, match=says):
+        parts(tmp_path, NotifyConfig(url=URL), {})
+    report = checked(OrgaConfig(notify=NotifyConfig(url=URL)), tmp_path)
+    assert [problem["place"] for problem in report["problems"] if says in problem["problem"]] == ["notify"]
+
+
+def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_history(tmp_path: Path) -> None:
+    known = parts(tmp_path, NotifyConfig(url=URL), ENV | {"ORGA_NOTIFY__URL": URL}).secrets
+    assert known.hidden(f"{SECRET} {URL}") == "[redacted] [redacted]"
+
+
+@pytest.mark.parametrize(
+    ("known", "configured", "expected"),
+    [
+        pytest.param(None, None, None, id="nobody knows the UI"),
+        pytest.param(
+            "http://127.0.0.1:8233", None, "http://127.0.0.1:8233/namespaces/n/workflows/a%2Fb", id="embedded"
+        ),
+        pytest.param(None, "https://ui.test/", "https://ui.test/namespaces/n/workflows/a%2Fb", id="configured"),
+        pytest.param(
+            "http://x", "https://ui.test", "https://ui.test/namespaces/n/workflows/a%2Fb", id="configured wins"
+        ),
+    ],
+)
+def test_a_link_leads_to_the_ui(known: str | None, configured: str | None, expected: str | None) -> None:
+    connection = Connection(None, Endpoint("h:1", known, "n"))  # pyright: ignore[reportArgumentType]
+    assert connection.at_ui(configured).link("a/b") == expected

@@ -1,0 +1,51 @@
+"""Verdicts of engines that say what no history can hold."""
+
+from typing import Any
+
+import pytest
+
+from activities.recordable import MAX_BYTES, MAX_WAIT_S, UNFIT, recordable
+from workflows.types.gate import ApprovalTerms, Verdict
+
+GOOD = Verdict(decision="allow", policies=("p",), version="v1")
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: Any = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"arguments": nested(101)}, id="arguments that are too deep"),
+        pytest.param({"arguments": nested(5_000)}, id="arguments that are too deep to be written"),
+        pytest.param({"arguments": {"a": float("nan")}}, id="no number"),
+        pytest.param({"arguments": {"a": [float("inf")]}}, id="an endless number"),
+        pytest.param({"arguments": {"a": 10**5_000}}, id="a number that nobody reads again"),
+        pytest.param({"arguments": {"a": "\ud800"}}, id="half a character"),
+        pytest.param({"arguments": {"a": "x" * MAX_BYTES}}, id="too much"),
+        pytest.param({"policies": ("x" * MAX_BYTES,)}, id="too long an id"),
+    ],
+)
+def test_what_cannot_be_recorded_is_denied_and_leaves_the_others_alone(fields: dict[str, Any]) -> None:
+    odd = Verdict(decision="allow", **fields)
+    assert recordable([GOOD, odd, GOOD]) == (GOOD, Verdict(decision="deny", reason=UNFIT), GOOD)
+
+
+def test_verdicts_fit_together() -> None:
+    large = Verdict(decision="allow", arguments={"a": "x" * (MAX_BYTES // 2 - 100)})
+    assert [verdict.decision for verdict in recordable([large] * 4)] == ["allow", "allow", "deny", "deny"]
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e300, float("inf")])
+def test_a_call_is_held_for_ten_years_at_most(seconds: float) -> None:
+    (verdict,) = recordable([Verdict(decision="approval", approval=ApprovalTerms(expires_s=seconds))])
+    assert verdict.approval == ApprovalTerms(expires_s=MAX_WAIT_S)
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    verdicts = (GOOD, Verdict(decision="allow", arguments=nested(100)), Verdict(decision="deny", reason="no"))
+    assert recordable(verdicts) == verdicts

@@ -1,0 +1,125 @@
+"""What people outside are told, and of which questions they were told already."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from hashlib import sha256
+from shlex import quote
+from typing import Any
+
+from workflows.decisions.answering import commands
+from workflows.decisions.limits import budgets
+from workflows.decisions.notes import noted
+from workflows.decisions.summaries import one_line
+from workflows.types.clipped import clip
+from workflows.types.notifications import Notification, NotifiedCall
+from workflows.types.result import StopReason
+from workflows.types.state import AgentState
+from workflows.types.visible import escaped
+from workflows.types.waits import Wait
+
+ID_CHARS = 32
+MAX_CALLS = 10
+"""That one message shows; commands are for these only, so that nothing is approved unseen."""
+
+MAX_ARGUMENTS_BYTES = 1_000
+MAX_TEXT_CHARS = 300
+MAX_APPROVERS = 20
+
+
+def unannounced(state: AgentState) -> tuple[Wait, ...]:
+    """Return the open questions that people outside are to be told of, and were not."""
+    kinds = state.setup.notify if state.setup else ()
+    return tuple(
+        wait
+        for wait in state.waits
+        if wait.resolution is None and wait.kind in kinds and wait.wait_id not in state.announced
+    )
+
+
+def is_open(state: AgentState, wait_id: str) -> bool:
+    """Return whether the question still waits for an answer."""
+    return any(wait.wait_id == wait_id and wait.resolution is None for wait in state.waits)
+
+
+def with_announced(state: AgentState, wait_id: str) -> AgentState:
+    """Return the state that tells nobody of this question again; closed ones are forgotten."""
+    return state.model_copy(
+        update={"announced": tuple(each for each in (*state.announced, wait_id) if is_open(state, each))}
+    )
+
+
+def with_failure(state: AgentState, about: str, error: str) -> AgentState:
+    """Note that nobody could be told; the run goes on as if they had been."""
+    return noted(state, "NotificationFailed", about=about, error=error)
+
+
+def is_end_told(state: AgentState) -> bool:
+    """Return whether people are told of the end; of a delegated run its parent is told, nobody else."""
+    return state.setup is not None and "ended" in state.setup.notify and not state.input.lineage.chain
+
+
+def of_wait(state: AgentState, wait: Wait, run_id: str, now: datetime) -> Notification:
+    """Return what is told of a question. Asked anew after a rewind it is another message."""
+    held: list[dict[str, Any]] = wait.data.get("calls", [])
+    shown = wait.model_copy(update={"data": {**wait.data, "calls": held[:MAX_CALLS]}})
+    return _told(
+        state,
+        message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
+        event="waiting",
+        kind=wait.kind,
+        wait_id=wait.wait_id,
+        question=_line(wait.question),
+        queue="" if wait.queue == "default" else _line(wait.queue),
+        limit=str(wait.data.get("limit", "")),
+        calls=tuple(map(_call, held[:MAX_CALLS] or _about(wait))),
+        calls_left_out=max(len(held) - MAX_CALLS, 0),
+        error=_line(str(wait.data.get("error", ""))),
+        expires_at=min(filter(None, (str(call.get("expires_at", "")) for call in held)), default=""),
+        commands=tuple(commands(run_id, shown, budgets(state, now))),
+    )
+
+
+def of_end(state: AgentState, stop: tuple[StopReason, str], run_id: str, execution: str) -> Notification:
+    """Return what is told of the end; `execution` is the run in Temporal's sense, of which a rewind makes another."""
+    return _told(
+        state,
+        message_id=_message_id(state.origin, "ended", execution),
+        event="ended",
+        reason=stop[0],
+        detail=_line(stop[1]),
+        commands=(f"orga status {quote(run_id)}",),
+    )
+
+
+def _told(state: AgentState, **fields: Any) -> Notification:
+    """Return a notification in which only what says something is set."""
+    return Notification(agent=state.input.agent, **{key: value for key, value in fields.items() if value})
+
+
+def _about(wait: Wait) -> list[dict[str, Any]]:
+    """Return the one call that a question is about which holds none."""
+    return [wait.data] if "tool" in wait.data else []
+
+
+def _call(data: dict[str, Any]) -> NotifiedCall:
+    arguments = clip(escaped(str(data.get("arguments", ""))), MAX_ARGUMENTS_BYTES, "the inbox shows more")
+    known: dict[str, Any] = {
+        "tool": _line(str(data.get("tool", ""))),
+        "arguments": arguments,
+        "id": data.get("id", ""),
+        "reason": _line(str(data.get("reason", ""))),
+        "approvers": tuple(_lines(data.get("approvers", ()))[:MAX_APPROVERS]),
+    }
+    return NotifiedCall(**{key: value for key, value in known.items() if value or key == "tool"})
+
+
+def _lines(texts: Iterable[Any]) -> list[str]:
+    return [_line(str(text)) for text in texts]
+
+
+def _line(text: str) -> str:
+    return one_line(escaped(one_line(text, MAX_TEXT_CHARS)), MAX_TEXT_CHARS)
+
+
+def _message_id(*parts: str) -> str:
+    return f"msg_{sha256('/'.join(parts).encode()).hexdigest()[:ID_CHARS]}"

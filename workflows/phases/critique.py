@@ -1,0 +1,157 @@
+"""Critique: what the gate let through is reviewed where the agent has critics; they only ever turn more down."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from workflows.decisions import critique, observe
+from workflows.decisions.critic_scope import answer_critics, reviews, subject_of
+from workflows.decisions.critic_texts import ending, remark, why_asked
+from workflows.decisions.critic_verdict import Assessment
+from workflows.decisions.dispatch import turned_down
+from workflows.phases.gate import Gated, Permitted, Ruling
+from workflows.phases.pace import enter, unpaused
+from workflows.phases.review import Subject, asked, assessed
+from workflows.phases.run import Run
+from workflows.phases.spans import phase_span
+from workflows.types.critic import Critic
+from workflows.types.gate import ANSWER
+from workflows.types.messages import Reply, ToolCall
+
+
+@dataclass(frozen=True)
+class _Concluded:
+    found: Assessment
+    then: critique.Conclusion
+
+
+async def take_answer(run: Run, reply: Reply) -> None:
+    """Take in an answer that the gate let through, once each critic has, too."""
+    critics = answer_critics(run.setup)
+    if not critics:
+        return run.change(observe.with_answer, reply)
+    enter(run, "reviewing")
+    with phase_span("review", run.state.iteration):
+        return await _take_reviewed(run, reply, critics)
+
+
+async def _take_reviewed(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> None:
+    """Ask the critics in their order; the first that lets the answer not through sends it back."""
+    remarks: list[str] = []
+    for critic in critics:
+        concluded = await _concluded(run, _answer(run, critic, reply))
+        if concluded is None or run.is_interrupted():
+            return run.change(observe.with_unjudged, reply, ())
+        if concluded.then == "ended":
+            return run.change(critique.with_unreviewed_answer, reply, critic, concluded.found)
+        if concluded.then == "revise":
+            return run.change(critique.with_rejected_answer, reply, critic, concluded.found)
+        run.change(critique.with_round, critic, is_sent_back=False)
+        remarks.append(remark(critic, concluded.found))
+    return run.change(critique.with_accepted_answer, reply, tuple(filter(None, remarks)))
+
+
+async def reviewed(run: Run, gated: Gated) -> Gated:
+    """Return the reply with a word of our own for each call that a critic turned down, which is not run.
+
+    What would not be started anyway is not reviewed.
+    """
+    if not any(reviews(critic, call) for critic in run.setup.critics for call in gated.allowed):
+        return gated
+    enter(run, "reviewing")
+    with phase_span("review", run.state.iteration):
+        for critic in run.setup.critics:
+            gated = await _reviewed_by(run, critic, gated)
+            await unpaused(run)
+            if run.is_interrupted():
+                break
+    return gated
+
+
+async def passes(run: Run, permitted: Permitted, place: str) -> bool:
+    """Return whether the critics let a call pass that stands in for another: nobody could revise it."""
+    for critic in run.setup.critics:
+        if reviews(critic, permitted.call):
+            subject = _call(critic, permitted.call, place)
+            found = await assessed(run, subject)
+            if found is None:
+                return False
+            then: critique.Conclusion = "accepted" if found.approved else "skipped"
+            run.change(critique.evaluated, critic, subject.target, found, then)
+            if not found.approved:
+                return False
+    return True
+
+
+async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:
+    places = [index for index, ruling in enumerate(gated.rulings) if ruling.permitted is not None]
+    skipped = {places[nth] for nth in turned_down(run.state, gated.allowed)}
+    iteration = run.state.iteration
+    subjects = {
+        index: _call(critic, ruling.permitted.call, f"{iteration}.{index}")
+        for index, ruling in enumerate(gated.rulings)
+        if ruling.permitted is not None and index not in skipped and reviews(critic, ruling.permitted.call)
+    }
+    concluded = await _all(run, critic, subjects)
+    turned = {index: each.found for index, each in concluded.items() if each.then == "revise"}
+    rulings = [
+        _turned_down(run, ruling, critic, turned[index]) if index in turned else ruling
+        for index, ruling in enumerate(gated.rulings)
+    ]
+    for each in concluded.values():
+        if each.then == "ended" and not run.is_interrupted():
+            run.change(observe.with_stop, *ending(critic, each.found))
+    if concluded:
+        run.change(critique.with_round, critic, is_sent_back=bool(turned))
+    return replace(gated, rulings=tuple(rulings))
+
+
+async def _all(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dict[int, _Concluded]:
+    """Return what follows from each review; a person sees all calls at once, a model one after the other.
+
+    So a budget is never overdrawn by more than one verdict.
+    """
+    if not critic.rubric:
+        found = await asyncio.gather(*(_concluded(run, subject) for subject in subjects.values()))
+        pairs = zip(subjects, found, strict=True)
+        return {index: each for index, each in pairs if each is not None}
+    concluded: dict[int, _Concluded] = {}
+    for index, subject in subjects.items():
+        each = await _concluded(run, subject)
+        if each is None:
+            break
+        concluded[index] = each
+        if each.then == "ended":
+            break
+    return concluded
+
+
+async def _concluded(run: Run, subject: Subject) -> _Concluded | None:
+    """Return what follows from the review of one thing; None when the run is ended before."""
+    critic, found = subject.critic, await assessed(run, subject)
+    if found is None:
+        return None
+    then = critique.conclusion(run.state, critic, found)
+    run.change(critique.evaluated, critic, subject.target, found, then)
+    if then == "asked":
+        found = await asked(run, subject, why_asked(critic, found))
+        if found is None:
+            return None
+        then = "accepted" if found.approved else "ended"
+        run.change(critique.evaluated, critic, subject.target, found, then)
+    return _Concluded(found, then)
+
+
+def _answer(run: Run, critic: Critic, reply: Reply) -> Subject:
+    text = run.state.partial + reply.text
+    shown = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
+    return Subject(critic, shown, str(run.state.iteration), "", text)
+
+
+def _call(critic: Critic, call: ToolCall, place: str) -> Subject:
+    tool, text = subject_of(critic, call)
+    return Subject(critic, call, place, tool, text)
+
+
+def _turned_down(run: Run, ruling: Ruling, critic: Critic, found: Assessment) -> Ruling:
+    return replace(ruling, permitted=None, rejected=critique.rejected_call(run.state, ruling.call, critic, found))

@@ -1,0 +1,159 @@
+"""Review: one critic looks at one thing, by its model or by a person."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from workflows.decisions import approvals, critique
+from workflows.decisions.critic_verdict import Assessment, assessment, summed
+from workflows.decisions.limits import output_allowance, remaining_s, server_limit_s
+from workflows.phases.approve import answered
+from workflows.phases.failures import failure_text, is_out_of_time
+from workflows.phases.interrupt import settle
+from workflows.phases.run import Run
+from workflows.types.context import ContextRef
+from workflows.types.critic import Critic
+from workflows.types.critique import MAX_SUBJECT_BYTES, CritiqueRequest
+from workflows.types.digest import reference
+from workflows.types.gate import ApprovalTerms, Verdict
+from workflows.types.messages import Reply, ToolCall
+
+MAX_ATTEMPTS = 10
+"""As many as a reasoning step has: a run that cannot be reviewed ends."""
+
+MAX_VERDICTS = 2
+"""Replies of the model that are read: one that is no verdict is asked for once more."""
+
+HEARTBEAT_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a critic looks at."""
+
+    critic: Critic
+    call: ToolCall
+    """As a person is shown it: an answer stands where a call would stand."""
+    place: str
+    """The iteration of an answer, `<iteration>.<index>` of a call."""
+    tool: str
+    """That is called; "" of an answer."""
+    text: str
+
+    @property
+    def target(self) -> str:
+        """What the journal calls it."""
+        return self.tool or "answer"
+
+
+async def assessed(run: Run, subject: Subject) -> Assessment | None:
+    """Return what the critic says; None when the run is ended before."""
+    critic = subject.critic
+    if not critic.rubric:
+        found = await asked(run, subject)
+    else:
+        found = await _by_model(run, subject)
+    if found is None or not found.failure:
+        return found
+    if critic.on_failure == "open":
+        return replace(found, approved=True)
+    if critic.person is None or found.is_by_person:
+        return found
+    run.change(critique.evaluated, critic, subject.target, found, "asked")
+    return await asked(run, subject, found.failure)
+
+
+async def asked(run: Run, subject: Subject, why: str = "") -> Assessment | None:
+    """Return what a person says of it, as of a held call: in the inbox, outside the run's clock, decided once."""
+    critic, terms = subject.critic, subject.critic.person
+    if terms is None:
+        return Assessment(approved=False, reviewer="person", failure="no person is named")
+    verdict = Verdict(
+        decision="approval",
+        reason=f"critic {critic.name}" + (f": {why}" if why else ""),
+        approval=ApprovalTerms(approvers=terms.approvers, expires_s=terms.expires_s),
+        version=f"critic:{critic.name}",
+    )
+    hold = approvals.hold_of(run.state, f"{subject.place}.{critic.name}", subject.call, verdict, workflow.now())
+    hold = hold.model_copy(update={"critic": critic.name})
+    found = await answered(run, (hold,), f"critic-{critic.name}-{subject.place}")
+    answer = found[hold.approval_id].answer if found else None
+    if answer is None:
+        return None
+    if not answer.approver:
+        return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")
+    return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=bool(critic.rubric))
+
+
+async def _by_model(run: Run, subject: Subject) -> Assessment | None:
+    critic, problem, usage = subject.critic, "", None
+    reviewer = f"model:{critic.model or run.setup.model}"
+    if len(subject.text.encode()) > MAX_SUBJECT_BYTES:
+        return Assessment(False, reviewer, failure=f"it is longer than {MAX_SUBJECT_BYTES} bytes")
+    for number in range(MAX_VERDICTS):
+        limit = critique.limit_reached(run.state, workflow.now())
+        if limit is not None:
+            return Assessment(False, reviewer, failure=limit[1], limit=limit[0], usage=usage)
+        reply = await _reply(run, subject, number, problem)
+        if not isinstance(reply, Reply):
+            return None if reply is None else Assessment(False, reviewer, failure=reply, usage=usage)
+        run.change(critique.with_usage, reply)
+        usage = summed(usage, reply.usage)
+        try:
+            return replace(assessment(reply, critic, reviewer), usage=usage)
+        except ValueError as error:
+            problem = str(error)
+    return Assessment(False, reviewer, failure=f"its verdict cannot be read: {problem}", usage=usage)
+
+
+async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply | str | None:
+    """Return the model's reply, or why there is none; None when the run is ended before."""
+    while True:
+        call = asyncio.create_task(_call(run, subject, number, problem))
+        try:
+            await settle([call], run.is_interrupted)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        if not call.done() or call.cancelled():
+            return None
+        error = call.exception()
+        if error is None:
+            run.measure()
+            return call.result()
+        if not isinstance(error, ActivityError):
+            raise error
+        if run.is_interrupted():
+            return None
+        if not is_out_of_time(error) or remaining_s(run.state, run.config, workflow.now()) <= 0:
+            return failure_text(error)
+
+
+async def _call(run: Run, subject: Subject, number: int, problem: str) -> Reply:
+    state, critic = run.state, subject.critic
+    request = CritiqueRequest(
+        iteration=state.iteration,
+        context=ContextRef(head=reference(state.conversation.digest)),
+        critic=critic.name,
+        subject=subject.text,
+        max_output_tokens=min(critic.max_output_tokens, output_allowance(state, run.config)),
+        **({"tool": subject.tool} if subject.tool else {}),
+        **({"problem": problem} if problem else {}),
+    )
+    iteration, _, index = subject.place.partition(".")
+    parts = [iteration, "critic", critic.name, *([index] if index else []), *(["again"] if number else [])]
+    return await workflow.execute_activity(
+        "critique",
+        request,
+        result_type=Reply,
+        activity_id=".".join(parts),
+        summary=f"{critic.name}: {subject.target}",
+        schedule_to_close_timeout=timedelta(seconds=server_limit_s(state, run.config, workflow.now())),
+        heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
+        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=60)),
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )
