@@ -8,13 +8,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
 from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.log_context import log_iteration
 from activities.model_calls import ModelCalls, Models
-from activities.ports import ModelRequest, Rebuilt, RunKey
+from activities.model_context import model_context
+from activities.ports import ModelRequest, Rebuilt
 from activities.replies import normalised
 from activities.transcript import transcript
 from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, Setup
+from workflows.types.context import Setup
 from workflows.types.critic import Critic, verdict_schema
 from workflows.types.critique import CritiqueRequest
 from workflows.types.messages import Message, Reply
@@ -48,13 +48,7 @@ class CritiqueActivities:
     async def critique(self, request: CritiqueRequest) -> Reply:
         """Return the verdict as the text of a reply, with what it cost; the run reads it."""
         began = time.monotonic()
-        log_iteration(request.iteration)
-        info = activity.info()
-        run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
-        try:
-            context = await self._conversations.resolve(run, request)
-        except DigestMismatch as error:
-            raise ApplicationError(str(error), type="DigestMismatch", non_retryable=True) from None
+        _, context = await model_context(self._conversations, request)
         critic = _critic(context.setup, request.critic)
         setup = context.setup.model_copy(update={"model": critic.model}) if critic.model else context.setup
         reply = await self._calls.complete(setup, _model_request(context, critic, request), began)

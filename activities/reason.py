@@ -3,15 +3,14 @@
 import time
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
 from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.log_context import log_iteration
 from activities.model_calls import ModelCalls, Models
-from activities.ports import ModelRequest, Rebuilt, RunKey
+from activities.model_context import model_context
+from activities.ports import ModelRequest, Rebuilt
 from activities.replies import normalised
-from workflows.types.context import DigestMismatch, ReasonRequest, Setup
+from workflows.types.context import ReasonRequest, Setup
 from workflows.types.messages import Reply
 from workflows.types.untrusted import MEANING, as_sent
 
@@ -27,13 +26,7 @@ class ReasonActivities:
     async def reason(self, request: ReasonRequest) -> Reply:
         """Return the model's reply."""
         began = time.monotonic()
-        log_iteration(request.iteration)
-        info = activity.info()
-        run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
-        try:
-            context = await self._conversations.resolve(run, request)
-        except DigestMismatch as error:
-            raise ApplicationError(str(error), type="DigestMismatch", non_retryable=True) from None
+        run, context = await model_context(self._conversations, request)
         reply = await self._calls.complete(context.setup, _model_request(context, request), began)
         reply = normalised(reply, context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)

@@ -3,17 +3,15 @@
 import time
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
 from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.log_context import log_iteration
 from activities.model_calls import ModelCalls, Models
-from activities.ports import ModelRequest, Rebuilt, RunKey
+from activities.model_context import model_context
+from activities.ports import ModelRequest, Rebuilt
 from activities.replies import normalised
 from activities.transcript import transcript
 from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch
 from workflows.types.messages import Message, Reply
 from workflows.types.ranges import within
 from workflows.types.summary import BYTES_PER_TOKEN, SummariseRequest
@@ -42,17 +40,11 @@ class SummariseActivities:
     async def summarise(self, request: SummariseRequest) -> Reply:
         """Return the summary as the text of a reply, with what it cost; blank when the model said nothing."""
         began = time.monotonic()
-        log_iteration(request.iteration)
-        info = activity.info()
-        run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
-        try:
-            context = await self._conversations.resolve(run, request)
-        except DigestMismatch as error:
-            raise ApplicationError(str(error), type="DigestMismatch", non_retryable=True) from None
+        run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_TOKENS
         reply = await self._calls.complete(context.setup, _model_request(context, request, limit), began)
         reply = _text_alone(normalised(reply, ()), limit)
-        self._conversations.keep_result(run, info.activity_id, reply.text)
+        self._conversations.keep_result(run, activity.info().activity_id, reply.text)
         return reply
 
 
