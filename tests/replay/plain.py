@@ -20,8 +20,8 @@ async def a_stage(
     client: Client, steps: Sequence[Step] | ModelProvider, *tools: Tool, **options: Any
 ) -> AsyncGenerator[Loop]:
     """Run a worker whose task queue is the same in every recording."""
-    engine = Deny(FORBIDDEN)
-    async with a_loop(client, steps, *tools, engine=engine, task_queue="recorded", **options) as loop:
+    options = {"engine": Deny(FORBIDDEN), **options}
+    async with a_loop(client, steps, *tools, task_queue="recorded", **options) as loop:
         yield loop
 
 

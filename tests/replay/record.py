@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from client.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.replay import features, plain
+from tests.replay import features, plain, trust
 from tests.support.loop import Ran, histories_of
 from tests.support.server import temporal_cli
 
@@ -43,6 +43,10 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "delegated": features.delegated,
     "notified": features.notified,
     "decided": features.decided,
+    "criticised": trust.criticised_run,
+    "held": trust.held,
+    "compensated": trust.compensated,
+    "held-below": trust.held_below,
 }
 
 

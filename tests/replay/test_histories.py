@@ -29,6 +29,9 @@ SHOWS = {
     "delegated": ("DelegationStarted", "DelegationEnded"),
     "notified": ("ApprovalRequested", "NotificationFailed", "ReceiverRefused: it answered 404"),
     "decided": ("DecisionMade", "trusted_context.paid"),
+    "criticised": ("StepEvaluated", "revise", "accepted"),
+    "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
+    "compensated": ("SagaEnded", "compensate"),
 }
 """What the journals of these recordings tell of."""
 

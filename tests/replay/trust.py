@@ -1,0 +1,74 @@
+"""Runs in which people and critics decide, whose histories are recorded."""
+
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from activities.adapters.policy.listed import ListedTools
+from tests.replay.plain import a_stage, look
+from tests.support.critics import a_critic, criticised, verdict
+from tests.support.delegates import Cast, agent, delegates
+from tests.support.hold import until
+from tests.support.loop import FakeTool, Ran
+from tests.support.questions import updated
+from tests.support.sagas import Ledger, book, fails, pay, saga
+from tests.support.scripted import answers, calls
+from workflows.types.agents import AgentConfig
+from workflows.types.tools import ToolOptions
+
+PAY = FakeTool("pay", effect="irreversible", options=ToolOptions(approval=True))
+
+
+async def criticised_run(client: Client) -> Ran:
+    """A call and an answer, each turned down once."""
+    critics = a_critic("caution", tools=("look",)), a_critic()
+    bad, good = verdict(0.1, 0.1, "Not yet."), verdict()
+    steps = [calls("look"), bad, calls("look"), good, answers("early"), bad, answers("done"), good]
+    async with a_stage(client, steps, look(), agents=criticised(*critics, tools=("look",))) as loop:
+        return await loop.run()
+
+
+async def held(client: Client) -> Ran:
+    """Two calls that wait for a yes: one has it, one is turned down."""
+    async with a_stage(client, [calls("pay", "pay"), answers("done")], PAY, engine=ListedTools()) as loop:
+        handle = await loop.start()
+        first, second = await _held(handle, 2)
+        await updated(handle, "approve", {"approval_id": first, "approver": "ada"})
+        await updated(handle, "deny", {"approval_id": second, "approver": "ada", "reason": "once is enough"})
+        return await loop.ended(handle)
+
+
+async def compensated(client: Client) -> Ran:
+    ledger = Ledger({"book car": fails()})
+    agents = {"default": AgentConfig(tools=(*(tool.name for tool in ledger.tools), "saga"))}
+    steps = [saga(book("hotel"), book("car"), pay()), answers("done")]
+    async with a_stage(client, steps, *ledger.tools, agents=agents) as loop:
+        return await loop.run()
+
+
+async def held_below(client: Client) -> Ran:
+    """A delegate waits for a person, and its parent with it."""
+    agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
+    cast = Cast({"lead": [delegates("helper"), answers("done")], "helper": [calls("pay"), answers("paid")]})
+    async with a_stage(client, cast, PAY, agents=agents, engine=ListedTools()) as loop:
+        handle = await loop.start({"task": "lead", "agent": "lead"})
+
+        async def waits_below() -> bool:
+            return any(child["held"] for child in (await handle.query("status"))["children"])
+
+        await until(waits_below)
+        below = client.get_workflow_handle(f"{handle.id}.1.0")
+        (approval,) = await _held(below, 1)
+        await updated(below, "approve", {"approval_id": approval, "approver": "ada"})
+        return await loop.ended(handle)
+
+
+async def _held(handle: WorkflowHandle[Any, Any], count: int) -> list[str]:
+    found: list[str] = []
+
+    async def are_held() -> bool:
+        found[:] = [hold["approval_id"] for hold in (await handle.query("status"))["pending_approvals"]]
+        return len(found) == count
+
+    await until(are_held)
+    return found
