@@ -41,7 +41,7 @@ from activities.prepare import PrepareActivities
 from activities.reason import ReasonActivities
 from activities.summarise import SummariseActivities
 from activities.tool_circuits import ToolCircuits
-from activities.tools import RESERVED_NAMES, source_activity, tool_activities
+from activities.tools import source_activity, tool_activities
 from client.config import OrgaConfig
 from client.config_file import load_config
 from client.connect import connection
@@ -59,6 +59,7 @@ from client.worker_tools import manifest_secrets, worker_tools
 from workflows.agent import AgentWorkflow
 from workflows.types.breaker import CircuitOptions
 from workflows.types.context import Setup
+from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.tools import ToolSpec
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def configured_servers(config: OrgaConfig, tools: Collection[str], env: Mapping[
     from activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
 
     settings = server_settings(config.mcp.servers, config.tools.options, env)
-    return McpServers(settings, {*tools, *RESERVED, *RESERVED_NAMES})
+    return McpServers(settings, {*tools, *RESERVED, *OWN_ACTIVITIES})
 
 
 def configured_parts(

@@ -1,4 +1,4 @@
-"""The `notify` activity: one attempt to tell people outside; Temporal makes the next ones."""
+"""The `deliver_notification` activity: one attempt to tell people outside; Temporal makes the next ones."""
 
 import asyncio
 from datetime import timedelta
@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from activities.beating import heartbeats
 from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.ports import Notifier, NotifyError, RunKey
+from workflows.types.names import NOTIFY
 from workflows.types.notifications import Notification
 from workflows.types.tools import WORKER_SHUTDOWN
 
@@ -23,7 +24,7 @@ class NotifyActivities:
         self._notifier = notifier
         self._secrets = secrets
 
-    @activity.defn(name="notify")
+    @activity.defn(name=NOTIFY)
     async def notify(self, notification: Notification) -> None:
         """Deliver it."""
         info = activity.info()

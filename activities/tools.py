@@ -18,10 +18,10 @@ from activities.sanitize import sanitized
 from activities.spans import tool_span
 from activities.time_limit import within_limit
 from workflows.types.clipped import clip
+from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.text import clean_text
 from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest
 
-RESERVED_NAMES = frozenset({"prepare", "reason", "gate", "notify", "summarise", "critique"})
 """Our own activity types; a tool cannot have such a name."""
 
 MAX_ERROR_BYTES = 4_000
@@ -44,7 +44,7 @@ def tool_activities(
 
 
 def _tool_activity(tool: Tool, conversations: Conversations, secrets: KnownSecrets) -> Callable[..., Any]:
-    if tool.spec.name in RESERVED_NAMES:
+    if tool.spec.name in OWN_ACTIVITIES:
         raise ValueError(f"a tool cannot be named {tool.spec.name!r}: that is an activity of orga itself")
 
     @activity.defn(name=tool.spec.name)

@@ -8,9 +8,9 @@ from activities.adapters.mcp.names import server_of
 from activities.adapters.mcp.settings import server_settings
 from activities.adapters.tools.catalog import RESERVED, ToolCatalog
 from activities.ports import Tool, ToolContext
-from activities.tools import RESERVED_NAMES
 from client.config import OrgaConfig
 from client.worker_tools import WorkerTool, worker_tools
+from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.tools import ToolOutput, ToolSpec
 
 
@@ -31,7 +31,7 @@ async def available_tools(
     from activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
 
     settings = server_settings(config.mcp.servers, config.tools.options, env)
-    async with McpServers(settings, {*names, *RESERVED, *RESERVED_NAMES}) as servers:
+    async with McpServers(settings, {*names, *RESERVED, *OWN_ACTIVITIES}) as servers:
         found = await servers.specs([f"{name}_*" for name in config.mcp.servers])
         for name in config.mcp.servers:
             missing = servers.absent(f"{name}_*")

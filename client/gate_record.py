@@ -15,10 +15,9 @@ from temporalio.converter import DataConverter, PayloadConverter
 
 from workflows.types.delegation import DELEGATE, delegate_arguments, delegated_place
 from workflows.types.gate import GateRequest, Verdict, Verdicts
+from workflows.types.names import OWN_ACTIVITIES
 
 GATE = "gate"
-NO_TOOLS = frozenset({GATE, "notify", "prepare", "reason", "summarise", "critique"})
-"""Activities of the loop itself."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class GateRecord:
         value = _value(self._converter, scheduled.arguments)
         if scheduled.activity_type == GATE:
             self._asked[scheduled.seq] = GateRequest.model_validate(value)
-        elif scheduled.activity_type not in NO_TOOLS:
+        elif scheduled.activity_type not in OWN_ACTIVITIES:
             kind = "local" if is_local else "activity"
             self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, value, kind))
 
@@ -105,7 +104,7 @@ async def carried_out(history: WorkflowHistory, converter: DataConverter) -> lis
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
-            if scheduled.activity_type.name not in NO_TOOLS:
+            if scheduled.activity_type.name not in OWN_ACTIVITIES:
                 value = await _decoded(converter, scheduled.input.payloads)
                 found.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
         elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):

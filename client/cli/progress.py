@@ -5,6 +5,7 @@ from datetime import datetime
 
 from client.cli.nesting import run_of
 from workflows.types.journal import JournalEntry
+from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.state import Child
 from workflows.types.status import AgentStatus, Budgets
 from workflows.types.usage import Usage
@@ -22,7 +23,6 @@ _PHASES = {
     "Terminated": "done",
 }
 _SPENDING = ("ReasoningComplete", "DelegationEnded", "StepEvaluated")
-_TOOLLESS = ("notify", "prepare", "reason", "summarise", "critique")
 _QUIET = {"waiting", "hydrating", "reviewing"}
 """Phases that only the run's own word tells."""
 
@@ -93,7 +93,7 @@ class Progress:
         phase = self.phase
         if "reason" in names:
             phase = "reasoning"
-        elif names - set(_TOOLLESS):
+        elif names - OWN_ACTIVITIES:
             phase = "acting"
         return replace(self, in_flight=activities, phase=phase)
 

@@ -91,6 +91,8 @@ async def _detached(
 
 
 async def _start(here: Session, checked: AgentInput, workflow_id: str | None) -> str:
+    if here.loaded.config.policy.engine == "allow":
+        note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
     run = await start_agent(here.client, checked, workflow_id=workflow_id, task_queue=here.task_queue)
     link = here.connection.link(run.id)
     note(f"run {run.id}" + (f"  {link}" if link else ""))

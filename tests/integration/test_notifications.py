@@ -21,6 +21,7 @@ from tests.support.webhook_receiver import SECRET, Received, Receiver, Says, web
 from workflows.types.agents import AgentConfig
 from workflows.types.context import Setup
 from workflows.types.messages import Reply
+from workflows.types.names import NOTIFY
 from workflows.types.notifications import Notification
 from workflows.types.recovery import Recovery
 from workflows.types.tools import ToolOptions
@@ -56,7 +57,7 @@ async def telling(
 def attempts(ran: Ran) -> list[str]:
     """Return the ids of the activities that told somebody."""
     scheduled = [e.activity_task_scheduled_event_attributes for history in ran.histories for e in history.events]
-    return [each.activity_id for each in scheduled if each.activity_type.name == "notify"]
+    return [each.activity_id for each in scheduled if each.activity_type.name == NOTIFY]
 
 
 def written(ran: Ran) -> bytes:
@@ -310,7 +311,7 @@ async def test_a_run_that_tells_nobody_has_no_trace_of_it(client: Client) -> Non
             await updated(handle, "approve", yes(hold))
             ran = await loop.ended(handle)
     assert (receiver.received, attempts(ran)) == ([], [])
-    assert b"notify" not in written(ran)
+    assert NOTIFY.encode() not in written(ran)
 
 
 async def test_no_secret_and_no_address_is_in_a_history(client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from tests.support.crash_worker import Backstage, Cast, CrashWorker, Fate
 from tests.support.hold import until
 from tests.support.loop import FakeTool, Loop, Ran
 from tests.support.scripted import ScriptedProvider
+from workflows.types.notifications import NotifyEvent
 
 PATIENCE = timedelta(seconds=150)
 TASK_TIMEOUT = timedelta(seconds=5)
@@ -51,6 +52,7 @@ class Case:
     cast: Cast = everyone
     happens: Happens = nothing
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notify: tuple[NotifyEvent, ...] = ()
     kills: bool = False
     """Whether `Stage.deserted` kills the worker; a case without that is what the others are compared with."""
 
@@ -69,6 +71,8 @@ class Outcome:
     """Tool and idempotency key, one a line."""
     exits: list[int | None]
     """How the workers before the last one ended."""
+    told: list[str]
+    """The ids of the messages that a receiver got."""
 
     @property
     def tools(self) -> list[str]:
@@ -132,6 +136,12 @@ class Stage:
         file = self._folder / "effects"
         return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 
+    @property
+    def told(self) -> list[str]:
+        """The messages so far."""
+        file = self._folder / "told"
+        return file.read_text().splitlines() if file.exists() else []
+
     async def play(self) -> Outcome:
         """Run the case to its end; the last worker is one that lives on."""
         await self._start()
@@ -144,7 +154,7 @@ class Stage:
             workers.cancel()
             if self._now is not None:
                 self._now.kill()
-        return Outcome(ran, self.effects, self._exits)
+        return Outcome(ran, self.effects, self._exits, self.told)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait for what must happen, however long workers that die take for it."""
@@ -211,4 +221,5 @@ class Stage:
     def _worker(self, fate: Fate) -> CrashWorker:
         address = self._client.service_client.config.target_host
         effects = self._folder / "effects"
-        return CrashWorker(address, self._folder.name, effects, self._case.roll_over_events, fate, self._case.cast)
+        case = self._case
+        return CrashWorker(address, self._folder.name, effects, case.roll_over_events, fate, case.cast, case.notify)

@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
-from activities.ports import ToolContext
+from activities.ports import RunKey, ToolContext
 from client.converter import data_converter
 from tests.support.crash_model import Lenient, PlannedModel
 from tests.support.crash_tasks import WatchedTasks
@@ -24,12 +24,23 @@ from tests.support.loop import WORKER_FACTS, FakeTool
 from tests.support.scripted import ScriptedModels
 from worker import Parts, build_worker
 from workflows.types.agents import AgentConfig
+from workflows.types.decision_checks import CheckedDecision
 from workflows.types.delegation import Delegate
+from workflows.types.notifications import Notification, NotifyEvent
 from workflows.types.tools import Effect, ToolOptions
 
 HALF_CALL_S = 0.15
 SILENCE_S = 10.0
 """How soon the server takes a call back from a dead worker."""
+
+SIZE = CheckedDecision.model_validate(
+    {
+        "fields": {"size": {"enum": ["s", "l"]}},
+        "rules": [{"name": "read", "when": {"size": "l", "tainted": True}, "then": {"go": "no"}}],
+        "default": {"go": "yes"},
+    }
+)
+"""A decision that follows from the past of the run, too."""
 
 STICKY_S = timedelta(seconds=1)
 """How soon the server gives a workflow task to another worker when this one does not come for it."""
@@ -109,6 +120,19 @@ class Backstage:
         return sum(line.split()[0] == name for line in self.effects.read_text().splitlines())
 
 
+@dataclass(frozen=True)
+class Receiver:
+    """Takes notifications: one line for each in the file `told`."""
+
+    backstage: Backstage
+
+    async def deliver(self, notification: Notification, run: RunKey) -> None:
+        """Take it; then the worker may die before it knows."""
+        with self.backstage.effects.with_name("told").open("a") as file:
+            file.write(f"{notification.message_id}\n")
+        self.backstage.fate.reached("told")
+
+
 Cast = Callable[[Backstage], Sequence[FakeTool]]
 
 
@@ -123,6 +147,7 @@ class CrashWorker:
     fate: Fate
     cast: Cast
     """A function of a module: only its name goes to the process."""
+    notify: tuple[NotifyEvent, ...] = ()
 
     def started(self) -> BaseProcess:
         """Start a process of its own, forked from one that has the imports done and nothing else."""
@@ -147,17 +172,21 @@ class CrashWorker:
         await worker.run()
 
     def _parts(self) -> Parts:
-        tools = list(self.cast(Backstage(self.effects, self.fate)))
+        backstage = Backstage(self.effects, self.fate)
+        tools = list(self.cast(backstage))
         names = tuple(tool.name for tool in tools)
         agents = ConfiguredAgents(
             {
-                "default": AgentConfig(tools=(*names, "saga"), delegates=(Delegate(agent="helper"),)),
+                "default": AgentConfig(
+                    tools=(*names, "saga"), delegates=(Delegate(agent="helper"),), decisions={"size": SIZE}
+                ),
                 "helper": AgentConfig(tools=names),
             },
             {tool.name: tool.spec for tool in tools},
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
-            WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events}),
+            WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events, "notify": self.notify}),
         )
         model = PlannedModel(frozenset(names), self.fate.reached)
-        return Parts(agents, ScriptedModels(model), Lenient(self.fate.reached), argument_errors, tools)
+        policy, models = Lenient(self.fate.reached), ScriptedModels(model)
+        return Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))

@@ -37,6 +37,11 @@ def test_this_machine_can_isolate() -> None:
     check_isolation("bubblewrap")
 
 
+async def test_what_is_called_off_while_it_starts_is_not_begun(folder: Path) -> None:
+    done = await isolated(folder, "echo > begun; sleep 60", timeout_s=0)
+    assert (done.timed_out, done.exit_code, (folder / "begun").exists()) == (True, None, False)
+
+
 async def test_its_folder_can_be_written_and_stays(folder: Path) -> None:
     done = await isolated(folder, "pwd; echo kept > sub/file", env={"GIVEN": "yes"})
     assert (done.exit_code, done.stdout) == (0, f"{folder}\n".encode())

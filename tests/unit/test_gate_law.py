@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from activities.tools import RESERVED_NAMES
 from client.audit_law import unlicensed
-from client.gate_record import NO_TOOLS, Fact, Judged, Started
+from client.gate_record import Fact, Judged, Started
 from tests.support.core import a_call
 from workflows.types.gate import Decision, GateRequest, Verdict
 from workflows.types.messages import ToolCall
@@ -118,10 +117,6 @@ def test_what_no_replay_starts_is_named_each_time() -> None:
     facts: list[Fact] = [judged((WRITE, "allow")), started(WRITE)]
     twice = [started(WRITE), started(WRITE)]
     assert unlicensed(facts, twice) == ["1.0 write: the code of today starts no such call"]
-
-
-def test_a_name_that_counts_as_no_tool_is_one_that_no_tool_can_have() -> None:
-    assert NO_TOOLS == RESERVED_NAMES
 
 
 def test_what_no_replay_starts_is_named() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from activities.adapters.sandbox.finished import Finished
 from activities.adapters.sandbox.sandboxed import run_sandboxed
+from activities.adapters.sandbox.supervised import GRACE_S
 from activities.ports import ToolError
 from workflows.types.sandbox import Limits
 
@@ -232,6 +233,39 @@ async def test_a_timeout_ends_all_that_it_started(tmp_path: Path) -> None:
 async def test_a_timeout_asks_before_it_kills(tmp_path: Path) -> None:
     done = await shell(tmp_path, "trap 'echo bye; exit 9' TERM; while :; do sleep 0.05; done", timeout_s=1.5)
     assert (done.timed_out, done.exit_code, done.stdout) == (True, 9, b"bye\n")
+
+
+async def test_what_is_called_off_while_it_starts_is_not_begun(tmp_path: Path) -> None:
+    """Else it would have its time of grace to act."""
+    started = time.monotonic()
+    done = await shell(tmp_path, "echo > begun; sleep 60", timeout_s=0)
+    assert (done.timed_out, done.exit_code, (tmp_path / "begun").exists()) == (True, None, False)
+    assert time.monotonic() - started < GRACE_S
+
+
+async def test_a_supervisor_that_the_command_stopped_is_not_waited_for(tmp_path: Path) -> None:
+    """A run waits five seconds for a call that was cancelled."""
+    call = asyncio.create_task(shell(tmp_path, "echo $$ >> pids; kill -STOP $PPID; sleep 60"))
+    await until_written(tmp_path / "pids", 1)
+    call.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    await until_gone(tmp_path)
+
+
+async def test_sixteen_at_once_leave_no_descriptor_and_no_child_in_the_worker(tmp_path: Path) -> None:
+    def held() -> tuple[int, list[str]]:
+        tasks = Path("/proc/self/task").iterdir()
+        children = [child for task in tasks for child in (task / "children").read_text().split()]
+        return len(list(Path("/proc/self/fd").iterdir())), sorted(children)
+
+    await ran(tmp_path, "true")
+    before = held()
+    for _ in range(2):
+        calls = (shell(tmp_path, "yes | head -c 3000000; exit 3", tail_bytes=10) for _ in range(16))
+        assert [done.exit_code for done in await asyncio.gather(*calls)] == [3] * 16
+    assert held() == before
 
 
 async def test_cancelling_ends_all_that_it_started(tmp_path: Path) -> None:

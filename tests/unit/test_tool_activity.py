@@ -11,9 +11,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
 from activities.ports import ToolContext, ToolError
-from activities.tools import MAX_ERROR_BYTES, RESERVED_NAMES, tool_activities
+from activities.tools import MAX_ERROR_BYTES, tool_activities
 from tests.support.activities import RUN, Beats, NoHistory
 from tests.support.core import a_spec
+from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
 
 REQUEST = ToolRequest(call_id="c1", arguments={"path": "a"}, key="key-1")
@@ -59,7 +60,7 @@ def test_the_activity_type_is_the_tools_name() -> None:
     assert [definition.name for definition in definitions] == ["read", "ls"]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, id=f"a tool named {name}") for name in sorted(RESERVED_NAMES)])
+@pytest.mark.parametrize("name", [pytest.param(name, id=f"a tool named {name}") for name in sorted(OWN_ACTIVITIES)])
 def test_our_own_activity_types_are_reserved(name: str) -> None:
     with pytest.raises(ValueError, match=f"a tool cannot be named '{name}'"):
         made(raises(OSError()), a_spec(name))

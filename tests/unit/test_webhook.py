@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.adapters import http
 from activities.adapters.webhook import sender
-from activities.adapters.webhook.message import MAX_TEXT_CHARS, Format, body
+from activities.adapters.webhook.message import MAX_TEXT_CHARS, Format, body, in_one_line
 from activities.adapters.webhook.sender import Webhook, WebhookSettings
 from activities.adapters.webhook.signature import SigningKey
 from activities.known_secrets import KnownSecrets
@@ -158,13 +158,32 @@ async def test_a_message_is_one_signed_post() -> None:
     }
 
 
-async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup() -> None:
-    """`<!channel>` would call everybody; a link could say one thing and lead to another."""
+@pytest.mark.parametrize(
+    ("wrote", "shown"),
+    [
+        pytest.param(
+            "<!channel> & <https://evil.test|here>",
+            "&lt;!channel&gt; &amp; &lt;https://evil.test|here&gt;",
+            id="Slack's markup",
+        ),
+        pytest.param("@all (@here) _@channel_", "＠all (＠here) _＠channel_", id="Mattermost's mentions"),
+        pytest.param("[approve](https://evil.test)", "[approve] (https://evil.test)", id="a link of Markdown"),
+        pytest.param("![](https://evil.test/a.png)", "![] (https://evil.test/a.png)", id="a picture of Markdown"),
+        pytest.param("ada@example.test pays 5 @ 3", "ada@example.test pays 5 @ 3", id="what is no mention"),
+    ],
+)
+async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup(wrote: str, shown: str) -> None:
+    """Else it would call everybody; a link could say one thing and lead to another."""
     network = Network([http.Response(200)])
-    asks = ASKS.model_copy(update={"question": "<!channel> & <https://evil.test|here>"})
-    await a_webhook(network, form="slack").deliver(asks, RUN)
+    await a_webhook(network, form="slack").deliver(ASKS.model_copy(update={"question": wrote}), RUN)
     assert list(network.body()) == ["text"]
-    assert "&lt;!channel&gt; &amp; &lt;https://evil.test|here&gt;" in network.body()["text"]
+    assert shown in network.body()["text"]
+
+
+def test_an_id_that_a_starter_chose_hides_nothing_in_the_text() -> None:
+    run = RunKey("agent\u202e-1\x1b[2J\nx", "run-1")
+    text = in_one_line(Notification(message_id="m", event="ended", agent="a", reason="completed"), run, None)
+    assert text == "a ended (completed) agent\\u202e-1\\u001b[2J x"
 
 
 @LAW

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from workflows.types import names
 from workflows.types.clipped import clip
 from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
 from workflows.types.digest import record_digest, reference
@@ -62,7 +63,7 @@ class ContextFold:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
-            case "gate" | "notify" | "critique":
+            case "gate" | names.NOTIFY | "critique":
                 pass
             case _:
                 self._results[happening.key] = ToolOutput.model_validate(happening.value).content

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from workflows.decisions.compaction import compaction_data
 from workflows.decisions.journal_iteration import JournalIteration
+from workflows.types import names
 from workflows.types.context import ReasonRequest, Setup
 from workflows.types.decision import DECISION_MADE
 from workflows.types.delegation import delegated_place
@@ -105,7 +106,7 @@ class JournalFold:
                 return self._reasoned(happening)
             case "gate":
                 return self._gated(happening)
-            case "notify" | "critique":
+            case names.NOTIFY | "critique":
                 return []
             case _:
                 return self._acted(happening)

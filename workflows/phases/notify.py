@@ -11,6 +11,7 @@ from workflows.decisions import notifications
 from workflows.phases.failures import failure_text
 from workflows.phases.interrupt import settle
 from workflows.phases.run import Run
+from workflows.types.names import NOTIFY
 from workflows.types.notifications import Notification
 from workflows.types.result import StopReason
 from workflows.types.waits import Wait
@@ -85,7 +86,7 @@ async def _delivered(run: Run, wait: Wait) -> None:
 
 async def _sent(message: Notification, about: str, within_s: float) -> None:
     await workflow.execute_activity(
-        "notify",
+        NOTIFY,
         message,
         activity_id=f"notify-{about}",
         start_to_close_timeout=timedelta(seconds=ATTEMPT_S),

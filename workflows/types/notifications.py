@@ -21,7 +21,7 @@ class NotifiedCall(Record):
 
 
 class Notification(Record):
-    """Input of `notify`, bounded in size. Where it goes and what signs it is known to the worker only."""
+    """Input of `deliver_notification`, bounded in size. Where it goes and what signs it is known to the worker only."""
 
     message_id: str
     """Every attempt to deliver it has the same."""

@@ -13,14 +13,14 @@ from activities.adapters.manifests.parsers import output_pattern
 from activities.adapters.manifests.template import parsed, slots
 from activities.adapters.manifests.use_flaws import use_flaws
 from activities.adapters.tools.catalog import RESERVED
-from activities.tools import RESERVED_NAMES
+from workflows.types.names import OWN_ACTIVITIES
 
 AT_THE_TOP = ("effect", "timeout_s", "approval", "verified", "tags")
 
 
 def flaws(manifest: Manifest) -> Iterator[Flaw]:
     """Yield every one of them."""
-    if manifest.name in RESERVED | RESERVED_NAMES:
+    if manifest.name in RESERVED | OWN_ACTIVITIES:
         yield Flaw(("name",), f"{manifest.name!r} is a name of the loop itself", "choose another")
     if (manifest.command is None) == (manifest.http is None):
         yield Flaw((), "a tool is either a command or a request", "give it one of [command] and [http]")

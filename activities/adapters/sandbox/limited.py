@@ -38,6 +38,8 @@ def start(program: Program) -> int:
 
 def _become(program: Program, parent: int) -> None:
     name = program.command[0]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # else one that comes before the program does is lost
     try:
         os.setsid()
         set_of_this_process(DIES_WITH_PARENT, signal.SIGKILL)

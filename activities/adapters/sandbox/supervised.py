@@ -5,11 +5,11 @@ import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from activities.adapters.process_channel import process_channel
 from activities.adapters.sandbox.streams import Streams
 
 GRACE_S = 2.0
@@ -34,7 +34,7 @@ class Report:
 
 async def supervised(order: bytes, streams: Streams, *, cwd: Path, stdin: bytes, timeout_s: float) -> Report | None:
     """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
-    async with _channel() as channel:
+    async with process_channel() as channel:
         process = await _started(channel.theirs, streams, cwd, stdin)
         report = asyncio.create_task(_report(channel.reader))
         try:
@@ -43,26 +43,6 @@ async def supervised(order: bytes, streams: Streams, *, cwd: Path, stdin: bytes,
         finally:
             await asyncio.shield(_end(channel.writer, process, streams))
         return await report
-
-
-@dataclass(frozen=True)
-class _Channel:
-    """A socket to the supervisor, and its other end until the supervisor has it."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    theirs: socket.socket
-
-
-@asynccontextmanager
-async def _channel() -> AsyncGenerator[_Channel]:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        reader, writer = await asyncio.open_connection(sock=ours)
-        try:
-            yield _Channel(reader, writer, theirs)
-        finally:
-            writer.transport.abort()
 
 
 async def _started(theirs: socket.socket, streams: Streams, cwd: Path, stdin: bytes) -> asyncio.SubprocessTransport:

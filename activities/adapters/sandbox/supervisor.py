@@ -31,6 +31,14 @@ def main() -> None:
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
     order = marshal.loads(_received(control))
+    # What is called off while this starts is not begun: it would do harm in its time of grace.
+    is_off = select.select([control], [], [], 0)[0]
+    report = "order None 0" if is_off else _carried_out(order, control)
+    with suppress(OSError):
+        os.write(control, report.encode())
+
+
+def _carried_out(order: "dict[str, Any]", control: int) -> str:
     set_of_this_process(ADOPTS_DESCENDANTS, 1)
     woken = _woken()
     _come_first()
@@ -39,8 +47,7 @@ def main() -> None:
     # SIGTERM would end bubblewrap itself at once, and with it all that still has its grace.
     spared = tree.child if order["is_wrapped"] else None
     tree.end(order["grace_s"] if came == "order" else 0, spared)
-    with suppress(OSError):
-        os.write(control, f"{came} {tree.status} {tree.cpu_s}".encode())
+    return f"{came} {tree.status} {tree.cpu_s}"
 
 
 def _received(control: int) -> bytes:

@@ -41,7 +41,7 @@ class Tree:
         return len(_descendants())
 
     def end(self, grace_s: float, spared: int | None) -> None:
-        """Ask all but `spared` to end and wait a while, then kill them, new ones too, until none is left."""
+        """Ask all but `spared` to end and wait a while, then kill all, new ones too, until none is left."""
         if grace_s:
             self._ask(spared)
             self._gone_within(grace_s)
@@ -54,10 +54,10 @@ class Tree:
             time.sleep(_PAUSE_S)
 
     def _ask(self, spared: int | None) -> None:
-        for pid, _ in _descendants() or [(self.child, 0)]:
-            if pid != spared:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGTERM)
+        asked = [pid for pid, _ in _descendants() if pid != spared]
+        for pid in asked or [self.child]:  # with nothing in it yet, what is spared has nothing to end in peace
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM)
 
     def _kill_group(self, group: int) -> None:
         """Kill a whole group in one step, in which none of it can fork."""

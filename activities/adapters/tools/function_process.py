@@ -6,11 +6,11 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, STDOUT
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
+from activities.adapters.process_channel import ProcessChannel, process_channel
 from activities.adapters.tools.frames import next_message, packed
 from activities.adapters.tools.process_group import Watch, end_group
 from activities.ports import ToolContext, ToolError
@@ -44,7 +44,7 @@ class FunctionProcess:
         call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _told(context)}
         request = packed(call)
         answer: dict[str, Any] | None = None
-        async with _channel() as channel:
+        async with process_channel() as channel:
             group, watch = await self._start(channel.theirs)
             try:
                 answer = await _answer(channel, request, watch, context)
@@ -76,31 +76,11 @@ class FunctionProcess:
             _log.info("%s wrote:\n%s", self.name, output)
 
 
-@dataclass(frozen=True)
-class _Channel:
-    """A socket to the process, and its other end until the process has it."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    theirs: socket.socket
-
-
-@asynccontextmanager
-async def _channel() -> AsyncGenerator[_Channel]:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        reader, writer = await asyncio.open_connection(sock=ours)
-        try:
-            yield _Channel(reader, writer, theirs)
-        finally:
-            writer.transport.abort()
-
-
 def _told(context: ToolContext) -> dict[str, Any]:
     return {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
 
 
-async def _answer(channel: _Channel, request: bytes, watch: Watch, context: ToolContext) -> dict[str, Any] | None:
+async def _answer(channel: ProcessChannel, request: bytes, watch: Watch, context: ToolContext) -> dict[str, Any] | None:
     """Return the answer, or None where the process ended, or closed its socket, without one."""
     talk = asyncio.create_task(_talk(channel, request, context))
     exited = asyncio.create_task(watch.exited.wait())
@@ -113,7 +93,7 @@ async def _answer(channel: _Channel, request: bytes, watch: Watch, context: Tool
         exited.cancel()
 
 
-async def _talk(channel: _Channel, request: bytes, context: ToolContext) -> dict[str, Any] | None:
+async def _talk(channel: ProcessChannel, request: bytes, context: ToolContext) -> dict[str, Any] | None:
     try:
         channel.writer.write(request)
         await channel.writer.drain()

@@ -1,11 +1,13 @@
 """What a receiver is sent: the notification as JSON, with one line of text that chat systems show."""
 
+import re
 from typing import Any, Literal
 
 from pydantic_core import to_json
 
 from activities.ports import RunKey
 from workflows.types.notifications import Notification, NotifiedCall
+from workflows.types.visible import escaped
 
 Format = Literal["json", "slack"]
 
@@ -15,12 +17,15 @@ MAX_LINE_ARGUMENTS = 200
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """What begins a link or calls a whole channel there; what the model wrote must not."""
 
+_MENTION = re.compile(r"(?<![A-Za-z0-9])@(?=\w)")
+"""As Mattermost reads it, `@all` and `@here` included; an address of mail is none."""
+
 
 def body(notification: Notification, run: RunKey, link: str | None, form: Format) -> bytes:
     """Return the body, empty fields left out; for Slack the text alone."""
     text = in_one_line(notification, run, link)
     if form == "slack":
-        return to_json({"text": text.translate(_SLACK)})
+        return to_json({"text": _without_markup(text)})
     said: dict[str, Any] = {
         "text": text,
         **notification.model_dump(mode="json", exclude={"message_id"}, exclude_defaults=True),
@@ -49,8 +54,13 @@ def in_one_line(notification: Notification, run: RunKey, link: str | None) -> st
         said.append(f"until {notification.expires_at}")
     if notification.commands:
         said.append("→ " + " | ".join(notification.commands))
-    line = " ".join(" ".join([*said, link or ""]).split())
+    line = escaped(" ".join(" ".join([*said, link or ""]).split()))
     return line if len(line) <= MAX_TEXT_CHARS else f"{line[: MAX_TEXT_CHARS - 1]}…"
+
+
+def _without_markup(text: str) -> str:
+    """Return what calls nobody and leads nowhere else than it says, in Slack and in Mattermost's Markdown."""
+    return _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text).replace("](", "] (").translate(_SLACK)
 
 
 def _call(call: NotifiedCall) -> str:

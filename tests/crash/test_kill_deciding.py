@@ -1,0 +1,72 @@
+"""Workers killed around a decision, and while a message is on its way: one decision, one message, nothing lost."""
+
+import signal
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from tests.crash.test_kill_waiting import RETRIED
+from tests.support.crash_stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
+
+pytestmark = pytest.mark.timeout(240)
+
+DECIDED: dict[str, Any] = {"plan": ("look", "decide:l", "note")}
+ROLLED: dict[str, Any] = {**DECIDED, "roll_over_events": EVERY_ITERATION}
+
+
+def told(times: int) -> dict[str, Any]:
+    """Return a run whose question is answered once a receiver has it so often."""
+
+    async def happens(stage: Stage) -> None:
+        async def has_come() -> bool:
+            return len(stage.told) == times
+
+        await stage.until(has_come)
+        await RETRIED["happens"](stage)
+
+    return {**RETRIED, "happens": happens, "notify": ("escalation",)}
+
+
+CASES: dict[str, Case] = {
+    "decided": Case(**DECIDED),
+    "decided, when its verdict comes": dies("gate of decide", **DECIDED),
+    "decided, before it is told": dies("noting DecisionMade", **DECIDED),
+    "decided, when the model is told": dies("model call 3", **DECIDED),
+    "rolled": Case(**ROLLED),
+    "rolled, before it is told": dies("noting DecisionMade", **ROLLED),
+    "rolled, in the next run": dies("model call 3", **ROLLED),
+    "told": Case(**told(1)),
+    "told, when the receiver has it": dies("told", **told(2)),
+}
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "," in case])
+async def test_a_kill_changes_nothing(outcomes: Outcomes, case: str) -> None:
+    scene, _, _ = case.partition(",")
+    undisturbed, outcome = outcome_of(outcomes, scene), outcome_of(outcomes, case)
+    assert outcome.exits == [-signal.SIGKILL]
+    assert outcome.journal == undisturbed.journal
+    assert outcome.ran.raw["data"] == undisturbed.ran.raw["data"]
+    assert len(set(outcome.told)) == len(set(undisturbed.told))
+
+
+async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
+    """So that the comparisons are about something."""
+    for scene in ("decided", "rolled"):
+        decided = outcome_of(outcomes, scene)
+        [made] = decided.data("DecisionMade")
+        assert (made["rule"], made["outcome"], made["facts"]["tainted"]["source"]) == ("read", {"go": "no"}, "look")
+        assert decided.ran.raw["data"]["decisions"]["size"]["outcome"] == {"go": "no"}
+    assert len(outcome_of(outcomes, "rolled").ran.histories) > 2
+    assert len(outcome_of(outcomes, "told").told) == 1
+
+
+async def test_a_message_whose_delivery_nobody_knows_of_comes_again_under_its_id(outcomes: Outcomes) -> None:
+    messages = outcome_of(outcomes, "told, when the receiver has it").told
+    assert (len(messages), len(set(messages))) == (2, 1)

@@ -1,0 +1,57 @@
+"""A receiver that is down for days, on the time-skipping server: an hour of attempts, then the inbox alone."""
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from activities.ports import NotifyError, RunKey
+from tests.integration.test_approvals import Asks, pending, yes
+from tests.integration.test_notifications import PAYS, TELLS, attempts, failures
+from tests.support.hold import until
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import updated
+from tests.support.time_skipping import time_skipping
+from workflows.types.notifications import Notification
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+async def environment() -> AsyncGenerator[WorkflowEnvironment]:
+    async with time_skipping() as environment:
+        yield environment
+
+
+class Down:
+    """A receiver that answers 503, whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.told = list[Notification]()
+
+    async def deliver(self, notification: Notification, run: RunKey) -> None:
+        """Refuse it."""
+        self.told.append(notification)
+        raise NotifyError("answered 503", kind="ReceiverRefused", retryable=True)
+
+
+async def test_who_is_down_is_told_for_an_hour_and_the_question_waits_on(environment: WorkflowEnvironment) -> None:
+    down, pay = Down(), FakeTool("pay")
+    engine = Asks(expires_s=30 * DAY.total_seconds())
+    async with a_loop(environment.client, PAYS, pay, engine=engine, setup=TELLS, notifier=down) as loop:
+        loop.execution_timeout = 60 * DAY
+        handle = await loop.start(timeout_s=60)
+
+        async def is_told() -> bool:
+            return bool(down.told)
+
+        await until(is_told)
+        await environment.sleep(2 * DAY)
+        [hold] = await pending(handle)
+        await updated(handle, "approve", yes(hold))
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "completed"
+    assert (attempts(ran), len(failures(ran)), len(pay.contexts)) == (["notify-approval-1"], 1, 1)
+    assert 60 <= len(down.told) <= 70
+    assert len({each.message_id for each in down.told}) == 1
