@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import decisions, endurance, first_activity, history_size, replay, wall
+from bench import audit, decisions, endurance, engines, first_activity, history_size, replay, wall
 from bench.assumptions import header
 from bench.figures import Figure, table
 from bench.rig import Rig, rig
@@ -19,6 +19,8 @@ MEASURES = {
     "d": "replay",
     "e": "a run of 5,000 iterations",
     "f": "decisions",
+    "g": "policy engines",
+    "h": "audit",
 }
 
 
@@ -49,6 +51,10 @@ async def _measured(rig: Rig, letter: str, quick: bool) -> list[Figure]:
             figures = await replay.measure(rig, pairs=5 if quick else 15)
         case "f":
             figures = await decisions.measure(rig, replays=3 if quick else 7)
+        case "g":
+            figures = await engines.measure(rig, rounds=3 if quick else 11)
+        case "h":
+            figures = await audit.measure(rig, iterations=1_000, rounds=1 if quick else 3)
         case _:
             figures = await endurance.measure(rig, iterations=1_000 if quick else 5_000)
     return figures

@@ -23,7 +23,10 @@ Replay: one Replayer for each replay, each side with the sandbox and data conver
   SDK's); its construction is not timed. Memory: resident set (Linux), told by the worker process itself.
 Decisions: the functions of workflows/decisions and workflows/types, called from elsewhere, in replays of a run with 20
   tools, two to four calls an iteration, failed steps, open circuits and a context at its budget (bench/busy.py). Their
-  share is a profiler's; processor time of the workflow tasks is measured without it."""
+  share is a profiler's; processor time of the workflow tasks is measured without it.
+Policy engines: the same run under each in turn, on a worker each, with bench/policies. OPA: a server over loopback,
+  asked in an activity of its own, and compiled to WebAssembly in the worker's process.
+Audit: all proposals of a run judged anew by bench/policies; the replay beside has the same histories at hand."""
 
 
 def header() -> str:

@@ -7,8 +7,9 @@ from temporalio.worker import Worker
 
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
+from activities.adapters.policy.ladder import gate_execution
 from activities.adapters.policy.listed import ListedTools
-from activities.ports import ToolContext
+from activities.ports import PolicyEngine, ToolContext
 from bench.script import MODEL, RESULT, TOOL, Script
 from worker import Parts, build_worker
 from workflows.types.agents import AgentConfig
@@ -34,12 +35,14 @@ class ReadFile:
         return ToolOutput(content=RESULT)
 
 
-def our_worker(client: Client, task_queue: str, script: Script) -> Worker:
+def our_worker(client: Client, task_queue: str, script: Script, engine: PolicyEngine | None = None) -> Worker:
     tool = ReadFile()
+    policy = engine or ListedTools()
+    facts = Setup(agent="", model="", gate_execution=gate_execution(policy))
     agents = ConfiguredAgents(
-        {"default": AgentConfig(tools=(TOOL,))}, {TOOL: tool.spec}, MODEL, lambda name: None, Setup(agent="", model="")
+        {"default": AgentConfig(tools=(TOOL,))}, {TOOL: tool.spec}, MODEL, lambda name: None, facts
     )
-    parts = Parts(agents, script, ListedTools(), argument_errors, [tool])
+    parts = Parts(agents, script, policy, argument_errors, [tool])
     return build_worker(client, parts, task_queue)
 
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -45,6 +45,10 @@ class Side:
     arguments: Callable[[int], list[Any]]
     replayer: Callable[[ThreadPoolExecutor | None], Replayer]
     """Takes what runs the workflow tasks."""
+
+    def on(self, task_queue: str) -> "Side":
+        """Return the same with a worker of another task queue."""
+        return replace(self, task_queue=task_queue)
 
     async def run(self, iterations: int) -> WorkflowHandle[Any, Any]:
         """Run to the end."""

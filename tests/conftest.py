@@ -1,13 +1,19 @@
 """One real Temporal server for each process of the suite."""
 
+import os
 from collections.abc import AsyncGenerator, Generator
 
 import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
+from xdist.remote import Producer
 
 from client.converter import data_converter
+from tests.support.planted import planted
+from tests.support.scheduling import Files
 from tests.support.server import temporal_cli
+
+os.environ.update(planted())  # no history, no output and no database of the suite may hold one of them
 
 SERVER_ARGUMENTS = [
     "--dynamic-config-value",
@@ -38,3 +44,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Files:
+    """Share the tests out by files."""
+    return Files(config, log)

@@ -222,11 +222,19 @@ def test_no_mark_is_in_the_servers_database_and_no_command_wrote_one(suite: Suit
     assert marked_files(suite.home, suite.orga.folder) == {}
 
 
-@pytest.mark.parametrize("kind", ["ran", "done"])
-def test_no_mark_is_in_what_a_command_or_the_worker_said(suite: Suite, kind: str) -> None:
-    said: dict[str, Done] = getattr(suite, kind)
-    found = {name: around_marks(f"{done.out}\n{done.err}".encode()) for name, done in said.items()}
-    assert {name: marks for name, marks in found.items() if marks} == {}
+def test_the_key_that_signs_is_in_no_file_but_its_own_and_in_nothing_that_was_said(suite: Suite) -> None:
+    key_file = Path(suite.orga.env["ORGA_SIGNING_KEY_FILE"])
+    _, private, _ = key_file.read_text().split("\n", 2)
+    files = [path for folder in (suite.home, suite.orga.folder) for path in folder.rglob("*") if path.is_file()]
+    assert [path for path in files if private.encode() in path.read_bytes()] == []
+    assert [name for name, done in suite.done.items() if private in done.out + done.err] == []
+
+
+def test_what_a_command_or_the_worker_said_is_searched(suite: Suite) -> None:
+    """Each `Done` was, as it was made."""
+    assert all(done.out + done.err for done in (*suite.done.values(), *suite.ran.values()))
+    with pytest.raises(AssertionError, match=MARK):
+        Done(0, "", f'{{"token": "{a_secret("GITHUB_TOKEN")}"}}')
 
 
 def test_no_mark_was_sent_to_a_model_or_a_collector(suite: Suite) -> None:

@@ -24,4 +24,4 @@ class InlineOrga(Orga):
             redirect_stderr(err),
         ):
             code = run_command(arguments)
-        return Done(code, out.getvalue(), err.getvalue())
+        return self.discreet(arguments, Done(code, out.getvalue(), err.getvalue()))

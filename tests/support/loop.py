@@ -22,6 +22,7 @@ from client.gate_record import GateRecord
 from client.journal import read_journal
 from client.observed_runner import ObservedRunner
 from client.sandbox import workflow_runner
+from tests.support.planted import around_marks
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step
 from worker import Parts, build_worker
 from workflows.agent import AgentWorkflow
@@ -213,7 +214,9 @@ def check_tasks(history: WorkflowHistory) -> None:
 
 
 async def replayed(history: WorkflowHistory) -> None:
-    """Replay a history through the code of today; nothing in it was carried out without the gate's yes."""
+    """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it."""
+    marks = [found for event in history.events if (found := around_marks(event.SerializeToString()))]
+    assert not marks, marks
     record = GateRecord(data_converter.payload_converter)
     runner = ObservedRunner(workflow_runner(), record.observe)
     replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=runner)

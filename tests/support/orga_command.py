@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from tests.support.planted import around_marks, marked_files, planted
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from client.cli.main import main; main()"]
@@ -20,11 +22,16 @@ LINE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """How a command ended. It said nothing that the suite planted."""
 
     code: int
     out: str
     err: str
+
+    def __post_init__(self) -> None:
+        """Fail where a planted secret was said."""
+        found = around_marks(f"{self.out}\n{self.err}".encode())
+        assert not found, found
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,13 @@ class Orga:
             timeout=100,
             check=False,
         )
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return self.discreet(arguments, Done(done.returncode, done.stdout.decode(), done.stderr.decode()))
+
+    def discreet(self, arguments: Sequence[str], done: Done) -> Done:
+        """Return how a command ended; once it has stopped the server, no planted secret is in the database."""
+        found = marked_files(Path(self.env["ORGA_HOME"])) if arguments[:2] == ("server", "--stop") else {}
+        assert not found, found
+        return done
 
     @contextmanager
     def started(self, *arguments: str) -> Generator["Running"]:
@@ -108,7 +121,7 @@ class Running:
     def close(self) -> None:
         """Leave nothing running."""
         self.process.kill()
-        self.code()
+        Done(self.code(), "\n".join(self.out), "\n".join(self.err))
 
     def _read(self, stream: IO[bytes] | None, kept: list[str]) -> None:
         assert stream is not None
@@ -124,4 +137,4 @@ def an_orga(folder: Path, home: Path, **env: str) -> Orga:
     """Return a command line without the settings and keys of whoever runs the tests."""
     foreign = ("ORGA_", "TEMPORAL_", "OPENAI_", "OPENROUTER_", "ANTHROPIC_", "OLLAMA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return Orga(folder, inherited | {"PYTHONPATH": str(ROOT), "ORGA_HOME": str(home), **env})
+    return Orga(folder, inherited | planted() | {"PYTHONPATH": str(ROOT), "ORGA_HOME": str(home), **env})

@@ -1,0 +1,13 @@
+"""What the assistant can do that nobody can take back."""
+
+from pathlib import Path
+
+from activities.tools_api import tool
+
+
+@tool(effect="irreversible")
+def refund(order: str, cents: int) -> str:
+    """Pay a customer back."""
+    with Path("ledger").open("a", encoding="utf-8") as ledger:
+        ledger.write(f"{order} {cents}\n")
+    return f"refunded {cents} cents of {order}"

@@ -1,0 +1,126 @@
+"""docs/production.md, done as it says: in order, in a fresh folder, on a real server; what it shows is what is seen."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.inline_command import InlineOrga
+from tests.support.mcp_http import free_port
+from tests.support.orga_command import ROOT, Orga, an_orga
+
+GUIDE = (ROOT / "docs" / "production.md").read_text()
+BLOCK = re.compile(r"^```(\w+)( file)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FILES = {"toml", "cedar"}
+SEEN_S = 60.0
+
+
+@dataclass
+class Newcomer:
+    """Somebody who types what the guide says."""
+
+    orga: Orga
+    port: int
+    running: ExitStack
+
+    def follow(self, guide: str) -> list[str]:
+        """Write each file, type each line, look for each text; return what went otherwise, one line each."""
+        wrong: list[str] = []
+        said, last = "", ""
+        for language, is_file, content in BLOCK.findall(guide):
+            if language in FILES or is_file:
+                self._write(content)
+            elif language == "sh":
+                said, last = "", ""
+                for line in content.splitlines():
+                    last, (code, text) = line, self._typed(line)
+                    said += text
+                    expected = int(found[1]) if (found := re.search(r"# exit code (\d)", line)) else 0
+                    wrong += [] if code == expected else [f"{line}: {code}\n{text}"]
+            else:
+                wrong += self._looked(last, said, content)
+        return wrong
+
+    def _typed(self, line: str) -> tuple[int, str]:
+        words = shlex.split(line, comments=True)
+        match words:
+            case ["cd", folder]:
+                object.__setattr__(self.orga, "folder", self.orga.folder / folder)
+            case ["export", setting]:
+                name, _, value = setting.partition("=")
+                self.orga.env[name] = value
+            case ["python", program, "&"]:
+                self._begin(program)
+            case ["orga", "worker", "--json-logs", "2>", "worker.log", "&"]:
+                self.running.enter_context(self.orga.started("worker", "--json-logs")).line("polls task queue")
+            case ["orga", *arguments]:
+                done = self.orga(*arguments)
+                return done.code, f"{done.out}\n{done.err}\n"
+            case _:
+                done = subprocess.run(words, cwd=self.orga.folder, capture_output=True, text=True, check=False)
+                return done.returncode, f"{done.stdout}\n{done.stderr}\n"
+        return 0, ""
+
+    def _looked(self, last: str, said: str, shown: str) -> list[str]:
+        """Return the lines that are not seen; what waits for a person is looked at until it does."""
+        deadline = time.monotonic() + SEEN_S
+        while (unseen := _unseen(said, shown)) and last == "orga inbox" and time.monotonic() < deadline:
+            said += self._typed(last)[1]
+        return [f"{line!r} is not in:\n{said}" for line in unseen]
+
+    def _write(self, content: str) -> None:
+        path = self.orga.folder / content.splitlines()[0].lstrip("/# ")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+
+    def _begin(self, program: str) -> None:
+        command = [sys.executable, program, str(self.port)]
+        process = self.running.enter_context(subprocess.Popen(command, cwd=self.orga.folder))
+        self.running.callback(process.kill)
+
+
+def _unseen(said: str, shown: str) -> list[str]:
+    """Return the lines of which the words do not follow each other in some line that was said."""
+    patterns = {line: ".*".join(map(re.escape, line.split())) for line in shown.splitlines()}
+    return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
+    folder, port = tmp_path / "project", free_port()
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    urls = json.dumps({"openai-compatible": f"http://127.0.0.1:{port}/v1"})
+    env = an_orga(folder, tmp_path / "home", ORGA_MODELS__BASE_URLS=urls).env
+    with ExitStack() as running:
+        found = Newcomer(InlineOrga(folder, env), port, running)
+        yield found
+        found.orga("server", "--stop")
+
+
+@pytest.mark.timeout(300)
+def test_the_guide_is_followed_from_its_first_line_to_its_last(newcomer: Newcomer) -> None:
+    assert newcomer.follow(GUIDE) == []
+    assert (newcomer.orga.folder / "ledger").read_text().splitlines() == ["A-7 90000", "A-7 900"]
+    assert (newcomer.orga.folder / "audit.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "unseen"),
+    [
+        pytest.param("a  b c\nd", "d\na c", [], id="words with others between"),
+        pytest.param("a\nc", "a c", ["a c"], id="words of two lines"),
+        pytest.param("b a", "a b", ["a b"], id="words in another order"),
+        pytest.param("a", "b", ["b"], id="another word"),
+    ],
+)
+def test_what_is_seen(said: str, shown: str, unseen: list[str]) -> None:
+    assert _unseen(said, shown) == unseen
