@@ -71,28 +71,35 @@ def _move(made: Path, target: Path) -> None:
 
 
 async def _run(command: list[str], environment: dict[str, str], timeout_s: float, doing: str, report: Report) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=ROOT,
-        env=os.environ | environment,
-        start_new_session=True,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *command,
+            cwd=ROOT,
+            env=os.environ | environment,
+            start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
     )
     telling = asyncio.create_task(_tell(doing, report))
     try:
+        process = await asyncio.shield(starting)  # cancelled meanwhile, it would end the process and leave its children
         async with asyncio.timeout(timeout_s):
             _, errors = await process.communicate()
     except TimeoutError as error:
         raise NotObtained(f"not done after {timeout_s:g} s") from error
     finally:
         telling.cancel()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the compilers that Go started, too
-        await process.wait()
+        await _end(await starting)
     if process.returncode != 0:
         raise NotObtained(_last_line(errors) or f"exit code {process.returncode}")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # the compilers that Go started, too
+    await process.wait()
 
 
 async def _tell(doing: str, report: Report) -> None:

@@ -40,6 +40,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     command("server", "--stop")
 
 
+@pytest.mark.timeout(400)
 def test_the_commands_of_the_documents_run(orga: Orga) -> None:
     """In the documents' order; `ID` is a live run, paused, so that it can be steered."""
     with orga.started("worker") as worker:

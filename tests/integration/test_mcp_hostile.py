@@ -39,7 +39,7 @@ async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path) -> No
     server = hostile(tmp_path, "silent", connect_timeout_s=0.5)
     began = time.monotonic()
     async with source_of(s=server) as source:
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 4.5
         assert await source.specs(["s_echo"]) == {}
         error = await refusal(called(source, "s_echo"))
         assert (error.kind, error.retryable) == (UNAVAILABLE, True)
@@ -53,7 +53,7 @@ async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, mo
     monkeypatch.setattr("activities.adapters.mcp.servers.START_S", 0.2)
     began = time.monotonic()
     async with source_of(s=hostile(tmp_path, "silent")) as source:
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 4.5
         monkeypatch.setattr(keeper, "WAIT_S", 0.1)
         assert "being connected to" in str(await refusal(called(source, "s_echo")))
         began = time.monotonic()

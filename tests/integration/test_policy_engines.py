@@ -195,7 +195,8 @@ async def test_opa_allows_modifies_and_asks(
         await updated(handle, "approve", yes(hold))
         ran = await loop.ended(handle)
 
-    assert told(loop, -1) == ["ok", "[Policy denied] OPA has no decision at orga/decision for this", "paid 50"]
+    changed = '[Arguments changed by policy] {"amount":50}\npaid 50'
+    assert told(loop, -1) == ["ok", "[Policy denied] OPA has no decision at orga/decision for this", changed]
     assert gates(ran) == {kind}
     asked = next(found for found in verdicts(ran) if found.get("approval"))
     assert list(asked["policies"]) == ["pay"]

@@ -2,7 +2,10 @@
 
 import asyncio
 import shutil
+import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,9 +29,17 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 
-_LAUNCHER = """#!/bin/sh
-exec java -cp "$(dirname "$0")/lib/*" io.temporal.testserver.TestServer "$@"
+_MAIN = "io.temporal.testserver.TestServer"
+_CLASSES = f"{_FOLDER}/lib/*"
+_ARCHIVE = _FOLDER / "classes.jsa"
+"""Of loaded classes: with it a start takes a third of the processor time, for the SDK waits only five seconds."""
+
+_LAUNCHER = f"""#!/bin/sh
+here="$(dirname "$0")"
+exec java -XX:SharedArchiveFile="$here/{_ARCHIVE.name}" -Xlog:disable -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \\
+  -cp "$here/lib/*" {_MAIN} "$@"
 """
+_STARTS_WITHIN_S = 60.0
 
 _TRIES = 5
 
@@ -62,6 +73,8 @@ def time_skipping_server() -> Path:
         if not launcher.exists():
             require("mvn", "maven")
             _install()
+        if not _ARCHIVE.exists():
+            _archive()
     return launcher
 
 
@@ -76,3 +89,23 @@ def _install() -> None:
     launcher.chmod(0o755)
     shutil.rmtree(_FOLDER, ignore_errors=True)
     fresh.rename(_FOLDER)
+
+
+def _archive() -> None:
+    """Start the server once, and keep the classes that it has loaded when it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    order = ["java", f"-XX:ArchiveClassesAtExit={_ARCHIVE}", "-XX:+UseSerialGC", "-cp", _CLASSES, _MAIN, str(port)]
+    with subprocess.Popen(order, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        deadline = time.monotonic() + _STARTS_WITHIN_S
+        while not _answers(port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        server.terminate()
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -76,7 +76,7 @@ def test_a_broken_schema_is_told_apart_from_broken_arguments(schema: dict[str, A
 def test_no_pattern_hangs(pattern: str) -> None:
     started = time.monotonic()
     argument_errors({"properties": {"s": {"pattern": pattern}}}, {"s": "a" * 50_000 + "!"})
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
 
 
 @pytest.fixture(name="visited")

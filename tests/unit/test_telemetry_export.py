@@ -42,7 +42,7 @@ def test_a_silent_collector_holds_no_shutdown_up(caplog: pytest.LogCaptureFixtur
         trace.get_tracer("test").start_span("one").end()
         began = time.monotonic()
         on.shutdown(0.3)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 5
 
 
 def test_credentials_of_the_endpoint_are_not_in_the_warning(caplog: pytest.LogCaptureFixture) -> None:

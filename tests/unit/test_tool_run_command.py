@@ -224,8 +224,8 @@ async def test_a_broken_pipe_ends_a_program_as_usual(tool: RunCommand) -> None:
 
 async def test_calls_run_side_by_side(tool: RunCommand) -> None:
     started = time.monotonic()
-    await asyncio.gather(*(result(tool, command=["sh", "-c", "sleep 1"]) for _ in range(4)))
-    assert time.monotonic() - started < 3.5
+    await asyncio.gather(*(result(tool, command=["sh", "-c", "sleep 3"]) for _ in range(4)))
+    assert time.monotonic() - started < 11
 
 
 @pytest.mark.parametrize(
