@@ -11,8 +11,9 @@ ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 class WorkerOrder:
     """What a worker is told at its start."""
 
-    address: str
-    namespace: str
+    address: str | None
+    """None for the embedded server, which a worker finds by itself: credentials of the environment are not for it."""
+    namespace: str | None
     task_queue: str
     config: Path | None = None
     root: Path | None = None
@@ -25,7 +26,11 @@ class WorkerOrder:
 
     def arguments(self) -> list[str]:
         """Return the command line options."""
-        options = ["--address", self.address, "--namespace", self.namespace, "--task-queue", self.task_queue]
-        if self.config:
-            options += ["--config", str(self.config)]
+        named = {
+            "--address": self.address,
+            "--namespace": self.namespace,
+            "--task-queue": self.task_queue,
+            "--config": self.config,
+        }
+        options = [text for name, value in named.items() if value for text in (name, str(value))]
         return [*options, "--json-logs"] if self.json_logs else options

@@ -38,7 +38,8 @@ class Session:
     def worker_order(self, task_queue: str | None = None) -> WorkerOrder:
         """Return what a worker of this command is told; it polls the configured task queue unless one is given."""
         endpoint = self.connection.endpoint
-        return WorkerOrder(endpoint.address, endpoint.namespace, task_queue or self.task_queue, self.loaded.path)
+        named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
+        return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path)
 
 
 @asynccontextmanager

@@ -208,7 +208,7 @@ def test_every_adapter_was_asked_and_told_its_secret(suite: Suite) -> None:
     assert suite.ran["default"].code == 0, suite.ran["default"].err
     received = "\n".join((*suite.heard, *suite.chat.headers))
     sent = [*planted(CREDENTIALS), "TEAM_PASSWORD"]
-    unsent = {"ORGA_NOTIFY_SECRET", "OTEL_EXPORTER_OTLP_HEADERS", "POSTGRES_PASSWORD"}
+    unsent = {"ORGA_NOTIFY_SECRET", "OTEL_EXPORTER_OTLP_HEADERS", "POSTGRES_PASSWORD", "TEMPORAL_API_KEY"}
     assert [name for name in sent if a_secret(name) not in received] == [name for name in sent if name in unsent]
     assert "webhook-signature" in received.lower()
     assert [suite.ran[provider].code for provider in REFUSED] == [6] * len(REFUSED)

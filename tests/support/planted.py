@@ -17,6 +17,7 @@ CREDENTIALS = (
     "ORGA_NOTIFY_SECRET",
     "OTEL_EXPORTER_OTLP_HEADERS",
     "POSTGRES_PASSWORD",
+    "TEMPORAL_API_KEY",
 )
 """Of the variables that an adapter, the deployment or the SDK reads as a secret."""
 
