@@ -8,24 +8,19 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.adapters.agent_problems import agent_problems
-from activities.adapters.agents import ConfiguredAgents, with_default
+from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
-from activities.adapters.critic_problems import critic_refusal
-from activities.adapters.mcp.names import is_of_some_server
 from activities.adapters.mcp.settings import secret_variables, server_settings
 from activities.adapters.models.registry import ModelRegistry, default_model
 from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine
-from activities.adapters.policy.problems import BrokenPolicies
 from activities.adapters.tools.catalog import RESERVED, ToolCatalog
 from activities.adapters.webhook.sender import Link, Webhook, no_link
 from activities.breakers import WorkerBreakers
@@ -42,6 +37,7 @@ from activities.reason import ReasonActivities
 from activities.summarise import SummariseActivities
 from activities.tool_circuits import ToolCircuits
 from activities.tools import source_activity, tool_activities
+from client.checked_worker import checked
 from client.config import OrgaConfig
 from client.config_file import load_config
 from client.connect import connection
@@ -60,7 +56,6 @@ from workflows.agent import AgentWorkflow
 from workflows.types.breaker import CircuitOptions
 from workflows.types.context import Setup
 from workflows.types.names import OWN_ACTIVITIES
-from workflows.types.tools import ToolSpec
 
 if TYPE_CHECKING:
     from activities.adapters.mcp.servers import McpServers
@@ -177,7 +172,7 @@ def configured_parts(
         config.agents,
         {name: tool.spec for name, tool in tools.items()},
         config.models.default or default_model(env),
-        lambda model: _check_model(models, model),
+        models.check,
         facts,
         source=servers,
     )
@@ -199,10 +194,6 @@ def _secret_variables(config: OrgaConfig) -> set[str]:
     return {*secret_variables(config.mcp.servers), *manifest_secrets(config), ADDRESS}
 
 
-def _check_model(models: ModelRegistry, model: str) -> None:
-    models.resolve(model)
-
-
 async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None:
     """Work until `stopping`; what is in flight gets a grace to end."""
     observed = telemetry(config.telemetry)
@@ -219,61 +210,6 @@ async def serve(config: OrgaConfig, root: Path, stopping: asyncio.Event) -> None
                 await stopping.wait()
     finally:
         observed.shutdown()
-
-
-def checked(config: OrgaConfig, root: Path) -> dict[str, Any]:
-    """Return what this worker could run, and what stands in the way; for `orga doctor`."""
-    problems: list[dict[str, str]] = []
-    tools: dict[str, ToolSpec] = {}
-    try:
-        tools = {name: tool.spec for name, tool in configured_tools(config, root, os.environ).items()}
-    except ValueError as error:
-        problems.append({"place": "tools", "problem": str(error), "remedy": "correct [tools] in orga.toml"})
-    models = ModelRegistry(os.environ, config.models.base_urls)
-    standard = config.models.default or default_model(os.environ)
-    agents = with_default(config.agents)
-    is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
-    for name, agent in agents.items():
-        model = agent.model or standard
-        try:
-            models.resolve(model)
-        except ValueError as error:
-            problems.append({"place": f"agents.{name}.model", "problem": str(error), "remedy": "name another model"})
-        if problem := critic_refusal(agent.critics, model, partial(_check_model, models)):
-            problems.append({"place": f"agents.{name}", "problem": problem, "remedy": "name another model"})
-    problems += [asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere)]
-    problems += _policy_problems(config)
-    problems += _server_problems(config)
-    problems += _notify_problems(config)
-    shown = {name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()}
-    return {"agents": shown, "tools": list(tools), "models": {"default": standard}, "problems": problems}
-
-
-def _server_problems(config: OrgaConfig) -> list[dict[str, str]]:
-    try:
-        server_settings(config.mcp.servers, config.tools.options, os.environ)
-    except ValueError as error:
-        return [{"place": "mcp", "problem": str(error), "remedy": "correct [mcp] in orga.toml, or the environment"}]
-    return []
-
-
-def _notify_problems(config: OrgaConfig) -> list[dict[str, str]]:
-    try:
-        notify_settings(config.notify, os.environ)
-    except ValueError as error:
-        remedy = "correct [notify] in orga.toml, or the environment"
-        return [{"place": "notify", "problem": str(error), "remedy": remedy}]
-    return []
-
-
-def _policy_problems(config: OrgaConfig) -> list[dict[str, str]]:
-    try:
-        policy_engine(policy_settings(config.policy, os.environ))
-    except BrokenPolicies as error:
-        return [asdict(problem) for problem in error.problems]
-    except ValueError as error:
-        return [{"place": "policy", "problem": str(error), "remedy": "correct [policy] in orga.toml"}]
-    return []
 
 
 async def _run(config: OrgaConfig, root: Path) -> None:
@@ -293,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         root = (config.tools.files.root or Path.cwd()).resolve()
         sys.path.insert(0, str(Path.cwd()))
         if options.check:
-            report = checked(config, root)
+            report = checked(config, root, os.environ)
             print(json.dumps(report))
             code = 2 if report["problems"] else 0
         else:

@@ -69,6 +69,8 @@ def _parts(report: WorkerReport) -> list[Check]:
         found.append(Check("agents", ok=True, detail=agents))
     if report.tools:
         found.append(Check("tools", ok=True, detail=", ".join(report.tools)))
+    if report.policy:
+        found.append(Check("policy", ok=True, detail=report.policy))
     return found
 
 

@@ -32,6 +32,8 @@ class WorkerReport(Record):
 
     agents: dict[str, CheckedAgent] = {}
     tools: tuple[str, ...] = ()
+    policy: str = ""
+    """Who decides what may run."""
     problems: tuple[Problem, ...] = ()
 
 

@@ -290,7 +290,7 @@ def _read(terminal: int) -> bytes:
 def test_the_doctor_finds_everything_well(orga: Orga) -> None:
     done = orga("doctor", "--deep")
     assert done.code == 0
-    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 8
+    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 9
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """What is wrong between agents, delegates and tools is found when a worker starts or is checked."""
 
+import os
 from typing import Any
 
 import pytest
 
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents, with_default
+from client.checked_worker import checked
 from client.config import OrgaConfig
 from tests.support.core import a_setup, a_spec
-from worker import checked
 from workflows.types.agents import AgentConfig
 from workflows.types.recovery import Recovery
 
@@ -102,7 +103,7 @@ def test_a_worker_with_an_unknown_delegate_does_not_start() -> None:
 
 def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
     config = OrgaConfig.model_validate({"agents": {"lead": {"delegates": ["nobody"]}}})
-    report = checked(config, tmp_path)
+    report = checked(config, tmp_path, os.environ)
     assert report["problems"] == [
         {"place": "agents.lead.delegates.0", "problem": "no such agent: nobody", "remedy": "there are: default, lead"}
     ]

@@ -1,5 +1,6 @@
 """Critics as people write them: what is refused, and with which words."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from pydantic import ValidationError
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.critic_problems import critic_refusal
+from client.checked_worker import checked
 from client.config import OrgaConfig
 from client.config_file import load_config
 from client.errors import OrgaError
 from tests.support.core import a_setup, a_spec
 from tests.support.critics import RUBRIC, a_critic, a_person
 from tests.support.strategies import LAW
-from worker import checked
 from workflows.types.agents import AgentConfig
 from workflows.types.critic import Critic, verdict_schema
 from workflows.types.input import problems
@@ -134,7 +135,7 @@ def test_no_worker_starts_with_one() -> None:
 
 def test_the_doctor_finds_a_model_that_cannot_review(tmp_path: Path) -> None:
     config = OrgaConfig(agents={"a": AgentConfig(model="offline:extractive", critics=(a_critic(),))})
-    found = [each for each in checked(config, tmp_path)["problems"] if each["place"] == "agents.a"]
+    found = [each for each in checked(config, tmp_path, os.environ)["problems"] if each["place"] == "agents.a"]
     assert [each["problem"] for each in found] == [
         "critics.quality.model: offline:extractive can quote but not judge; choose another model"
     ]

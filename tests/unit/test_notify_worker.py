@@ -1,14 +1,16 @@
 """A worker with `[notify]` tells people; without a secret it does not start, and says what to do."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from client.checked_worker import checked
 from client.config import NotifyConfig, OrgaConfig
 from client.connect import Connection
 from client.server.endpoint import Endpoint
 from tests.support.webhook_receiver import SECRET
-from worker import Parts, checked, configured_parts
+from worker import Parts, configured_parts
 from workflows.types.context import PrepareRequest
 
 URL = "https://hooks.test/x"
@@ -43,7 +45,7 @@ def test_a_worker_without_the_secret_does_not_start(tmp_path: Path, monkeypatch:
     says = "but not ORGA_NOTIFY_SECRET in the environment; set it to"
     with pytest.raises(ValueError, match=says):
         parts(tmp_path, NotifyConfig(url=URL), {})
-    report = checked(OrgaConfig(notify=NotifyConfig(url=URL)), tmp_path)
+    report = checked(OrgaConfig(notify=NotifyConfig(url=URL)), tmp_path, os.environ)
     assert [problem["place"] for problem in report["problems"] if says in problem["problem"]] == ["notify"]
 
 

@@ -53,6 +53,10 @@ class ModelRegistry:
         model = model.strip()
         return self._remote_provider(provider) if provider in SITES else self._embedded_provider(provider, model), model
 
+    def check(self, name: str) -> None:
+        """Raise where `resolve` would."""
+        self.resolve(name)
+
     async def close(self) -> None:
         """Close every connection; a provider that is asked for later is made anew."""
         remote, self._remote = self._remote, {}
