@@ -16,7 +16,7 @@ from client.worker_keeping import WorkerKeeper, kept_worker
 TASK_QUEUE = "orga-demo"
 """Of its own: a worker that polls the usual one may be rooted elsewhere."""
 
-QUESTION = "What happens to a run when its worker is killed, and how is its work not lost?"
+QUESTION = "How does orga never lose a run and never repeat an effect?"
 
 
 def demo(config: ConfigFile = None) -> int:
