@@ -11,7 +11,7 @@ from client.boundaries import NoSuchIteration
 from client.errors import OrgaError
 from client.journal import read_journal
 from client.rewind import plan_rewind, rewind
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 from tests.support.rewound import ended
 from tests.support.scripted import ScriptedProvider, answers, calls
@@ -131,20 +131,16 @@ async def test_the_same_call_has_the_same_key_again_and_another_has_another(clie
     assert keys[2] != keys[0]
 
 
-async def a_run_with_interventions(loop: Loop, hold: Hold) -> Ran:
-    """Two steers reach the second model call; then the run is aborted."""
+async def a_run_with_interventions(loop: Loop, first_call: Hold, third_call: Hold) -> Ran:
+    """Two steers reach the second model call; the run is aborted in the third."""
     handle = await loop.start()
-    await hold.reached()
+    await first_call.reached()
     await handle.signal("steer", "early")
     await handle.signal("add_context", {"ticket": 7})
-    hold.go.set()
-    await until(lambda: _is_at(handle, 2))
+    first_call.go.set()
+    await third_call.reached()
     await handle.signal("abort", "enough")
     return await loop.ended(handle)
-
-
-async def _is_at(handle: Any, iteration: int) -> bool:
-    return (await handle.query("status"))["iteration"] >= iteration
 
 
 @pytest.mark.parametrize(
@@ -162,7 +158,7 @@ async def test_later_interventions_are_delivered_again_unless_they_are_left_out(
     steps = [first_call.step(looks(1)[0]), *looks(2), stuck.step(answers("never")), answers("done")]
     provider = ScriptedProvider(steps)
     async with a_loop(client, provider, a_look()) as loop:
-        aborted = await a_run_with_interventions(loop, first_call)
+        aborted = await a_run_with_interventions(loop, first_call, stuck)
         plan = await plan_rewind(client, aborted.handle.id, 0)
         run = await rewind(client, aborted.handle.id, 0, steer="anew", keep_interventions=keep)
         ran = await ended(client, run)
