@@ -1,18 +1,26 @@
-"""Secrets that a worker knows, hidden in whatever it hands to a history, however it came by it."""
+"""Secrets that a worker knows, hidden in whatever it hands on, however it came by them."""
 
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 from pydantic import BaseModel
 
-MIN_SECRET_CHARS = 8
-"""Shorter values are no secrets worth the name, and hiding them would hole every text."""
+MIN_GUESSED_CHARS = 8
+"""Of a value that counts as a secret by the name of its variable; hiding shorter ones would hole every text."""
+
+MIN_SECRET_CHARS = 6
+"""Of a value that somebody said is a secret."""
 
 HIDDEN = "[redacted]"
+
+_BEGUN_CHARS = 4
+"""From so many characters on the beginning of a secret is cut off the end of a text."""
 
 _SECRET_NAME = re.compile(r"(?i)(?:key|token|secret|password|passwd|passphrase|credentials?|headers)$")
 
@@ -26,6 +34,12 @@ class KnownSecrets:
     texts: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
+    def of(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
+        """Take values that have at least so many characters, in every spelling that a text may have of them."""
+        worth = {value for value in values if len(value) >= least}
+        return cls(tuple(sorted({form for value in worth for form in _spellings(value)}, key=len, reverse=True)))
+
+    @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "KnownSecrets":
         """Take the variables whose name ends as a secret's does (`OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`).
 
@@ -34,15 +48,13 @@ class KnownSecrets:
             also: Further variables that hold secrets, whatever their names end in.
         """
         named = {*filter(_SECRET_NAME.search, environment), *also}
-        values = {environment.get(name, "") for name in named}
-        worth = {value for value in values if len(value) >= MIN_SECRET_CHARS}
-        return cls(tuple(sorted({form for value in worth for form in _forms(value)}, key=len, reverse=True)))
+        return cls.of((environment.get(name, "") for name in named), MIN_GUESSED_CHARS)
 
-    def hidden(self, text: str) -> str:
-        """Return the text without them."""
+    def hidden(self, text: str, *, is_cut: bool = False) -> str:
+        """Return the text without them, nor, where its end was cut off, with the beginning of one."""
         for secret in self.texts:
             text = text.replace(secret, HIDDEN)
-        return text
+        return text[: len(text) - self._begun(text)] if is_cut else text
 
     def hidden_in(self, record: R) -> R:
         """Return a record whose texts and keys are without them: mostly the record itself."""
@@ -51,6 +63,13 @@ class KnownSecrets:
         value = record.model_dump(mode="json", exclude_unset=True)
         fresh = self._hidden_in(value)
         return record if fresh == value else type(record).model_validate(fresh)
+
+    def _begun(self, text: str) -> int:
+        """Return how many characters at the end are the beginning of one."""
+        return max(
+            (size for form in self.texts for size in range(_BEGUN_CHARS, len(form)) if text.endswith(form[:size])),
+            default=0,
+        )
 
     def _hidden_in(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -63,10 +82,12 @@ class KnownSecrets:
         return value
 
 
-def _forms(value: str) -> set[str]:
-    """Return the value as it is, in JSON, in Python's representation of something, and in one of these in another."""
+def _spellings(value: str) -> Iterator[str]:
+    """Yield a value as it is, in JSON, in Python's representation, in one of these in another, in a URL, in base64."""
     once = _escaped(value)
-    return once.union(*map(_escaped, once))
+    yield from once.union(*map(_escaped, once))
+    yield quote(value, safe="", errors="replace")
+    yield b64encode(value.encode(errors="replace")).decode().rstrip("=")
 
 
 def _escaped(value: str) -> set[str]:

@@ -7,6 +7,7 @@ from mcp_types import Tool
 
 from activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
 from activities.adapters.mcp.settings import ServerSettings
+from activities.known_secrets import KnownSecrets
 from tests.support.mcp_sources import TAKEN, a_definition
 from workflows.types.mcp import McpServer
 from workflows.types.profile import ToolProfile
@@ -62,7 +63,7 @@ def test_a_description_that_talks_to_the_model_is_marked() -> None:
 
 
 def test_a_secret_that_a_server_puts_into_its_definition_is_hidden() -> None:
-    settings = ServerSettings("s", McpServer(command="x"), secrets=["s3cr3t-value"])
+    settings = ServerSettings("s", McpServer(command="x"), secrets=KnownSecrets.of(["s3cr3t-value"]))
     schema = {"type": "object", "properties": {"a": {"default": "s3cr3t-value"}}}
     (found,) = definitions(
         settings, listed(a_definition("a", description="is s3cr3t-value", inputSchema=schema)), ()

@@ -57,9 +57,9 @@ class CommandTool:
         context.heartbeat(f"running {argv[0]}")
         try:
             finished = await self._run(argv, values, context)
-            return ToolOutput(content=self._secrets.hidden(self._told(argv[0], finished)))
+            return ToolOutput(content=self._secrets.known.hidden(self._told(argv[0], finished)))
         except ToolError as error:
-            raise ToolError(self._secrets.hidden(str(error)), kind=error.kind, retryable=error.retryable) from None
+            raise self._secrets.left_out_of(error) from None
 
     async def _run(self, argv: list[str], values: Values, context: ToolContext) -> Finished:
         stdin = filled(parsed(self._command.stdin), lambda slot: as_text(values[slot.name]))
@@ -98,7 +98,7 @@ class CommandTool:
         return shown(stdout, output) + cut
 
     def _text(self, output: bytes, *, is_cut: bool) -> str:
-        return self._secrets.hidden(output.decode(errors="replace"), is_cut=is_cut)
+        return self._secrets.known.hidden(output.decode(errors="replace"), is_cut=is_cut)
 
     def _failure(self, program: str, finished: Finished, said: str) -> ToolError:
         tail = f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"

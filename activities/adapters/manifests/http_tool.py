@@ -56,9 +56,9 @@ class HttpTool:
         request = request_of(self._http, values, self._secrets)
         context.heartbeat(f"{request.method} {request.url.host}")
         try:
-            return ToolOutput(content=self._secrets.hidden(await self._answer(request, context)))
+            return ToolOutput(content=self._secrets.known.hidden(await self._answer(request, context)))
         except ToolError as error:
-            raise ToolError(self._secrets.hidden(str(error)), kind=error.kind, retryable=error.retryable) from None
+            raise self._secrets.left_out_of(error) from None
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
         limit_s, host = self._manifest.timeout_s, request.url.host
@@ -105,7 +105,7 @@ class HttpTool:
 
     async def _told(self, response: Response) -> str:
         body, is_cut = await bounded_body(response, self._http.max_body_bytes)
-        text = self._secrets.hidden(_decoded(body, response), is_cut=is_cut)
+        text = self._secrets.known.hidden(_decoded(body, response), is_cut=is_cut)
         if not response.is_success:
             status = response.status_code
             said = f". The end of what it said:\n{text.strip()[-_TAIL_CHARS:]}" if text.strip() else ""

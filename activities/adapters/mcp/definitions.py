@@ -68,7 +68,7 @@ def _spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
 
 def _without_secrets(settings: ServerSettings, listed: Listed) -> Listed:
     text = listed.model_dump_json(by_alias=True, exclude_unset=True)
-    hidden = settings.without_secrets(text)
+    hidden = settings.secrets.hidden(text)
     return listed if hidden == text else Listed.model_validate_json(hidden)
 
 

@@ -123,7 +123,7 @@ class SessionKeeper:
         if self._is_lost:
             return
         self._is_lost = True
-        self.why = self._settings.without_secrets(why)
+        self.why = self._settings.secrets.hidden(why)
         if not self._stopping.is_set():
             self._settled.clear()  # a call waits for the next connection
         self._wake.set()

@@ -1,22 +1,17 @@
 """A server's settings with what the worker's environment adds: its variables, its headers, its secrets."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from activities.adapters.http import is_loopback
 from activities.adapters.mcp.names import server_of
+from activities.known_secrets import NO_SECRETS, KnownSecrets
 from workflows.types.mcp import McpServer
 from workflows.types.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """What a program gets that is passed nothing."""
-
-MIN_SECRET_CHARS = 6
-"""Shorter values are no secrets worth the name, and hiding them would hole every text."""
-
-HIDDEN = "[redacted]"
 
 
 @dataclass(frozen=True)
@@ -29,8 +24,8 @@ class ServerSettings:
     """`[tools.options]` of its tools."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    secrets: Sequence[str] = field(default=(), repr=False)
-    """What was passed on by name, the longest first: none of it may reach a history."""
+    secrets: KnownSecrets = NO_SECRETS
+    """What was passed on by name: none of it may reach a history."""
 
     def options(self, tool: str) -> ToolOptions:
         """Return the options of a tool: the server's, and over them its own."""
@@ -38,12 +33,6 @@ class ServerSettings:
         given = {key: getattr(own, key) for key in own.model_fields_set} if own else {}
         timeout_s = self.server.options.timeout_s or self.server.timeout_s
         return self.server.options.model_copy(update={"timeout_s": timeout_s, **given})
-
-    def without_secrets(self, text: str) -> str:
-        """Return what the server says without what it was told in confidence."""
-        for secret in self.secrets:
-            text = text.replace(secret, HIDDEN)
-        return text
 
 
 def server_settings(
@@ -77,13 +66,7 @@ def _settings(
     if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
         raise ValueError(f"{place}.url: has to begin with https://, since secrets go there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
-    return ServerSettings(name, server, tool_options, base | passed, headers, _to_hide(secrets))
-
-
-def _to_hide(secrets: Iterable[str]) -> list[str]:
-    """Return what to hide, as it is and as it stands in JSON, the longest first."""
-    worth = {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
-    return sorted(worth | {json.dumps(secret)[1:-1] for secret in worth}, key=len, reverse=True)
+    return ServerSettings(name, server, tool_options, base | passed, headers, KnownSecrets.of(secrets))
 
 
 def _of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:

@@ -132,7 +132,7 @@ class StdioServer:
 
     def _told_last(self) -> str:
         line = next((line for line in reversed(self._last_words) if line.strip()), "")
-        return plain(self._settings.without_secrets(line), _LAST_WORDS_BYTES)
+        return plain(self._settings.secrets.hidden(line), _LAST_WORDS_BYTES)
 
 
 async def _ended(process: Process) -> None:

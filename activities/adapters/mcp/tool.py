@@ -36,7 +36,7 @@ class McpTool:
         try:
             return ToolOutput(content=await self._called(arguments, context))
         except ToolError as error:
-            text = self._settings.without_secrets(str(error))
+            text = self._settings.secrets.hidden(str(error))
             raise ToolError(text, kind=error.kind, retryable=error.retryable) from None
 
     async def _called(self, arguments: dict[str, Any], context: ToolContext) -> str:
@@ -51,13 +51,13 @@ class McpTool:
     async def _once(self, arguments: dict[str, Any], context: ToolContext) -> str:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
-            text = self._settings.without_secrets(f"{message or ''} {progress:g}{of}")
+            text = self._settings.secrets.hidden(f"{message or ''} {progress:g}{of}")
             context.heartbeat(plain(text, _MAX_NOTE_BYTES))
 
         own_name = await self._own_name()
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
         result = await self._connection.call(request, note)
-        text = self._settings.without_secrets(result_text(result))
+        text = self._settings.secrets.hidden(result_text(result))
         if result.is_error:
             raise reported(text)
         return text

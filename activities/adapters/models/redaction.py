@@ -2,8 +2,9 @@
 
 import re
 
+from activities.known_secrets import HIDDEN
+
 MAX_ERROR_CHARS = 300
-_HIDDEN = "[redacted]"
 _SECRETS = re.compile(
     r"""(?ix)
     (?: (?:(?:proxy-)?authorization|x-api-key|api[-_]?key) ["']? \s*[:=]\s* ["']? (?:(?:bearer|basic)\s+)? [^\s"',}]+ )
@@ -17,6 +18,6 @@ _SECRETS = re.compile(
 def redacted(text: str, secret: str = "") -> str:
     """Return `text` without `secret` and without whatever looks like a credential, in at most 300 characters."""
     if secret:
-        text = text.replace(secret, _HIDDEN)
-    line = " ".join(_SECRETS.sub(_HIDDEN, text).split())
+        text = text.replace(secret, HIDDEN)
+    line = " ".join(_SECRETS.sub(HIDDEN, text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"

@@ -9,7 +9,7 @@ from activities.adapters import http
 from activities.adapters.policy.opa_answer import judgement, undefined
 from activities.adapters.policy.opa_input import opa_input
 from activities.error_text import error_text
-from activities.known_secrets import HIDDEN
+from activities.known_secrets import KnownSecrets
 from activities.ports import Judgement, Proposal
 
 ATTEMPTS = 3
@@ -49,7 +49,7 @@ class OpaServer:
         self._url = f"{url.rstrip('/')}/v1/data/{path.strip('/')}"
         self._path = path
         self._timeout_s = timeout_s
-        self._token = (token or "").encode()
+        self._secrets = KnownSecrets.of([token or ""], least=1)
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
@@ -97,13 +97,9 @@ class OpaServer:
                 "result": {"decision": "deny", "reason": f"OPA refused the question: status {response.status_code}"}
             }
         try:
-            return from_json(self._discreet(response.content))
+            return from_json(self._secrets.hidden(response.content.decode()))  # a policy can see its headers
         except ValueError:
             return None
-
-    def _discreet(self, answer: bytes) -> bytes:
-        """Return the answer without the token, which a policy can see among the headers: reasons reach a history."""
-        return answer.replace(self._token, HIDDEN.encode()) if self._token else answer
 
 
 def _denied(reason: str) -> Judgement:
