@@ -1,18 +1,13 @@
 """What the model is to see: the conversation by reference, compacted where it outgrew its budget."""
 
-import asyncio
-from datetime import timedelta
-
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
 
 from workflows.decisions.compaction import Compaction, compaction
 from workflows.decisions.conversation import handed_over
 from workflows.decisions.limits import server_limit_s, stop_reason
 from workflows.decisions.summary import affords_summary, ready_summary, with_summary
 from workflows.phases.failures import failure_text
-from workflows.phases.interrupt import settle
+from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
 from workflows.types.context import ContextRef
 from workflows.types.digest import reference
@@ -23,7 +18,6 @@ from workflows.types.summary import SUMMARY_CALL, SummariseRequest
 
 LIMIT_S = 120
 MAX_ATTEMPTS = 3
-HEARTBEAT_TIMEOUT_S = 10.0
 
 
 async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversation] | None:
@@ -44,20 +38,14 @@ async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversati
 
 async def _summary(run: Run, plan: Compaction) -> Reply | None:
     """Return a model's summary of what goes, or None when it cannot be had: the run goes on without."""
-    call = asyncio.create_task(_call(run, plan))
-    await settle([call], run.is_interrupted)
-    if not call.done() or call.cancelled():
-        return None
-    error = call.exception()
-    if error is None:
-        return call.result()
-    if not isinstance(error, ActivityError):
-        raise error
-    workflow.logger.warning("no summary: %s", failure_text(error))
+    reply = await reply_to(run, _call(run, plan))
+    if isinstance(reply, Reply) or reply is None:
+        return reply
+    workflow.logger.warning("no summary: %s", failure_text(reply))
     return None
 
 
-async def _call(run: Run, plan: Compaction) -> Reply:
+def _call(run: Run, plan: Compaction) -> ModelCall:
     state = run.state
     request = SummariseRequest(
         iteration=state.iteration + 1,
@@ -65,15 +53,11 @@ async def _call(run: Run, plan: Compaction) -> Reply:
         max_output_tokens=plan.summary_tokens,
         ranges=plan.drop,
     )
-    limit_s = min(server_limit_s(state, run.config, workflow.now()), LIMIT_S)
-    return await workflow.execute_activity(
+    return ModelCall(
         "summarise",
+        f"{request.iteration}.{SUMMARY_CALL}",
         request,
-        result_type=Reply,
-        activity_id=f"{request.iteration}.{SUMMARY_CALL}",
+        limit_s=min(server_limit_s(state, run.config, workflow.now()), LIMIT_S),
+        max_attempts=MAX_ATTEMPTS,
         summary=f"{length(plan.drop)} messages",
-        schedule_to_close_timeout=timedelta(seconds=limit_s),
-        heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
-        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=60)),
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )

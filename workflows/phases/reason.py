@@ -1,19 +1,15 @@
 """Reason: one model call, its context handed over by reference; a second where that was too long for the provider."""
 
-import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
 
 from workflows.decisions.calibration import halved_budget, message_budget, with_calibration, with_frame
 from workflows.decisions.limits import output_allowance, server_limit_s
 from workflows.decisions.replies import Judged, judged
 from workflows.phases.compact import compacted
 from workflows.phases.failures import failure_text, is_context_overflow, is_out_of_time
-from workflows.phases.interrupt import settle
+from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
 from workflows.types.context import ContextRef, ReasonRequest
 from workflows.types.digest import record_digest, reference
@@ -21,7 +17,6 @@ from workflows.types.messages import Reply
 from workflows.types.state import Conversation
 
 MAX_ATTEMPTS = 10
-HEARTBEAT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -60,21 +55,15 @@ async def propose(run: Run) -> Proposed | NoReply:
 
 
 async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
-    call = asyncio.create_task(_call(_request(run, context), server_limit_s(run.state, run.config, workflow.now())))
-    await settle([call], run.is_interrupted)
-    if not call.done() or call.cancelled():
+    request = _request(run, context)
+    limit_s = server_limit_s(run.state, run.config, workflow.now())
+    reply = await reply_to(run, ModelCall("reason", str(request.iteration), request, limit_s, MAX_ATTEMPTS))
+    if reply is None:
         return NoReply("")
-    error = call.exception()
-    if error is None:
-        reply = call.result()
-        run.measure()
-        run.change(with_calibration, seen, reply.usage.input_tokens)
-        return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), seen)
-    if not isinstance(error, ActivityError):
-        raise error
-    if run.is_interrupted():
-        return NoReply("")
-    return NoReply(failure_text(error), is_out_of_time(error), is_context_overflow(error))
+    if not isinstance(reply, Reply):
+        return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
+    run.change(with_calibration, seen, reply.usage.input_tokens)
+    return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), seen)
 
 
 def _request(run: Run, context: ContextRef) -> ReasonRequest:
@@ -86,16 +75,3 @@ def _request(run: Run, context: ContextRef) -> ReasonRequest:
     if allowance < config.max_output_tokens:
         request = request.model_copy(update={"max_output_tokens": allowance})
     return request
-
-
-async def _call(request: ReasonRequest, limit_s: int) -> Reply:
-    return await workflow.execute_activity(
-        "reason",
-        request,
-        result_type=Reply,
-        activity_id=str(request.iteration),
-        schedule_to_close_timeout=timedelta(seconds=limit_s),
-        heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
-        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=60)),
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    )

@@ -1,19 +1,15 @@
 """Review: one critic looks at one thing, by its model or by a person."""
 
-import asyncio
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
 
 from workflows.decisions import approvals, critique
 from workflows.decisions.critic_verdict import Assessment, assessment, summed
 from workflows.decisions.limits import output_allowance, remaining_s, server_limit_s
 from workflows.phases.approve import answered
 from workflows.phases.failures import failure_text, is_out_of_time
-from workflows.phases.interrupt import settle
+from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
 from workflows.types.context import ContextRef
 from workflows.types.critic import Critic
@@ -27,8 +23,6 @@ MAX_ATTEMPTS = 10
 
 MAX_VERDICTS = 2
 """Replies of the model that are read: one that is no verdict is asked for once more."""
-
-HEARTBEAT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -113,27 +107,14 @@ async def _by_model(run: Run, subject: Subject) -> Assessment | None:
 async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply | str | None:
     """Return the model's reply, or why there is none; None when the run is ended before."""
     while True:
-        call = asyncio.create_task(_call(run, subject, number, problem))
-        try:
-            await settle([call], run.is_interrupted)
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
-        if not call.done() or call.cancelled():
-            return None
-        error = call.exception()
-        if error is None:
-            run.measure()
-            return call.result()
-        if not isinstance(error, ActivityError):
-            raise error
-        if run.is_interrupted():
-            return None
-        if not is_out_of_time(error) or remaining_s(run.state, run.config, workflow.now()) <= 0:
-            return failure_text(error)
+        reply = await reply_to(run, _call(run, subject, number, problem))
+        if isinstance(reply, Reply) or reply is None:
+            return reply
+        if not is_out_of_time(reply) or remaining_s(run.state, run.config, workflow.now()) <= 0:
+            return failure_text(reply)
 
 
-async def _call(run: Run, subject: Subject, number: int, problem: str) -> Reply:
+def _call(run: Run, subject: Subject, number: int, problem: str) -> ModelCall:
     state, critic = run.state, subject.critic
     request = CritiqueRequest(
         iteration=state.iteration,
@@ -146,14 +127,11 @@ async def _call(run: Run, subject: Subject, number: int, problem: str) -> Reply:
     )
     iteration, _, index = subject.place.partition(".")
     parts = [iteration, "critic", critic.name, *([index] if index else []), *(["again"] if number else [])]
-    return await workflow.execute_activity(
+    return ModelCall(
         "critique",
+        ".".join(parts),
         request,
-        result_type=Reply,
-        activity_id=".".join(parts),
+        limit_s=server_limit_s(state, run.config, workflow.now()),
+        max_attempts=MAX_ATTEMPTS,
         summary=f"{critic.name}: {subject.target}",
-        schedule_to_close_timeout=timedelta(seconds=server_limit_s(state, run.config, workflow.now())),
-        heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
-        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=60)),
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
