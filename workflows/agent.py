@@ -9,7 +9,6 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from workflows.decisions import budget, interventions, observe, progress, roll_over
 from workflows.decisions.begin import first_state
-from workflows.decisions.critique import with_cut_answer
 from workflows.decisions.deciding import due, with_undecided_answer
 from workflows.decisions.limits import remaining_s, stop_reason
 from workflows.decisions.result import result
@@ -185,7 +184,7 @@ class AgentWorkflow(Handlers):
         elif due(run.state):
             run.change(with_undecided_answer, gated.reply)
         elif not proposed.judged.is_usable:
-            run.change(with_cut_answer, proposed.judged)
+            run.change(observe.with_repair, proposed.judged)
         else:
             await critique.take_answer(run, gated.reply)
 

@@ -4,14 +4,12 @@ from datetime import datetime
 from typing import Any, Literal
 
 from workflows.decisions.conversation import added
-from workflows.decisions.critic_scope import answer_critics
 from workflows.decisions.critic_texts import MAX_DETAIL_CHARS, ending, told, tries
 from workflows.decisions.critic_verdict import Assessment
 from workflows.decisions.limits import stop_reason
 from workflows.decisions.notes import noted
-from workflows.decisions.observe import with_answer, with_repair
+from workflows.decisions.observe import with_answer
 from workflows.decisions.outcomes import turned_away
-from workflows.decisions.replies import Judged
 from workflows.types.context import News
 from workflows.types.critic import Critic
 from workflows.types.messages import Message, Reply, ToolCall
@@ -99,15 +97,6 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
     if not remarks or after.stop is None:
         return after
     return after.model_copy(update={"stop": (after.stop[0], "; ".join(remarks)[:MAX_DETAIL_CHARS])})
-
-
-def with_cut_answer(state: AgentState, judged: Judged) -> AgentState:
-    """Take in a part of an answer, which is output at once only where no critic has to see all of it first."""
-    after = with_repair(state, judged)
-    if state.setup is None or not answer_critics(state.setup):
-        return after
-    stop = after.stop and ("error", f"{after.stop[1]}, and was not reviewed")
-    return after.model_copy(update={"output": state.output, "stop": stop})
 
 
 def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from workflows.decisions.conversation import added
+from workflows.decisions.critic_scope import answer_critics
 from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
 from workflows.decisions.taint import tainted
@@ -120,7 +121,8 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
 def with_repair(state: AgentState, judged: Judged) -> AgentState:
     """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
 
-    A cut answer has passed the gate before it comes here; guidance that waits gives it another chance.
+    A cut answer has passed the gate before it comes here; guidance that waits gives it another chance. It is output at
+    once only where no critic has to see all of it first.
     """
     reply, conversation = judged.reply, state.conversation
     update: dict[str, object] = {}
@@ -138,10 +140,14 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
     conversation = added(conversation, _told(judged.feedback))
     update |= {"conversation": conversation, "repairs": state.repairs + 1, "denials": dict[str, int]()}
     is_answer = judged.kind == "cut_answer"
+    is_output = is_answer and not (state.setup and answer_critics(state.setup))
     if is_answer:
-        update["output"] = update["partial"] = _answer(state, reply)
+        update["partial"] = _answer(state, reply)
+    if is_output:
+        update["output"] = update["partial"]
     if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and state.inbox):
-        update["stop"] = ("completed" if is_answer else "error", judged.detail)
+        unreviewed = ", and was not reviewed" if is_answer and not is_output else ""
+        update["stop"] = ("completed" if is_output else "error", judged.detail + unreviewed)
     return state.model_copy(update=update)
 
 
