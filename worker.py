@@ -6,22 +6,22 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.arguments import argument_errors
-from activities.adapters.mcp.settings import secret_variables, server_settings
+from activities.adapters.mcp.settings import secret_variables
 from activities.adapters.models.registry import ModelRegistry, default_model
 from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine
-from activities.adapters.tools.catalog import RESERVED, ToolCatalog
+from activities.adapters.tools.catalog import ToolCatalog
 from activities.adapters.webhook.sender import Link, Webhook, no_link
 from activities.breakers import WorkerBreakers
 from activities.conversations import Conversations
@@ -45,6 +45,7 @@ from client.errors import OrgaError
 from client.garbage import collect_ended_runs
 from client.history import WorkflowHistory
 from client.logs import configure_logs
+from client.mcp_servers import configured_servers
 from client.notify_settings import ADDRESS, notify_settings
 from client.policy_settings import policy_settings
 from client.sandbox import workflow_runner
@@ -55,10 +56,6 @@ from client.worker_tools import manifest_secrets, worker_tools
 from workflows.agent import AgentWorkflow
 from workflows.types.breaker import CircuitOptions
 from workflows.types.context import Setup
-from workflows.types.names import OWN_ACTIVITIES
-
-if TYPE_CHECKING:
-    from activities.adapters.mcp.servers import McpServers
 
 BUILD_ID = "0.1.0"
 """Stands in three events of every workflow and activity task, so it is short."""
@@ -128,20 +125,6 @@ def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> 
         ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
     """
     return ToolCatalog(each.tool for each in worker_tools(config, root, env))
-
-
-def configured_servers(config: OrgaConfig, tools: Collection[str], env: Mapping[str, str]) -> "McpServers | None":
-    """Return the MCP servers that the config names, not yet connected.
-
-    Raises:
-        ValueError: Something that a server needs cannot be had.
-    """
-    if not config.mcp.servers:
-        return None
-    from activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
-
-    settings = server_settings(config.mcp.servers, config.tools.options, env)
-    return McpServers(settings, {*tools, *RESERVED, *OWN_ACTIVITIES})
 
 
 def configured_parts(

@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from activities.adapters.mcp.names import server_of
-from activities.adapters.mcp.settings import server_settings
-from activities.adapters.tools.catalog import RESERVED, ToolCatalog
+from activities.adapters.tools.catalog import ToolCatalog
 from activities.ports import Tool, ToolContext
 from client.config import OrgaConfig
+from client.mcp_servers import configured_servers
 from client.worker_tools import WorkerTool, worker_tools
-from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.tools import ToolOutput, ToolSpec
 
 
@@ -24,14 +23,11 @@ async def available_tools(
         ValueError: Something in the config cannot be had, or two tools have one name.
     """
     own = worker_tools(config, root, env)
-    names = list(ToolCatalog(each.tool for each in own))
-    if not config.mcp.servers:
+    configured = configured_servers(config, ToolCatalog(each.tool for each in own), env)
+    if configured is None:
         yield own
         return
-    from activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
-
-    settings = server_settings(config.mcp.servers, config.tools.options, env)
-    async with McpServers(settings, {*names, *RESERVED, *OWN_ACTIVITIES}) as servers:
+    async with configured as servers:
         found = await servers.specs([f"{name}_*" for name in config.mcp.servers])
         for name in config.mcp.servers:
             missing = servers.absent(f"{name}_*")

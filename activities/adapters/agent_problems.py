@@ -91,7 +91,7 @@ def critic_problems(name: str, agent: AgentConfig) -> Iterator[AgentProblem]:
 
 def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[AgentProblem]:
     """Yield tools that would be left to an agent that doesn't have them."""
-    own = (*target.tools, *([DELEGATE] if target.delegates else []), *([DECIDE] if target.decisions else []))
+    own = listed_tools(target)
     for tool in delegate.tools or ():
         if not matches(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
