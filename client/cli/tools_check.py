@@ -45,7 +45,7 @@ def check(
         json_result({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
     else:
         result("\n".join([*map(_line, good), *map(_problem_line, problems)]))
-    note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"{len(good)} tools")
+    note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"tools: {len(good)}")
     return FAULTY if problems else 0
 
 

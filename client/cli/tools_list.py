@@ -26,7 +26,7 @@ async def _listed(config: Path | None, *, as_json: bool) -> int:
             json_result([_json(each) for each in here.tools])
         else:
             result("\n".join(_lines(here.tools)))
-    note(f"{len(here.tools)} tools; an agent has those that its config lists")
+    note(f"tools: {len(here.tools)}; an agent has those that its config lists")
     return 0
 
 

@@ -18,7 +18,7 @@ _OF_ONE_RUN = (
     *("origin", "phase", "setup", "extended", "calibration"),
     *("waits", "announced", "paused", "aborted", "stop", "children", "notes", "rewound"),
     *("breakers", "results"),
-    *("decided", "undecided"),
+    *("decided", "undecided", "told_held"),
 )
 """What a run does not share with its forks. Its setup is prepared anew: a starter that could send one could give itself
 tools that the agent does not list."""
