@@ -23,7 +23,7 @@ async def approved(run: Run, rulings: tuple[Ruling, ...], place: str, purpose: P
     """Return the rulings once no call waits for a person any more.
 
     An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
-    named, and a set that has changed meanwhile asks anew.
+    named, and a set that has changed meanwhile asks anew. So are the calls beside it that needed no yes.
     """
     for round_number in range(MAX_ROUNDS):
         held = [index for index, ruling in enumerate(rulings) if ruling.verdict.decision == "approval"]
@@ -86,13 +86,21 @@ async def _until_answered(run: Run, ids: set[str]) -> None:
 async def _judged_again(
     run: Run, rulings: tuple[Ruling, ...], holds: dict[int, Hold], purpose: Purpose
 ) -> tuple[Ruling, ...]:
-    found = list(rulings)
+    found = dict(enumerate(rulings)) | await _beside(run, rulings, purpose)
     for index, hold in holds.items():
         answer = hold.answer
         if answer is None or not answer.approved:
             why = (answer and answer.reason) or "an approver said no"
             found[index] = gate.turned_down(rulings[index], f"not approved: {why}")
         else:
-            again = await gate.judge_approved(run, rulings[index], answer.approver, purpose)
-            found[index] = again or rulings[index]
-    return tuple(found)
+            found[index] = await gate.judge_approved(run, rulings[index], answer.approver, purpose) or rulings[index]
+    return tuple(found.values())
+
+
+async def _beside(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> dict[int, Ruling]:
+    """Judge the calls that waited beside the held ones: what was allowed days ago may be forbidden by now."""
+    places = [index for index, ruling in enumerate(rulings) if ruling.permitted is not None]
+    if not places:
+        return {}
+    again = await gate.judge_again(run, tuple(rulings[index] for index in places), purpose)
+    return dict(zip(places, again, strict=True)) if again else {}

@@ -98,6 +98,17 @@ async def judge_calls(
     return tuple(_ruling(run, call, verdict) for call, verdict in zip(calls, verdicts, strict=True))
 
 
+async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> tuple[Ruling, ...] | None:
+    """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
+    calls = tuple(ruling.proposed for ruling in rulings)
+    verdicts = await _verdicts(run, _request(run, calls, run.state.iteration, purpose), run.is_interrupted)
+    if verdicts is None:
+        return None
+    return tuple(
+        _ruling(run, ruling.call, _as_told(ruling, verdict)) for ruling, verdict in zip(rulings, verdicts, strict=True)
+    )
+
+
 async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling | None:
     """Judge once more a call that a person has approved under the policy set of its first verdict."""
     request = _request(run, (ruling.proposed,), run.state.iteration, purpose)
@@ -108,14 +119,19 @@ async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpo
     verdict = verdicts[0]
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
-    elif ruling.verdict.arguments is not None:  # the model has yet to be told that this is not the call it made
-        verdict = verdict.model_copy(update={"arguments": ruling.verdict.arguments})
-    return _ruling(run, ruling.call, verdict)
+    return _ruling(run, ruling.call, _as_told(ruling, verdict))
 
 
 def turned_down(ruling: Ruling, reason: str) -> Ruling:
     """Return the ruling on a call that a person did not approve."""
     return Ruling(ruling.call, _denied(reason))
+
+
+def _as_told(ruling: Ruling, verdict: Verdict) -> Verdict:
+    """Return a later verdict with the arguments that policy put in the place of the model's: it has yet to be told."""
+    if verdict.arguments is not None or ruling.verdict.arguments is None:
+        return verdict
+    return verdict.model_copy(update={"arguments": ruling.verdict.arguments})
 
 
 def _ruling(run: Run, call: ToolCall, verdict: Verdict) -> Ruling:

@@ -1,0 +1,112 @@
+"""Calls that wait beside held ones: what was allowed when a person was asked is judged once more when it may start."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import Judgement, Proposal
+from tests.support.hold import until
+from tests.support.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.questions import told, updated
+from tests.support.scripted import answers, calls
+from workflows.types.gate import ApprovalTerms
+
+
+@dataclass
+class Changing:
+    """A policy engine that wants a yes for `pay`, and whose other rules can change."""
+
+    denied: set[str] = field(default_factory=set[str])
+    asks: set[str] = field(default_factory=lambda: {"pay"})
+    arguments: dict[str, Any] | None = None
+    """What it puts in place of the arguments of `look`."""
+    version: str = "v1"
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Decide by the rules of now."""
+        call = proposal.call
+        if call is None or call.name in self.denied:
+            return Judgement(allowed=call is None, reason="not any more", version=self.version)
+        terms = ApprovalTerms() if call.name in self.asks else None
+        arguments = self.arguments if call.name == "look" and call.arguments != self.arguments else None
+        return Judgement(allowed=True, approval=terms, arguments=arguments, version=self.version)
+
+
+async def held(handle: WorkflowHandle[Any, Any], *tools: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+
+    async def asks() -> bool:
+        found[:] = (await handle.query("status"))["pending_approvals"]
+        return [hold["call"]["name"] for hold in found] == list(tools)
+
+    await until(asks)
+    return found
+
+
+async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:
+    """Run to the question, change the rules, answer it."""
+    handle = await loop.start()
+    [hold] = await held(handle, "pay")
+    for name, value in rules.items():
+        setattr(engine, name, value)
+    await updated(handle, answer, {"approval_id": hold["approval_id"], "approver": "ada"})
+    return await loop.ended(handle)
+
+
+@pytest.mark.parametrize("answer", ["approve", "deny"])
+async def test_what_is_forbidden_by_then_does_not_run(client: Client, answer: str) -> None:
+    pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
+    async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
+        ran = await answered(loop, engine, answer, denied={"look"})
+
+    assert (look.contexts, len(pay.contexts)) == ([], 1 if answer == "approve" else 0)
+    assert told(loop)[0] == "[Policy denied] not any more"
+    assert ran.result.tool_calls.denied == (1 if answer == "approve" else 2)
+
+
+async def test_what_is_still_allowed_runs_once(client: Client) -> None:
+    pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
+    async with a_loop(client, [calls("look", "pay", "look"), answers()], pay, look, engine=engine) as loop:
+        ran = await answered(loop, engine, "approve")
+
+    assert (len(look.contexts), len(pay.contexts)) == (2, 1)
+    judged = [entry.data["action_count"] for entry in ran.journal if entry.event == "PolicyEvaluated"]
+    assert judged == [3, 2, 1, 1]
+
+
+async def test_a_set_that_wants_a_yes_by_then_asks_for_all_that_it_has_not_seen(client: Client) -> None:
+    """The yes to `pay` was for the rules of before: under the new ones it is asked for together with `look`."""
+    pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
+    async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
+        handle = await loop.start()
+        [hold] = await held(handle, "pay")
+        engine.asks, engine.version = {"pay", "look"}, "v2"
+        await updated(handle, "approve", {"approval_id": hold["approval_id"], "approver": "ada"})
+        both = await held(handle, "look", "pay")
+        assert (look.contexts, pay.contexts) == ([], [])
+        for again in both:
+            await updated(handle, "approve", {"approval_id": again["approval_id"], "approver": "ada"})
+        await loop.ended(handle)
+
+    assert (len(look.contexts), len(pay.contexts)) == (1, 1)
+
+
+async def test_the_model_is_told_of_arguments_that_policy_changed_before_the_wait(client: Client) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look(arguments: dict[str, Any], context: object) -> str:
+        seen.append(arguments)
+        return "seen"
+
+    engine = Changing(arguments={"path": "public"})
+    tools = [FakeTool("pay"), FakeTool("look", look)]
+    async with a_loop(
+        client, [calls("look", "pay", arguments={"path": "secret"}), answers()], *tools, engine=engine
+    ) as loop:
+        await answered(loop, engine, "approve")
+
+    assert seen == [{"path": "public"}]
+    assert "public" in told(loop)[0]
+    assert told(loop)[0].endswith("seen")
