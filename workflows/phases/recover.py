@@ -6,7 +6,7 @@ from temporalio import workflow
 
 from workflows.decisions import recovery
 from workflows.decisions.idempotency import idempotency_key
-from workflows.decisions.outcomes import failed, turned_away
+from workflows.decisions.outcomes import failed, turned_away, with_change
 from workflows.decisions.recovery_texts import (
     Asked,
     asked_again,
@@ -66,7 +66,7 @@ async def _fallback(
         attempt = await tried(run, allowed, Place(activity_id, key))
         outcome = _by_fallback(permitted, failure, name, attempt)
         if outcome is not None:
-            return outcome
+            return with_change(outcome, allowed.verdict)
     return None
 
 

@@ -1,7 +1,7 @@
 """Dead letters that an operator wants sent again: through the gate, under the key that they had."""
 
 from workflows.decisions import recovery
-from workflows.decisions.outcomes import refused
+from workflows.decisions.outcomes import refused, with_change
 from workflows.phases import attributes, gate
 from workflows.phases.approve import approved
 from workflows.phases.calls import carried_out
@@ -30,6 +30,6 @@ async def _send(run: Run, letter: DeadLetter) -> None:
         run.change(recovery.with_letter_answered, letter, refused(letter.call, verdict))
     else:
         place = f"{letter.letter_id}.q{run.state.iteration}"
-        outcome = await carried_out(run, permitted, place, key=letter.key)
+        outcome = with_change(await carried_out(run, permitted, place, key=letter.key), verdict)
         run.change(recovery.with_letter_answered, letter, outcome)
     attributes.show_dead_letters(run)

@@ -1,0 +1,71 @@
+"""A call that policy changed is told to the model as such, whatever the call is for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client
+
+from activities.ports import Judgement, Proposal, ToolContext, ToolError
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import told, updated
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+from workflows.types.untrusted import undelimited
+
+PUBLIC = {"path": "public"}
+CHANGED = '[Arguments changed by policy] {"path":"public"}'
+
+
+@dataclass
+class Redirects:
+    """A policy engine that puts other arguments in place of the model's, where the call is for this."""
+
+    purpose: str
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Change them once."""
+        call = proposal.call
+        is_changed = call is not None and proposal.purpose == self.purpose and call.arguments != PUBLIC
+        return Judgement(allowed=True, arguments=PUBLIC if is_changed else None)
+
+
+def recovering(**recovery: Any) -> ToolOptions:
+    return ToolOptions(recovery=Recovery(max_attempts=1, **recovery))
+
+
+async def test_the_model_is_told_of_a_fallback(client: Client) -> None:
+    def down(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolError("down")
+
+    read = FakeTool("read", down, options=recovering(strategy="fallback", alternatives=("look",)))
+    look = FakeTool("look", lambda a, c: f"saw {a}")
+    steps = [calls("read", arguments={"path": "secret"}), answers()]
+    async with a_loop(client, steps, read, look, engine=Redirects("fallback")) as loop:
+        await loop.run()
+
+    [text] = told(loop)
+    assert text.startswith(f"{CHANGED}\n[Fallback] look answered instead")
+    assert text.endswith("saw {'path': 'public'}")
+
+
+async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) -> None:
+    def later(arguments: dict[str, Any], context: ToolContext) -> str:
+        if len(save.contexts) == 1:
+            raise ToolError("down")
+        return f"saved {arguments}"
+
+    async def sends_it_again() -> str:
+        await updated(handle, "requeue", "1.0")
+        return "sent"
+
+    save = FakeTool("save", later, options=recovering(strategy="dead_letter"))
+    wait = FakeTool("wait", lambda a, c: sends_it_again())
+    steps = [calls("save", arguments={"path": "secret"}), calls("wait"), answers()]
+    async with a_loop(client, steps, save, wait, engine=Redirects("requeue")) as loop:
+        handle = await loop.start()
+        await loop.ended(handle)
+
+    assert isinstance(loop.provider, ScriptedProvider)
+    last = undelimited(loop.provider.seen[2].messages[-1].text)
+    assert last == f"[Requeued call] save (1.0), sent again by an operator:\n{CHANGED}\nsaved {PUBLIC}"
