@@ -11,7 +11,7 @@ from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.model_calls import ModelCalls, Models
 from activities.model_context import model_context
 from activities.ports import ModelRequest, Rebuilt
-from activities.replies import normalised
+from activities.replies import normalised, text_alone
 from activities.transcript import transcript
 from workflows.types.clipped import clip
 from workflows.types.context import Setup
@@ -25,6 +25,7 @@ MAX_TASK_BYTES = 16_000
 """Of all that the agent was given, each part of it within its own limit."""
 
 MAX_VERDICT_BYTES = 20_000
+"""A longer text is cut, and then is none."""
 
 INSTRUCTIONS = """\
 You are a critic. Another agent has made {what}; you review it before it counts.
@@ -52,7 +53,8 @@ class CritiqueActivities:
         critic = _critic(context.setup, request.critic)
         setup = context.setup.model_copy(update={"model": critic.model}) if critic.model else context.setup
         reply = await self._calls.complete(setup, _model_request(context, critic, request), began)
-        return _text_alone(normalised(reply, ()))
+        reply = normalised(reply, ())
+        return text_alone(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
 
 
 def _critic(setup: Setup, name: str) -> Critic:
@@ -109,10 +111,3 @@ def _subject(setup: Setup, request: CritiqueRequest, salt: str) -> str:
     what = to_json({"tool": request.tool, "does": spec.description, "effect": spec.effect}).decode() if spec else ""
     made = delimited(request.subject, "call", salt)
     return f"The tool:\n{delimited(what, 'tool', salt)}\n\nThe arguments to review:\n{made}"
-
-
-def _text_alone(reply: Reply) -> Reply:
-    """Return the reply without calls and blocks; a text too long for a verdict is cut, and then is none."""
-    text = clip(reply.text.strip(), MAX_VERDICT_BYTES)
-    fields = {name: getattr(reply, name) for name in reply.model_fields_set - {"text", "calls", "blocks", "left_out"}}
-    return Reply(text=text, **fields)

@@ -76,9 +76,10 @@ class GateActivities:
             problem = _unknown(call, request.offered) if spec is None else self._misfit(call, spec)
             if problem or spec is None:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS])
-            judgement = await self._judgement(_proposal(request, call, spec))
+            proposal = _proposal(request, call, spec)
+            judgement = await self._judgement(proposal)
             if not judgement.allowed or judgement.arguments is None or judgement.arguments == call.arguments:
-                verdict = _verdict(_proposal(request, call, spec), judgement)
+                verdict = _verdict(proposal, judgement)
                 return verdict if call.arguments == proposed else _with_arguments(verdict, call)
             call = call.model_copy(update={"arguments": judgement.arguments})
         return _denied(f"the policy changed the arguments of {call.name} again and again")

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from activities.ports import ToolError
+
 MIN_GUESSED_CHARS = 8
 """Of a value that counts as a secret by the name of its variable; hiding shorter ones would hole every text."""
 
@@ -63,6 +65,10 @@ class KnownSecrets:
         value = record.model_dump(mode="json", exclude_unset=True)
         fresh = self._hidden_in(value)
         return record if fresh == value else type(record).model_validate(fresh)
+
+    def left_out_of(self, error: ToolError) -> ToolError:
+        """Return the error without them."""
+        return ToolError(self.hidden(str(error)), kind=error.kind, retryable=error.retryable)
 
     def _begun(self, text: str) -> int:
         """Return how many characters at the end are the beginning of one."""

@@ -1,10 +1,10 @@
 """What an activity that asks a model works with: the run it belongs to, and its context, found or rebuilt."""
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
 from activities.log_context import log_iteration
+from activities.own_run import own_run
 from activities.ports import Rebuilt, RunKey
 from workflows.types.context import DigestMismatch, ReasonRequest
 
@@ -16,8 +16,7 @@ async def model_context(conversations: Conversations, request: ReasonRequest) ->
         ApplicationError: `DigestMismatch`, not retryable: the history does not give what the workflow asked about.
     """
     log_iteration(request.iteration)
-    info = activity.info()
-    run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
+    run = own_run()
     try:
         return run, await conversations.resolve(run, request)
     except DigestMismatch as error:

@@ -1,6 +1,5 @@
 """The `deliver_notification` activity: one attempt to tell people outside; Temporal makes the next ones."""
 
-import asyncio
 from datetime import timedelta
 
 from temporalio import activity
@@ -8,10 +7,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
 from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.ports import Notifier, NotifyError, RunKey
+from activities.own_run import own_run
+from activities.ports import Notifier, NotifyError
+from activities.shutdown import told_of_shutdown
 from workflows.types.names import NOTIFY
 from workflows.types.notifications import Notification
-from workflows.types.tools import WORKER_SHUTDOWN
 
 LONGEST_WISH_S = 300.0
 """Of a receiver that asks to be left alone for a while."""
@@ -27,18 +27,12 @@ class NotifyActivities:
     @activity.defn(name=NOTIFY)
     async def notify(self, notification: Notification) -> None:
         """Deliver it."""
-        info = activity.info()
-        run = RunKey(info.workflow_id or "", info.workflow_run_id or "")
         try:
-            async with heartbeats(lambda: None):
-                await self._notifier.deliver(self._secrets.hidden_in(notification), run)
+            with told_of_shutdown():
+                async with heartbeats(lambda: None):
+                    await self._notifier.deliver(self._secrets.hidden_in(notification), own_run())
         except NotifyError as error:
             raise _failure(error) from None
-        except asyncio.CancelledError:
-            details = activity.cancellation_details()
-            if details is not None and details.worker_shutdown:
-                raise ApplicationError("the worker was stopped meanwhile", type=WORKER_SHUTDOWN) from None
-            raise
 
 
 def _failure(error: NotifyError) -> ApplicationError:

@@ -46,6 +46,12 @@ def normalised(reply: Reply, earlier: Iterable[Message]) -> Reply:
     return _changed(_described(reply), text=text, blocks=blocks, calls=tuple(calls), left_out=left_out)
 
 
+def text_alone(reply: Reply, text: str) -> Reply:
+    """Return the reply with that text, and without calls and blocks; what is not set stays so."""
+    fields = {name: getattr(reply, name) for name in reply.model_fields_set - {"text", "calls", "blocks", "left_out"}}
+    return Reply(text=text, **fields)
+
+
 def _described(reply: Reply) -> Reply:
     """Return the reply with what an adapter says about it made sane: budgets only ever grow."""
     counts = reply.usage.model_dump()

@@ -5,17 +5,14 @@ from functools import lru_cache
 from typing import Any
 from unicodedata import normalize
 
-import re2
-
 from activities.sanitize_patterns import PATTERNS
-
-_RE2: Any = re2
-"""The library has no types of its own."""
+from workflows.types.linear_pattern import compiled
 
 _LOOK_ALIKE = str.maketrans(
     "абвгдеёзіїјкмнорсԁтухһѕԛԝαβεικνορτυχγ" + "0134578@$!|",
     "abbrdeeziijkmhopcdtyxhsqwabeiknoptuxy" + "oieastbasil",
 )
+_MAX_MEMORY = 256 * 1024 * 1024
 _SPACED = re.compile(r"\b\w(?:[ ._*\-]\w){5,400}\b")
 _SEPARATORS = re.compile(r"[ ._*\-]")
 
@@ -39,7 +36,7 @@ def _kind(text: str) -> str | None:
     views = _views(text)
     if not any(_any().search(view) for view in views):
         return None
-    return next(kind for kind in PATTERNS if any(_compiled(PATTERNS[kind]).search(view) for view in views))
+    return next(kind for kind in PATTERNS if any(_pattern(PATTERNS[kind]).search(view) for view in views))
 
 
 def _views(text: str) -> tuple[str, ...]:
@@ -50,14 +47,9 @@ def _views(text: str) -> tuple[str, ...]:
 
 
 def _any() -> Any:
-    return _compiled("|".join(f"(?:{pattern})" for pattern in PATTERNS.values()))
+    return _pattern("|".join(f"(?:{pattern})" for pattern in PATTERNS.values()))
 
 
 @lru_cache(maxsize=len(PATTERNS) + 1)
-def _compiled(pattern: str) -> Any:
-    """RE2: linear in the text, whatever stands in it."""
-    options = _RE2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = 256 * 1024 * 1024
-    return _RE2.compile(pattern, options)
+def _pattern(pattern: str) -> Any:
+    return compiled(pattern, never_capture=True, max_mem=_MAX_MEMORY)

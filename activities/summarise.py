@@ -9,7 +9,7 @@ from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.model_calls import ModelCalls, Models
 from activities.model_context import model_context
 from activities.ports import ModelRequest, Rebuilt
-from activities.replies import normalised
+from activities.replies import normalised, text_alone
 from activities.transcript import transcript
 from workflows.types.clipped import clip
 from workflows.types.messages import Message, Reply
@@ -43,7 +43,8 @@ class SummariseActivities:
         run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_TOKENS
         reply = await self._calls.complete(context.setup, _model_request(context, request, limit), began)
-        reply = _text_alone(normalised(reply, ()), limit)
+        reply = normalised(reply, ())
+        reply = text_alone(reply, _text(reply, limit))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)
         return reply
 
@@ -62,9 +63,7 @@ def _model_request(context: Rebuilt, request: SummariseRequest, limit: int) -> M
     )
 
 
-def _text_alone(reply: Reply, limit: int) -> Reply:
-    """Return the reply without calls and blocks, its text within what was made room for."""
+def _text(reply: Reply, limit: int) -> str:
+    """Return what was said, within what was made room for."""
     is_withheld = reply.finish in {"refusal", "content_filter"}
-    text = "" if is_withheld else clip(reply.text.strip(), limit * BYTES_PER_TOKEN, "a summary has no more room")
-    fields = {name: getattr(reply, name) for name in reply.model_fields_set - {"text", "calls", "blocks", "left_out"}}
-    return Reply(text=text, **fields)
+    return "" if is_withheld else clip(reply.text.strip(), limit * BYTES_PER_TOKEN, "a summary has no more room")

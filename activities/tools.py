@@ -13,16 +13,16 @@ from activities.conversations import Conversations
 from activities.error_text import error_text
 from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration_of
-from activities.ports import RunKey, Tool, ToolContext, ToolError, ToolSource
+from activities.own_run import own_run
+from activities.ports import Tool, ToolContext, ToolError, ToolSource
 from activities.sanitize import sanitized
+from activities.shutdown import told_of_shutdown
 from activities.spans import tool_span
 from activities.time_limit import within_limit
 from workflows.types.clipped import clip
 from workflows.types.names import OWN_ACTIVITIES
 from workflows.types.text import clean_text
-from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest
-
-"""Our own activity types; a tool cannot have such a name."""
+from workflows.types.tools import ToolOutput, ToolRequest
 
 MAX_ERROR_BYTES = 4_000
 MAX_ERROR_CHARS = 20_000
@@ -84,13 +84,12 @@ async def _carried_out(
         workflow_id=info.workflow_id or "",
         heartbeat=progress.note,
     )
-    with tool_span(tool.spec.name, request.call_id):
+    with tool_span(tool.spec.name, request.call_id), told_of_shutdown():
         async with heartbeats(progress.details):
             output = await _call(tool, request, context, secrets)
     content = secrets.hidden(await _fit_for_a_model(output.content))
     content = clip(content, tool.spec.options.max_result_bytes)
-    run_key = RunKey(info.workflow_id or "", info.workflow_run_id or "")
-    conversations.keep_result(run_key, info.activity_id, content)
+    conversations.keep_result(own_run(), info.activity_id, content)
     return ToolOutput(content=content)
 
 
@@ -105,12 +104,6 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets:
         return await within_limit(tool.call(request.arguments, context), tool.spec)
     except ToolError as error:
         raise _failure(secrets, str(error), error.kind, error.retryable) from None
-    except asyncio.CancelledError:
-        details = activity.cancellation_details()
-        if details is not None and details.worker_shutdown:
-            why = "the worker was stopped while the call ran"
-            raise _failure(secrets, why, WORKER_SHUTDOWN, retryable=True) from None
-        raise
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
         raise _failure(secrets, error_text(error), type(error).__name__, retryable=True) from None

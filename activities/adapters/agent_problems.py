@@ -5,15 +5,13 @@ from dataclasses import dataclass
 
 from activities.adapters.critic_problems import listed_tools, unwatched
 from activities.adapters.known_names import there_are
+from activities.adapters.loop_tools import LOOP_TOOLS
 from activities.adapters.named_tools import named_in_config, named_in_options
 from workflows.types.agents import AgentConfig
 from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE, TERMINATE, Delegate
+from workflows.types.delegation import DELEGATE, Delegate
 from workflows.types.profile import matches
-from workflows.types.saga import SAGA
 from workflows.types.tools import ToolSpec
-
-LOOP_TOOLS = frozenset({DELEGATE, TERMINATE, SAGA, DECIDE})
 
 
 @dataclass(frozen=True)

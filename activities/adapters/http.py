@@ -30,6 +30,7 @@ from httpx import (
 )
 
 __all__ = [
+    "TRANSIENT",
     "URL",
     "AsyncBaseTransport",
     "AsyncClient",
@@ -57,6 +58,9 @@ __all__ = [
 
 CONNECT_S = 10.0
 SILENCE_S = 120.0
+
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses that may be others later."""
 
 
 def http_client(

@@ -163,7 +163,7 @@ PAGES = ['<a"', "<a '", "<!--", "<p hidden>", "<p style='", "<", "</p>", "<b"]
 
 @pytest.mark.parametrize("piece", [*HOSTILE, *(f"<html>{piece}" for piece in PAGES)], ids=repr)
 def test_it_is_linear_in_a_hostile_text(piece: str) -> None:
-    """Twice the text takes no more than about twice the time; five times stands for noise of a busy machine."""
+    """Eight times the text: a quadratic pass takes sixty times as long; twenty-five leave room for a busy machine."""
     head = "<html>" if piece.startswith("<html>") else ""
     unit = piece.removeprefix("<html>")
 
@@ -173,9 +173,10 @@ def test_it_is_linear_in_a_hostile_text(piece: str) -> None:
         sanitized(text)
         return time.process_time() - began
 
-    short = max(seconds(100_000), 0.02)
-    assert seconds(200_000) < 5 * short
-    assert short < 3
+    def is_linear() -> bool:
+        return seconds(200_000) < min(25 * max(seconds(25_000), 0.01), 6)
+
+    assert any(is_linear() for _ in range(3))  # noise comes and goes
 
 
 @LAW

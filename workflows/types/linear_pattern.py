@@ -18,6 +18,23 @@ _MAX_MEMORY = 1 << 16
 """Room for some 2,700 instructions; what needs more is refused."""
 
 
+def compiled(pattern: str | bytes, **options: bool | int) -> Any:
+    """Return a pattern of RE2, with the library's options by their names.
+
+    Raises:
+        ValueError: It is none, or too large.
+    """
+    wanted = _RE2.Options()
+    wanted.log_errors = False
+    for name, value in options.items():
+        setattr(wanted, name, value)
+    try:
+        return _RE2.compile(pattern, wanted)
+    except _RE2.error as error:
+        why = error.args[0].decode(errors="replace")
+        raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None
+
+
 class Fuel:
     """Work that is left, in characters times instructions; the unit took 8 ns at worst."""
 
@@ -39,15 +56,7 @@ class LinearPattern:
         Raises:
             ValueError: It is no pattern of RE2, or too large.
         """
-        options = _RE2.Options()
-        options.log_errors = False
-        options.never_capture = True
-        options.max_mem = _MAX_MEMORY
-        try:
-            self._regex = _RE2.compile(pattern, options)
-        except _RE2.error as error:
-            why = error.args[0].decode(errors="replace")
-            raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None
+        self._regex = compiled(pattern, never_capture=True, max_mem=_MAX_MEMORY)
         self._size: int = self._regex.programsize
 
     def found(self, text: str, fuel: Fuel) -> Iterator[str]:

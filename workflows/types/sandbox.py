@@ -32,3 +32,8 @@ class Sandbox(Border):
     isolation: Isolation = "none"
     network: bool = False
     """Without isolation there is always one."""
+
+    @property
+    def is_network_denied_in_vain(self) -> bool:
+        """Whether it says `network = false` and there is one all the same."""
+        return self.isolation == "none" and "network" in self.model_fields_set and not self.network

@@ -7,8 +7,7 @@ from activities.adapters.manifests.manifest import ArgvPart, Command
 from activities.adapters.manifests.scalar_values import looks_like_a_flag
 from activities.adapters.manifests.template import Slot, filled, only_slot, parsed, slots
 from activities.adapters.manifests.values import Values, as_texts, invalid
-
-MAX_BYTES = 100_000
+from activities.adapters.sandbox.argv_size import MAX_ARGV_BYTES, is_too_much
 
 
 def argv_of(command: Command, declared: Mapping[str, Argument], values: Values) -> list[str]:
@@ -19,8 +18,8 @@ def argv_of(command: Command, declared: Mapping[str, Argument], values: Values) 
     """
     _refuse_flags(command, declared, values)
     argv = [element for part in command.argv if _stands(part, values) for element in _elements(part, values)]
-    if sum(len(element.encode(errors="replace")) + 1 for element in argv) > MAX_BYTES:
-        raise invalid(f"more than {MAX_BYTES:,} bytes together; shorten them")
+    if is_too_much(argv):
+        raise invalid(f"more than {MAX_ARGV_BYTES:,} bytes together; shorten them")
     return argv
 
 

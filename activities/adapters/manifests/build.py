@@ -8,8 +8,7 @@ from activities.adapters.manifests.command_tool import CommandTool
 from activities.adapters.manifests.http_tool import HttpTool
 from activities.adapters.manifests.kinds import parameters_of
 from activities.adapters.manifests.manifest import Manifest
-from activities.adapters.manifests.secrets import Secrets
-from activities.adapters.manifests.template import parsed, slots
+from activities.adapters.manifests.secrets import Secrets, header_variables
 from activities.adapters.tools.guarded_http import PublicBackend
 from activities.adapters.tools.root import Root
 from activities.ports import Tool
@@ -34,8 +33,7 @@ def manifest_tool(manifest: Manifest, root: Path, env: Mapping[str, str], allow_
 
 def secret_variables(manifest: Manifest) -> list[str]:
     """Return the variables that hold credentials by their very use: what a program is passed may be anything."""
-    headers = manifest.http.headers.values() if manifest.http else ()
-    return sorted({slot.name for source in headers for slot in slots(parsed(source)) if slot.is_secret})
+    return sorted(header_variables(manifest.http)) if manifest.http else []
 
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:

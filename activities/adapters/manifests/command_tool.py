@@ -6,7 +6,7 @@ from typing import Any
 from activities.adapters.manifests.argv import argv_of
 from activities.adapters.manifests.kinds import Ground
 from activities.adapters.manifests.manifest import Manifest
-from activities.adapters.manifests.parsers import shown
+from activities.adapters.manifests.parsers import last_words, shown
 from activities.adapters.manifests.secrets import Secrets
 from activities.adapters.manifests.template import filled, parsed
 from activities.adapters.manifests.values import Values, as_text, checked
@@ -16,9 +16,6 @@ from activities.adapters.sandbox.sandboxed import run_sandboxed
 from activities.adapters.tools.root import Root
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
-
-_TAIL_CHARS = 2_500
-"""An error's text is cut at its end by the activity, and the end of an output says what failed."""
 
 
 class CommandTool:
@@ -59,7 +56,7 @@ class CommandTool:
             finished = await self._run(argv, values, context)
             return ToolOutput(content=self._secrets.known.hidden(self._told(argv[0], finished)))
         except ToolError as error:
-            raise self._secrets.left_out_of(error) from None
+            raise self._secrets.known.left_out_of(error) from None
 
     async def _run(self, argv: list[str], values: Values, context: ToolContext) -> Finished:
         stdin = filled(parsed(self._command.stdin), lambda slot: as_text(values[slot.name]))
@@ -90,7 +87,7 @@ class CommandTool:
         stdout = self._text(finished.stdout, is_cut=finished.truncated)
         stderr = self._text(finished.stderr, is_cut=finished.truncated)
         if finished.exit_code != 0 or finished.timed_out or finished.limit:
-            raise self._failure(program, finished, stderr.strip() or stdout.strip())
+            raise self._failure(program, finished, stderr.strip() or stdout)
         output = self._manifest.output
         if finished.truncated and output.parser != "text":
             raise ToolError("the output is longer than max_output_bytes, so it cannot be parsed", kind="BadOutput")
@@ -101,7 +98,7 @@ class CommandTool:
         return self._secrets.known.hidden(output.decode(errors="replace"), is_cut=is_cut)
 
     def _failure(self, program: str, finished: Finished, said: str) -> ToolError:
-        tail = f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"
+        tail = last_words(said)
         if finished.timed_out:
             why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
             return ToolError(f"{why}; ask for less{tail}", kind=TIME_LIMIT, retryable=True)

@@ -53,8 +53,7 @@ def _in_command(command: Command) -> Iterator[Flaw]:
         yield Flaw(key, f"{program!r} is no program", "write a bare name, as in git, or an absolute path")
     if any("\0" in element for part in command.argv for element in part.argv):
         yield Flaw(key, "an element contains a NUL character", "remove it")
-    sandbox = command.sandbox
-    if sandbox.isolation == "none" and "network" in sandbox.model_fields_set and not sandbox.network:
+    if command.sandbox.is_network_denied_in_vain:
         remedy = 'set isolation = "bubblewrap", or leave network out'
         yield Flaw(("command", "sandbox", "network"), "without isolation the network cannot be cut off", remedy)
 

@@ -8,7 +8,8 @@ from activities.adapters.http import is_loopback
 from activities.adapters.manifests.flaw import Flaw
 from activities.adapters.manifests.manifest import Http
 from activities.adapters.manifests.network_values import url
-from activities.adapters.manifests.template import filled, only_slot, parsed, slots
+from activities.adapters.manifests.secrets import header_variables
+from activities.adapters.manifests.template import filled, only_slot, parsed
 
 _OURS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 _AUTHORITY = re.compile(r"https?://[^/?#\\]+")
@@ -35,7 +36,7 @@ def http_flaws(http: Http) -> Iterator[Flaw]:
 def _in_url(http: Http) -> Iterator[Flaw]:
     template, key = parsed(http.url), ("http", "url")
     if only_slot(template):
-        if _has_secret(http):
+        if header_variables(http):
             yield Flaw(key, "the model would choose who is told the secrets", "write the host into the manifest")
         return
     first = template[0] if template and isinstance(template[0], str) else ""
@@ -51,12 +52,8 @@ def _in_url(http: Http) -> Iterator[Flaw]:
         return
     if "#" in shape:
         yield Flaw(key, "what follows # is never sent", "remove it")
-    if _has_secret(http) and not shape.startswith("https://") and not is_loopback(shape):
+    if header_variables(http) and not shape.startswith("https://") and not is_loopback(shape):
         yield Flaw(key, "secrets would be sent in the clear", "begin it with https://")
-
-
-def _has_secret(http: Http) -> bool:
-    return any(slot.is_secret for source in http.headers.values() for slot in slots(parsed(source)))
 
 
 def _in_headers(http: Http) -> Iterator[Flaw]:

@@ -1,26 +1,26 @@
 """A request of a manifest as a tool."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
-from activities.adapters.http import URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
+from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
 from activities.adapters.manifests.kinds import Ground
 from activities.adapters.manifests.manifest import Manifest
 from activities.adapters.manifests.network_values import url as checked_url
-from activities.adapters.manifests.parsers import shown
+from activities.adapters.manifests.parsers import last_words, shown
 from activities.adapters.manifests.request import HttpRequest, request_of
 from activities.adapters.manifests.secrets import Secrets
 from activities.adapters.manifests.values import checked
 from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
+from activities.adapters.tools.charset import decoded
 from activities.adapters.tools.guarded_http import PublicBackend, guarded_client, ssl_context
+from activities.adapters.tools.redirects import followed, is_same_server
 from activities.adapters.tools.root import Root
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
-_MAX_REDIRECTS = 5
-_REDIRECTS = (301, 302, 303, 307, 308)
-_RETRYABLE = (408, 425, 429, 500, 502, 503, 504)
-_TAIL_CHARS = 2_500
 _SAFE = ("GET", "HEAD")
 
 
@@ -58,14 +58,14 @@ class HttpTool:
         try:
             return ToolOutput(content=self._secrets.known.hidden(await self._answer(request, context)))
         except ToolError as error:
-            raise self._secrets.left_out_of(error) from None
+            raise self._secrets.known.left_out_of(error) from None
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
         limit_s, host = self._manifest.timeout_s, request.url.host
         try:
             async with asyncio.timeout(limit_s), guarded_client(self._backend, self._ssl_context) as client:
                 client.timeout = limit_s
-                return await self._followed(client, request, context)
+                return await self._read(client, request, context)
         except (TimeoutError, TimeoutException):
             raise ToolError(f"{host}: no full answer within {limit_s:g} s", kind=TIME_LIMIT, retryable=True) from None
         except HTTPError as error:
@@ -74,24 +74,22 @@ class HttpTool:
         except InvalidURL as error:
             raise ToolError(f"{host}: {error}", kind="InvalidUrl") from None
 
-    async def _followed(self, client: AsyncClient, request: HttpRequest, context: ToolContext) -> str:
+    async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext) -> str:
         """Follow redirects of what changes nothing; each new address is checked when it is connected to."""
-        url = request.url
-        for _ in range(_MAX_REDIRECTS + 1):
-            headers = self._headers(request, url, context)
-            async with client.stream(request.method, url, headers=headers, content=request.content) as response:
-                target = response.headers.get("location")
-                if response.status_code not in _REDIRECTS or target is None:
-                    return await self._told(response)
-            url = self._redirected(request, url, target)
-        raise ToolError(f"{url.host}: more than {_MAX_REDIRECTS} redirects", kind="TooManyRedirects")
 
-    def _redirected(self, request: HttpRequest, url: URL, target: str) -> URL:
+        def sent(url: URL) -> AbstractAsyncContextManager[Response]:
+            headers = self._headers(request, url, context)
+            return client.stream(request.method, url, headers=headers, content=request.content)
+
+        async with followed(request.url, sent, partial(self._redirected, request)) as response:
+            return await self._told(response)
+
+    def _redirected(self, request: HttpRequest, url: URL, location: str) -> URL:
         if request.method not in _SAFE:
             why = f"{url.host} redirects a {request.method}, which is not sent twice; tell the operator"
             raise ToolError(why, kind="Redirected")
         try:
-            return URL(checked_url(str(url.join(target).copy_with(fragment=None))))
+            return URL(checked_url(str(url.join(location).copy_with(fragment=None))))
         except ValueError as error:
             raise ToolError(f"{url.host} redirects to something else: it {error}", kind="Redirected") from None
 
@@ -99,27 +97,18 @@ class HttpTool:
         headers = {"user-agent": "orga/0.1", "accept-encoding": ACCEPTED_ENCODINGS}
         if request.method not in _SAFE:
             headers["idempotency-key"] = context.idempotency_key
-        same = (url.scheme, url.host, url.port) == (request.url.scheme, request.url.host, request.url.port)
-        own = {**request.headers, **(request.secret_headers if same else {})}
+        own = {**request.headers, **(request.secret_headers if is_same_server(url, request.url) else {})}
         return headers | {name.lower(): value for name, value in own.items()}
 
     async def _told(self, response: Response) -> str:
         body, is_cut = await bounded_body(response, self._http.max_body_bytes)
-        text = self._secrets.known.hidden(_decoded(body, response), is_cut=is_cut)
+        text = self._secrets.known.hidden(decoded(body, response.charset_encoding), is_cut=is_cut)
         if not response.is_success:
             status = response.status_code
-            said = f". The end of what it said:\n{text.strip()[-_TAIL_CHARS:]}" if text.strip() else ""
-            why = f"{response.url.host} answered {status} {response.reason_phrase}{said}"
-            raise ToolError(why, kind=f"Http{status}", retryable=status in _RETRYABLE)
+            why = f"{response.url.host} answered {status} {response.reason_phrase}{last_words(text)}"
+            raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT)
         output = self._manifest.output
         if is_cut and output.parser != "text":
             raise ToolError("the answer is longer than max_body_bytes, so it cannot be parsed", kind="BadOutput")
         cut = f"\n[cut after {self._http.max_body_bytes:,} bytes]" if is_cut else ""
         return shown(text, output) + cut
-
-
-def _decoded(body: bytes, response: Response) -> str:
-    try:
-        return body.decode(response.charset_encoding or "utf-8", "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from activities.adapters.http import URL, InvalidURL
@@ -95,8 +95,8 @@ def _network(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None
         return None
 
 
-def _parsed(read: type | object, value: str, problem: str) -> object:
+def _parsed(read: Callable[[str], object], value: str, problem: str) -> object:
     try:
-        return read(value)  # pyright: ignore
+        return read(value)
     except ValueError:
         raise ValueError(problem) from None

@@ -1,20 +1,19 @@
-"""What came back, parsed, held against its schema, and written for the model."""
+"""What came back, written for the model: parsed and held against its schema, or the end of it behind an error."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-import re2
-
 from activities.adapters.arguments import argument_errors
 from activities.adapters.manifests.manifest import Output
 from activities.ports import ToolError
-
-_RE2: Any = re2
-"""The library has no types of its own."""
+from workflows.types.linear_pattern import compiled
 
 MAX_MATCHES = 1_000
 NOTHING = "(no output)"
+
+_TAIL_CHARS = 2_500
+"""An error's text is cut at its end by the activity, and the end of an output says what failed."""
 
 
 def shown(text: str, output: Output) -> str:
@@ -34,19 +33,19 @@ def shown(text: str, output: Output) -> str:
     return f"[Warning] {misfit}\n{told}"
 
 
+def last_words(said: str) -> str:
+    """Return the end of what was said, to stand behind an error."""
+    said = said.strip()
+    return f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"
+
+
 def output_pattern(pattern: str) -> Any:
     """Return a pattern that is matched in linear time, since who wrote the output is a stranger.
 
     Raises:
         ValueError: It is none of RE2.
     """
-    options = _RE2.Options()
-    options.log_errors = False
-    try:
-        return _RE2.compile(f"(?m){pattern}", options)
-    except _RE2.error as error:
-        why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None
+    return compiled(f"(?m){pattern}")
 
 
 def _text(text: str, output: Output) -> str:

@@ -13,7 +13,6 @@ from activities.adapters.manifests.secrets import Secrets
 from activities.adapters.manifests.template import Slot, Template, filled, only_slot, parsed, slots
 from activities.adapters.manifests.values import Values, as_text, as_texts, invalid
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR = re.compile(r"[/\\]")
 _DECODINGS = 3
 _HOLE = "\0"
@@ -123,7 +122,7 @@ def _headers(http: Http, values: Values, secrets: Secrets) -> tuple[dict[str, st
 
 def _header_part(slot: Slot, values: Values, secrets: Secrets) -> str:
     text = secrets.values[slot.name] if slot.is_secret else as_text(values[slot.name])
-    if _CONTROL.search(text) or not text.isascii():
+    if not (text.isascii() and text.isprintable()):
         raise invalid(f"{slot.name}: a header holds printable ASCII only; leave the rest out")
     return text
 

@@ -4,8 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from activities.adapters.manifests.manifest import Http
+from activities.adapters.manifests.template import parsed, slots
 from activities.known_secrets import KnownSecrets
-from activities.ports import ToolError
+
+
+def header_variables(http: Http) -> set[str]:
+    """Return the variables that its headers name.
+
+    Raises:
+        ValueError: A placeholder is broken.
+    """
+    return {slot.name for source in http.headers.values() for slot in slots(parsed(source)) if slot.is_secret}
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,3 @@ class Secrets:
     def known(self) -> KnownSecrets:
         """What hides them."""
         return KnownSecrets.of(self.values.values())
-
-    def left_out_of(self, error: ToolError) -> ToolError:
-        """Return the error without them."""
-        return ToolError(self.known.hidden(str(error)), kind=error.kind, retryable=error.retryable)

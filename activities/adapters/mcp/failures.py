@@ -3,7 +3,7 @@
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from activities.plain_text import plain
+from activities.adapters.mcp.plain_text import plain
 from activities.ports import ToolError
 from workflows.types.tools import PROCESS_CRASHED
 

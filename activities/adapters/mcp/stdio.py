@@ -4,12 +4,11 @@ The SDK's own transport neither bounds a line nor hears of a server's death befo
 """
 
 import asyncio
-import os
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import cast
 
 import anyio
@@ -18,8 +17,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from activities.adapters.mcp.messages import message_of
+from activities.adapters.mcp.plain_text import plain
 from activities.adapters.mcp.settings import ServerSettings
-from activities.plain_text import plain
+from activities.adapters.process_group import signal_group
 
 MAX_MESSAGE_BYTES = 16_000_000
 """Of one line; a server that sends a longer one is given up."""
@@ -140,9 +140,9 @@ async def _ended(process: Process) -> None:
     assert process.stdin
     process.stdin.close()
     if not await _has_exited(process, CLOSE_S):
-        _signal(process, signal.SIGTERM)
+        signal_group(process.pid, signal.SIGTERM)
         await _has_exited(process, CLOSE_S)
-    _signal(process, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
     await _has_exited(process, CLOSE_S)
     transport = cast("asyncio.SubprocessTransport", process._transport)  # pyright: ignore
     transport.close()  # else it warns when it is collected, where somebody else holds the pipes
@@ -154,11 +154,6 @@ async def _has_exited(process: Process, within_s: float) -> bool:
     while process.returncode is None and anyio.current_time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
     return process.returncode is not None
-
-
-def _signal(process: Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
 
 
 async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:

@@ -7,7 +7,7 @@ from mcp_types import CallToolRequestParams
 from activities.adapters.mcp.connection import Connection
 from activities.adapters.mcp.content import result_text
 from activities.adapters.mcp.failures import UNAVAILABLE, changed, gone, reported
-from activities.plain_text import plain
+from activities.adapters.mcp.plain_text import plain
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import ToolOutput, ToolSpec
 
@@ -36,8 +36,7 @@ class McpTool:
         try:
             return ToolOutput(content=await self._called(arguments, context))
         except ToolError as error:
-            text = self._settings.secrets.hidden(str(error))
-            raise ToolError(text, kind=error.kind, retryable=error.retryable) from None
+            raise self._settings.secrets.left_out_of(error) from None
 
     async def _called(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Call, and once more where the first call met a session that was over and never left."""

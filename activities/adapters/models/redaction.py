@@ -2,7 +2,7 @@
 
 import re
 
-from activities.known_secrets import HIDDEN
+from activities.known_secrets import HIDDEN, KnownSecrets
 
 MAX_ERROR_CHARS = 300
 _SECRETS = re.compile(
@@ -17,7 +17,6 @@ _SECRETS = re.compile(
 
 def redacted(text: str, secret: str = "") -> str:
     """Return `text` without `secret` and without whatever looks like a credential, in at most 300 characters."""
-    if secret:
-        text = text.replace(secret, HIDDEN)
+    text = KnownSecrets.of([secret], least=1).hidden(text)
     line = " ".join(_SECRETS.sub(HIDDEN, text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"

@@ -6,6 +6,7 @@ from typing import Any
 from activities.adapters.policy.actions import action_of
 from activities.adapters.policy.cedar_lint import LEFT
 from activities.adapters.policy.cedar_values import MAX_LONG, Wanted, decimal, record
+from activities.adapters.policy.known_tool import known_tool
 from activities.ports import Proposal
 from workflows.types.delegation import delegate_arguments
 
@@ -27,18 +28,11 @@ def cedar_request(proposal: Proposal, want: Wanted, version: str) -> dict[str, A
 
 
 def entities(proposal: Proposal) -> str:
-    """Return what Cedar has to know of the tool, as JSON; a tool without a definition counts as the worst of all."""
+    """Return what Cedar has to know of the tool, as JSON."""
     if proposal.call is None or action_of(proposal) != "tool_call":
         return "[]"
-    name, spec = proposal.call.name, proposal.spec
-    attributes = {
-        "name": name,
-        "effect": spec.effect if spec else "irreversible",
-        "tags": list(spec.options.tags) if spec else [],
-        "verified": spec.options.verified if spec else False,
-        "approval": spec.options.approval if spec else True,
-    }
-    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": attributes, "parents": []}])
+    name = proposal.call.name
+    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": known_tool(name, proposal.spec), "parents": []}])
 
 
 def _resource(proposal: Proposal) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from activities.adapters.policy.actions import action_of
+from activities.adapters.policy.known_tool import known_tool
 from activities.ports import Proposal
 from workflows.types.delegation import delegate_arguments
 
@@ -14,7 +15,7 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
     return {
         "action": action,
         "agent": proposal.agent,
-        "tool": None if call is None else _tool(proposal),
+        "tool": None if call is None else known_tool(call.name, spec),
         "target": delegate_arguments(call.arguments)[0] if call and action == "delegate" else None,
         "arguments": call.arguments if call else {},
         "parameters": spec.parameters if spec else {},
@@ -29,17 +30,4 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
         "purpose": proposal.purpose,
         "approved_by": proposal.approved_by or None,
         "approved_version": proposal.approved_version or None,
-    }
-
-
-def _tool(proposal: Proposal) -> dict[str, Any]:
-    """Return what is known of the tool; one without a definition counts as the worst of all."""
-    assert proposal.call is not None
-    spec = proposal.spec
-    return {
-        "name": proposal.call.name,
-        "effect": spec.effect if spec else "irreversible",
-        "tags": list(spec.options.tags) if spec else [],
-        "verified": spec.options.verified if spec else False,
-        "approval": spec.options.approval if spec else True,
     }

@@ -16,8 +16,6 @@ ATTEMPTS = 3
 PAUSE_S = 0.1
 """Before the second attempt; doubled before the third."""
 
-RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-
 
 class OpaUnreachable(Exception):
     """No answer that could be read, and another attempt may bring one."""
@@ -90,7 +88,7 @@ class OpaServer:
             response = await self._client.post(self._url, params={"provenance": "true"}, content=body)
         except (http.TransportError, http.DecodingError) as error:
             raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
-        if response.status_code in RETRIED:
+        if response.status_code in http.TRANSIENT:
             raise OpaUnreachable(f"status {response.status_code}")
         if response.status_code != 200:
             return {

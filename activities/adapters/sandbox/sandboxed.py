@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from activities.adapters.process_streams import ProcessStreams
 from activities.adapters.sandbox.bubblewrap import SEARCH_PATH, wrapped
 from activities.adapters.sandbox.finished import Finished
 from activities.adapters.sandbox.limit_reached import limit_reached
-from activities.adapters.sandbox.streams import Streams
 from activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
 from activities.adapters.sandbox.supervisor import LENGTH_BYTES
 from activities.ports import ToolError
@@ -61,7 +61,7 @@ async def run_sandboxed(
         if isolation == "bubblewrap":
             command = _wrapped(command, cwd, writable or cwd, network)
         order = _order(command, environment, limits, is_wrapped=isolation == "bubblewrap")
-        streams = Streams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
+        streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
         report = await supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
     if report is None:
         raise ToolError(f"{argv[0]}: its supervisor was killed, so nobody knows how it ended", kind="CommandLost")
@@ -110,14 +110,14 @@ def _order(command: Sequence[str], environment: Mapping[str, str], limits: Limit
     return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
 
-def _finished(report: Report, streams: Streams, limits: Limits, *, is_wrapped: bool) -> Finished:
+def _finished(report: Report, streams: ProcessStreams, limits: Limits, *, is_wrapped: bool) -> Finished:
     code, number = report.code, 0
     if code is not None and code < 0:
         code, number = None, -code
     elif code is not None and is_wrapped and code > _SIGNALLED:
         code, number = None, code - _SIGNALLED
     name = _name(number) if number else None
-    out, err = streams.outputs[1], streams.outputs[2]
+    out, err = streams.stdout, streams.stderr
     said = (out if streams.merged else err).data()
     timed_out = report.came == "order"
     limit = "processes" if report.came == "processes" else None

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from activities.adapters.process_channel import process_channel
-from activities.adapters.sandbox.streams import Streams
+from activities.adapters.process_streams import ProcessStreams
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL."""
 _ENDED_WITHIN_S = GRACE_S + 1.8
 """Once it is told to end; a run waits little longer for a call that was cancelled."""
-_DRAIN_S = 1.0
 _SOURCES = str(Path(__file__).parents[3])
 _LAUNCH = "import sys; sys.path.append(sys.argv[2]); from activities.adapters.sandbox.supervisor import main; main()"
 
@@ -32,7 +31,9 @@ class Report:
     cpu_s: float
 
 
-async def supervised(order: bytes, streams: Streams, *, cwd: Path, stdin: bytes, timeout_s: float) -> Report | None:
+async def supervised(
+    order: bytes, streams: ProcessStreams, *, cwd: Path, stdin: bytes, timeout_s: float
+) -> Report | None:
     """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
     async with process_channel() as channel:
         process = await _started(channel.theirs, streams, cwd, stdin)
@@ -45,7 +46,9 @@ async def supervised(order: bytes, streams: Streams, *, cwd: Path, stdin: bytes,
         return await report
 
 
-async def _started(theirs: socket.socket, streams: Streams, cwd: Path, stdin: bytes) -> asyncio.SubprocessTransport:
+async def _started(
+    theirs: socket.socket, streams: ProcessStreams, cwd: Path, stdin: bytes
+) -> asyncio.SubprocessTransport:
     number = theirs.fileno()
     with theirs:
         process, _ = await asyncio.get_running_loop().subprocess_exec(
@@ -81,17 +84,9 @@ async def _report(reader: asyncio.StreamReader) -> Report | None:
     return Report(came, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
 
 
-async def _end(writer: asyncio.StreamWriter, process: asyncio.SubprocessTransport, streams: Streams) -> None:
+async def _end(writer: asyncio.StreamWriter, process: asyncio.SubprocessTransport, streams: ProcessStreams) -> None:
     with suppress(OSError):
         writer.write_eof()
-    await _at_most(_ENDED_WITHIN_S, streams.exited)
-    if not streams.exited.is_set():
+    if not await streams.has_exited(_ENDED_WITHIN_S):
         process.kill()
-        await streams.exited.wait()
-    await _at_most(_DRAIN_S, streams.drained)
-    process.close()
-
-
-async def _at_most(seconds: float, event: asyncio.Event) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+    await streams.close(process)

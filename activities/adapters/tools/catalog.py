@@ -6,6 +6,7 @@ from typing import Any
 
 from rapidfuzz import process
 
+from activities.adapters.loop_tools import LOOP_TOOLS
 from activities.adapters.tools.fetch_url import FetchUrl
 from activities.adapters.tools.github import ReadIssue, ReadPullRequest
 from activities.adapters.tools.github_api import GitHubApi, GitHubSettings
@@ -18,13 +19,10 @@ from activities.adapters.tools.search_text import SearchText
 from activities.adapters.tools.write_file import WriteFile
 from activities.ports import Tool, ToolContext
 from workflows.types.answer_json import FINAL_ANSWER
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE, TERMINATE
-from workflows.types.saga import SAGA
 from workflows.types.sandbox import Sandbox
 from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
-RESERVED = frozenset({DELEGATE, TERMINATE, SAGA, DECIDE, FINAL_ANSWER})
+RESERVED = LOOP_TOOLS | {FINAL_ANSWER}
 """Names of calls that no activity stands for."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from activities.adapters.http import URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
+from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
 from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
 from activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
 from activities.adapters.tools.guarded_http import (
@@ -17,15 +17,13 @@ from activities.adapters.tools.guarded_http import (
     system_addresses,
 )
 from activities.adapters.tools.parameters import Parameters
+from activities.adapters.tools.redirects import followed
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import ToolOutput, ToolSpec
 
 _DEADLINE_S = 20.0
 _MAX_BYTES = 2_000_000
-_MAX_REDIRECTS = 5
 _HEADERS = {"user-agent": "orga-fetch/0.1", "accept": MEDIA_TYPES, "accept-encoding": ACCEPTED_ENCODINGS}
-_REDIRECTS = (301, 302, 303, 307, 308)
-_RETRYABLE = (408, 425, 429, 500, 502, 503, 504)
 
 
 class _Parameters(Parameters):
@@ -65,7 +63,7 @@ class FetchUrl:
     async def _fetched(self, url: str) -> Fetched:
         try:
             async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend, self._ssl_context) as client:
-                return await _follow(client, URL(url))
+                return await _read(client, _usable(URL(url)))
         except (TimeoutError, TimeoutException) as error:
             why = f"{url}: no full answer in time; try again later or another page"
             raise ToolError(why, kind="Timeout", retryable=True) from error
@@ -76,29 +74,28 @@ class FetchUrl:
             raise ToolError(f"{url}: {error}; use an absolute http or https URL", kind="InvalidUrl") from error
 
 
-async def _follow(client: AsyncClient, url: URL) -> Fetched:
-    for _ in range(_MAX_REDIRECTS + 1):
-        _refuse_unusable(url)
-        async with client.stream("GET", url, headers=_HEADERS) as response:
-            target = response.headers.get("location")
-            if response.status_code not in _REDIRECTS or target is None:
-                return await _body(response)
-        url = url.join(target)
-    raise ToolError(f"{url}: more than {_MAX_REDIRECTS} redirects; try another page", kind="TooManyRedirects")
+async def _read(client: AsyncClient, url: URL) -> Fetched:
+    async with followed(
+        url,
+        lambda url: client.stream("GET", url, headers=_HEADERS),
+        lambda url, location: _usable(url.join(location)),
+    ) as response:
+        return await _body(response)
 
 
-def _refuse_unusable(url: URL) -> None:
+def _usable(url: URL) -> URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise ToolError(f"{url}: only absolute http and https URLs can be fetched", kind="InvalidUrl")
     if url.userinfo:
         raise ToolError(f"{url.host}: credentials in a URL are refused; leave out user and password", kind="InvalidUrl")
+    return url
 
 
 async def _body(response: Response) -> Fetched:
     if not response.is_success:
         status = response.status_code
         why = f"{response.url} answered {status} {response.reason_phrase}; check the URL or try another page"
-        raise ToolError(why, kind=f"Http{status}", retryable=status in _RETRYABLE)
+        raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT)
     media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
     if not is_readable(media_type):
         why = f"{response.url}: its type, {media_type[:80] or 'unknown'}, cannot be read as text; try another page"

@@ -1,9 +1,9 @@
 """A fetched body as text for a model."""
 
-import codecs
 import re
 from dataclasses import dataclass
 
+from activities.adapters.tools.charset import decoded
 from activities.adapters.tools.page_process import parsed_page
 from activities.adapters.tools.page_text import visible
 
@@ -55,15 +55,4 @@ def shown_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
 
 def _decoded(fetched: Fetched) -> str:
     meta = _META_CHARSET.search(fetched.body, 0, 4_096) if fetched.media_type in _HTML else None
-    declared = fetched.charset or (meta.group(1).decode() if meta else "utf-8")
-    return fetched.body.decode(_known(declared), errors="replace").removeprefix("\ufeff")
-
-
-def _known(charset: str) -> str:
-    """Return `charset` when it is a character set of the web; Python's other codecs may be slow, or no text."""
-    try:
-        name = codecs.lookup(charset).name
-    except (LookupError, ValueError):
-        return "utf-8"
-    is_of_the_web = re.match(r"utf-(?:8|16|32)|iso8859|cp\d|koi8|mac|gb|big5|euc|shift|iso2022|ascii|tis|hz", name)
-    return name if is_of_the_web else "utf-8"
+    return decoded(fetched.body, fetched.charset or (meta.group(1).decode() if meta else None))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from activities.adapters.process_channel import ProcessChannel, process_channel
+from activities.adapters.process_group import end_group
+from activities.adapters.process_streams import ProcessStreams
 from activities.adapters.tools.frames import next_message, packed
-from activities.adapters.tools.process_group import Watch, end_group
 from activities.ports import ToolContext, ToolError
 from workflows.types.tools import PROCESS_CRASHED, ToolOutput
 
@@ -21,6 +22,9 @@ GRACE_S = 0.2
 
 _LAST_WORDS_S = 1.0
 """For an answer that was sent just before the process ended."""
+
+_KEPT_HEAD = 4_000
+_KEPT_TAIL = 8_000
 
 _LAUNCH = "import sys; sys.path[:] = sys.argv[3:]; from activities.adapters.tools.function_child import main; main()"
 _PYTHON = (sys.executable, "-P", "-u", "-X", "faulthandler", "-c", _LAUNCH)
@@ -45,22 +49,22 @@ class FunctionProcess:
         request = packed(call)
         answer: dict[str, Any] | None = None
         async with process_channel() as channel:
-            group, watch = await self._start(channel.theirs)
+            group, streams = await self._start(channel.theirs)
             try:
-                answer = await _answer(channel, request, watch, context)
+                answer = await _answer(channel, request, streams, context)
             finally:
-                await asyncio.shield(end_group(group, watch, 0 if answer else GRACE_S))
-                self._log_output(watch.output.text())
+                await asyncio.shield(end_group(group, streams, 0 if answer else GRACE_S))
+                self._log_output(streams.stdout.text())
         if answer is None:
             text = f"{self.name} ended its process without a result: {_how(group.get_returncode())}"
             raise ToolError(text, kind=PROCESS_CRASHED, retryable=True)
         return _outcome(answer)
 
-    async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, Watch]:
+    async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, ProcessStreams]:
         number = theirs.fileno()
         with theirs:
             return await asyncio.get_running_loop().subprocess_exec(
-                Watch,
+                lambda: ProcessStreams(_KEPT_HEAD, _KEPT_TAIL, merged=True),
                 *_PYTHON,
                 str(number),
                 self.name,
@@ -80,10 +84,12 @@ def _told(context: ToolContext) -> dict[str, Any]:
     return {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
 
 
-async def _answer(channel: ProcessChannel, request: bytes, watch: Watch, context: ToolContext) -> dict[str, Any] | None:
+async def _answer(
+    channel: ProcessChannel, request: bytes, streams: ProcessStreams, context: ToolContext
+) -> dict[str, Any] | None:
     """Return the answer, or None where the process ended, or closed its socket, without one."""
     talk = asyncio.create_task(_talk(channel, request, context))
-    exited = asyncio.create_task(watch.exited.wait())
+    exited = asyncio.create_task(streams.exited.wait())
     try:
         await asyncio.wait((talk, exited), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait((talk,), timeout=_LAST_WORDS_S)

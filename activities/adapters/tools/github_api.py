@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from activities.adapters.http import URL, AsyncClient, HTTPError, Response, TimeoutException
+from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, Response, TimeoutException
 from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
 from activities.adapters.tools.guarded_http import (
     PublicBackend,
@@ -15,15 +15,13 @@ from activities.adapters.tools.guarded_http import (
     ssl_context,
     system_addresses,
 )
+from activities.adapters.tools.redirects import followed, is_same_server
 from activities.ports import ToolError
 
 DEFAULT_BASE_URL = "https://api.github.com"
 
 _DEADLINE_S = 20.0
 _MAX_BYTES = 4_000_000
-_MAX_REDIRECTS = 3
-_REDIRECTS = (301, 302, 307, 308)
-_RETRYABLE = (408, 500, 502, 503, 504)
 _HEADERS = {
     "user-agent": "orga/0.1",
     "accept": "application/vnd.github+json",
@@ -70,18 +68,16 @@ class GitHubApi:
             raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
 
     async def _one(self, client: AsyncClient, path: str) -> Any:
-        url = URL(f"{self._base}{path}")
-        for _ in range(_MAX_REDIRECTS + 1):
-            async with client.stream("GET", url, headers=self._headers) as response:
-                target = response.headers.get("location")
-                if response.status_code not in _REDIRECTS or target is None:
-                    return await self._json(response, path)
-            url = self._followed(url.join(target), path)
-        raise ToolError(f"{path}: more than {_MAX_REDIRECTS} redirects", kind="TooManyRedirects")
+        async with followed(
+            URL(f"{self._base}{path}"),
+            lambda url: client.stream("GET", url, headers=self._headers),
+            lambda url, location: self._moved(url.join(location), path),
+        ) as response:
+            return await self._json(response, path)
 
-    def _followed(self, url: URL, path: str) -> URL:
+    def _moved(self, url: URL, path: str) -> URL:
         """Return where a moved repository is now; the token goes to no other server."""
-        if (url.scheme, url.host, url.port) != (self._base.scheme, self._base.host, self._base.port):
+        if not is_same_server(url, self._base):
             raise ToolError(f"{path}: redirected to another server, {url.host}; not followed", kind="BadRedirect")
         return url
 
@@ -107,7 +103,7 @@ class GitHubApi:
         if known is not None:
             kind, why = known
             return ToolError(f"{path}: {status}, {why}", kind=kind)
-        return ToolError(f"{path}: GitHub answered {status}", kind=f"Http{status}", retryable=status in _RETRYABLE)
+        return ToolError(f"{path}: GitHub answered {status}", kind=f"Http{status}", retryable=status in TRANSIENT)
 
 
 _REFUSALS = {

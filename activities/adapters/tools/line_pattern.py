@@ -1,15 +1,11 @@
 """Searching lines in time linear in the text, whatever the pattern."""
 
 from collections.abc import Iterator
-from typing import Any
-
-import re2
 
 from activities.ports import ToolError
+from workflows.types.linear_pattern import compiled
 
 _MAX_LENGTH = 1_000
-_RE2: Any = re2
-"""The library has no types of its own."""
 
 
 class LinePattern:
@@ -18,19 +14,16 @@ class LinePattern:
     def __init__(self, query: str, *, regex: bool, ignore_case: bool) -> None:
         if not query or len(query) > _MAX_LENGTH or "\n" in query:
             raise _invalid(query, f"has to be one line of 1 to {_MAX_LENGTH} characters")
-        options = _RE2.Options()
-        options.log_errors = False
-        options.never_nl = True
-        options.never_capture = True
-        options.case_sensitive = not ignore_case
         try:
             text = query.encode()
-            self._regex = _RE2.compile(b"(?m)(?:" + (text if regex else _RE2.escape(text)) + b")", options)
+            pattern = b"(?m)(?:" + text + b")" if regex else text
+            self._regex = compiled(
+                pattern, literal=not regex, never_nl=True, never_capture=True, case_sensitive=not ignore_case
+            )
         except UnicodeEncodeError:
             raise _invalid(query, "is not valid Unicode") from None
-        except _RE2.error as error:
-            why = f"{error.args[0].decode(errors='replace')} (RE2 syntax: no look-around, no back-references)"
-            raise _invalid(query, f"{why}; or set regex to false") from error
+        except ValueError as error:
+            raise _invalid(query, f"{error}; or set regex to false") from error
 
     def hits(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the number of each line that matches, from 1, and the byte offset of its first match in it."""

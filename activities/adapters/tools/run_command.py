@@ -1,6 +1,5 @@
 """The `run_command` tool."""
 
-import shutil
 import signal
 from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from activities.adapters.sandbox.argv_size import MAX_ARGV_BYTES, is_too_much
 from activities.adapters.sandbox.bubblewrap import SEARCH_PATH
 from activities.adapters.sandbox.finished import Finished
 from activities.adapters.sandbox.isolation import check_isolation
@@ -22,7 +22,6 @@ from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
 _MAX_TIMEOUT_S = 600
 _DEFAULT_TIMEOUT_S = 60
-_MAX_COMMAND_BYTES = 100_000
 _KEPT_BYTES = 12_000
 _KEPT_OF_ITS_END = 8_000
 _MAX_ERROR_TAIL = 2_500
@@ -76,25 +75,21 @@ class RunCommand:
             ToolError: Kind CommandRefused, CommandFailed (exit code not 0) or CommandTimedOut, with its output.
         """
         parameters = _Parameters.parse(arguments)
-        program = self._program(parameters.command)
+        self._refuse_unfit(parameters.command)
         context.heartbeat(f"running {parameters.command[0]}")
         with self._folder(parameters.cwd) as folder:
-            ended = await self._run([program, *parameters.command[1:]], folder, parameters)
+            ended = await self._run(folder, parameters)
         return ToolOutput(content=_output(parameters, ended))
 
-    def _program(self, command: list[str]) -> str:
+    def _refuse_unfit(self, command: list[str]) -> None:
         name = command[0]
         if name not in self._programs:
             allowed = ", ".join(self._programs)
             raise ToolError(f"program {name[:80]!r} is not allowed; use one of {allowed}", kind="CommandRefused")
         if any(_is_half_a_character(argument) for argument in command):
             raise ToolError("command: an argument is not valid Unicode; write it anew", kind="CommandRefused")
-        if sum(len(argument.encode(errors="replace")) + 1 for argument in command) > _MAX_COMMAND_BYTES:
-            raise ToolError(f"command: more than {_MAX_COMMAND_BYTES:,} bytes; pass a file", kind="CommandRefused")
-        found = shutil.which(name, path=self._search_path)
-        if found is None:
-            raise ToolError(f"program {name!r} is not installed on {self._search_path}", kind="CommandRefused")
-        return found
+        if is_too_much(command):
+            raise ToolError(f"command: more than {MAX_ARGV_BYTES:,} bytes; pass a file", kind="CommandRefused")
 
     @contextmanager
     def _folder(self, cwd: str) -> Generator[str]:
@@ -106,9 +101,9 @@ class RunCommand:
             held = Path(f"/proc/self/fd/{folder}")
             yield str(held if held.exists() else self._root.path / place)
 
-    async def _run(self, command: list[str], folder: str, parameters: _Parameters) -> Finished:
+    async def _run(self, folder: str, parameters: _Parameters) -> Finished:
         return await run_sandboxed(
-            command,
+            parameters.command,
             cwd=Path(folder),
             env={"PATH": self._search_path},
             timeout_s=parameters.timeout_s,
@@ -124,7 +119,7 @@ class RunCommand:
 
 def _check(sandbox: Sandbox) -> None:
     place = "tools.commands.sandbox"
-    if sandbox.isolation == "none" and "network" in sandbox.model_fields_set and not sandbox.network:
+    if sandbox.is_network_denied_in_vain:
         raise ValueError(f'{place}.network: only isolated commands have none; set isolation = "bubblewrap" too')
     try:
         check_isolation(sandbox.isolation)

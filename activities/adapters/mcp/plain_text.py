@@ -1,4 +1,4 @@
-"""Other people's words in a line of ours: what a reader would not see is not in them, and no note precedes them."""
+"""A server's words in a line of ours: what a reader would not see is not in them, and no note precedes them."""
 
 import unicodedata
 

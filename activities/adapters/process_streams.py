@@ -1,0 +1,51 @@
+"""The outputs of a process, read to their end but kept only up to a limit, and the end of the process itself."""
+
+import asyncio
+from contextlib import suppress
+
+from activities.adapters.head_tail import HeadTail
+
+_DRAIN_S = 1.0
+
+
+class ProcessStreams(asyncio.SubprocessProtocol):
+    """Unlike `Process.communicate`, tells the exit of a process from the end of its outputs, held open by others."""
+
+    def __init__(self, head: int, tail: int, *, merged: bool) -> None:
+        """Keep a head and a tail of each; merged, there is one output."""
+        self.stdout = HeadTail(head, tail)
+        self.stderr = HeadTail(head, tail)
+        self.merged = merged
+        self.exited = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._open = {1} if merged else {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep a piece of output."""
+        (self.stdout if fd == 1 else self.stderr).add(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note that nobody holds an output open any more."""
+        self._open.discard(fd)
+        if not self._open:
+            self._drained.set()
+
+    def process_exited(self) -> None:
+        """Note that the process has ended."""
+        self.exited.set()
+
+    async def has_exited(self, within_s: float) -> bool:
+        """Wait that long, if it has to be, and return whether the process has ended."""
+        await _at_most(within_s, self.exited)
+        return self.exited.is_set()
+
+    async def close(self, process: asyncio.SubprocessTransport) -> None:
+        """Wait for the end of the process, read what is left of its outputs, and close them, whoever holds them."""
+        await self.exited.wait()
+        await _at_most(_DRAIN_S, self._drained)
+        process.close()
+
+
+async def _at_most(seconds: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
