@@ -37,7 +37,7 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec) -> T:
             raise
         return call.result()
     if not done:
-        await _cancelled(call, spec.name, margin_s * 0.75)
+        await _cancelled(call, spec.name, margin_s / 2)
         raise ToolError(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
     return call.result()
 

@@ -22,7 +22,7 @@ from tests.support.crash_stage import (
 )
 from tests.support.crash_worker import Backstage
 from tests.support.loop import FakeTool
-from tests.support.questions import updated, waiting
+from tests.support.questions import has_noted, updated, waiting
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -38,6 +38,7 @@ def decided(update: str) -> Happens:
 
     async def happens(stage: Stage) -> None:
         [call] = (await waiting(stage.handle, PATIENCE.total_seconds()))["data"]["calls"]
+        await has_noted(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
         decision = {"approval_id": call["id"], "approver": "ada", "reason": "so it is"}
         async with stage.deserted():
             sent = asyncio.create_task(updated(stage.handle, update, decision))

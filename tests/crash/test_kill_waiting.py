@@ -22,7 +22,7 @@ from tests.support.crash_stage import (
 )
 from tests.support.crash_worker import Backstage
 from tests.support.loop import FakeTool
-from tests.support.questions import updated, waiting
+from tests.support.questions import has_noted, updated, waiting
 from workflows.types.recovery import Recovery
 
 pytestmark = pytest.mark.timeout(240)
@@ -48,6 +48,7 @@ def answered(update: str, **given: Any) -> Happens:
 
     async def happens(stage: Stage) -> None:
         wait = await waiting(stage.handle, PATIENCE.total_seconds())
+        await has_noted(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
         answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
         async with stage.deserted():
             sent = asyncio.create_task(updated(stage.handle, update, answer))

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from activities.ports import Judgement, Proposal
 from tests.support.hold import until
 from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop, a_worker
-from tests.support.questions import told, updated
+from tests.support.questions import is_on_record, told, updated
 from tests.support.scripted import answers, calls
 from workflows.types.gate import ApprovalTerms
 from workflows.types.journal import JournalEntry
@@ -40,7 +40,7 @@ async def pending(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict
 
     async def asks() -> bool:
         found[:] = (await handle.query("status"))["pending_approvals"]
-        return len(found) == count
+        return len(found) == count and await is_on_record(handle)
 
     await until(asks)
     return found

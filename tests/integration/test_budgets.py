@@ -1,12 +1,11 @@
 """Budgets on a real server: reserved before a call, settled after it, and raised by a person where the config asks."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from tests.support.hold import until
+from tests.support.hold import Hold, happens, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
 from tests.support.questions import told, updated, waiting
 from tests.support.scripted import answers, calls
@@ -56,18 +55,13 @@ async def test_a_person_who_raises_the_limit_lets_the_run_go_on(
 
 
 async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_again(client: Client) -> None:
-    first = True
-
-    async def slow_once(request: Any) -> Any:
-        nonlocal first
-        if first:
-            first = False
-            await asyncio.sleep(60)
-        return answers("in the end")
-
-    async with a_loop(client, [slow_once]) as loop:
-        handle = await loop.start(on_exhausted="ask", timeout_s=1)
+    hold = Hold()
+    async with a_loop(client, [hold.step(answers("in the end"))]) as loop:
+        handle = await loop.start(on_exhausted="ask", timeout_s=4)
+        await hold.reached()
+        await happens(hold.cancelled)
         await waiting(handle)
+        hold.go.set()
         await updated(handle, "extend_budget", {"timeout_s": 50})
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "in the end")

@@ -178,10 +178,10 @@ async def test_what_leaves_the_workers_circuit_closed(
 
 async def test_a_time_out_opens_the_circuit(client: Client) -> None:
     hold, once = Hold(), BreakerOptions(scope="worker", failure_threshold=1)
-    tool = flaky(lambda arguments, context: hold.then("late"), timeout_s=1, breaker=once)
+    tool = flaky(lambda arguments, context: hold.then("late"), timeout_s=3, breaker=once)
     async with a_shared_worker(client, [call_of(1), answers()], tool) as (loop, provider, breakers):
         await loop.run()
-        assert "longer than its 1 s" in last(provider).text
+        assert "longer than its 3 s" in last(provider).text
         await happens(hold.cancelled)
 
         async def is_open() -> bool:
@@ -233,7 +233,7 @@ async def test_runs_share_the_circuit_of_a_provider(client: Client) -> None:
     steps = [server_error(), server_error(), server_error(), answers()]
     async with a_shared_worker(client, steps) as (loop, provider, _):
         for _ in range(2):
-            ran = await loop.run(timeout_s=4)
+            ran = await loop.run(timeout_s=8)
             assert ran.result.termination.reason == "error"
             assert "provider:scripted is left alone for 60 s more" in ran.result.termination.detail
             assert len(provider.seen) == 3

@@ -24,7 +24,7 @@ OUTCOMES = {
     "fails": ("failed", "[Error] Broken: broke"),
     "breaks": ("failed", "[Error] OSError: disk"),
     "denied": ("denied", "[Policy denied] denied is forbidden"),
-    "hangs": ("failed", "[Error] TimeLimit: hangs took longer than its 2 s"),
+    "hangs": ("failed", "[Error] TimeLimit: hangs took longer than its 3 s"),
 }
 
 
@@ -38,7 +38,7 @@ class InFlight:
     most: int = 0
 
     def tool(self, kind: str) -> FakeTool:
-        options = ToolOptions(max_attempts=1, timeout_s=2 if kind == "hangs" else None)
+        options = ToolOptions(max_attempts=1, timeout_s=3 if kind == "hangs" else None)
         return FakeTool(kind, lambda arguments, context: self._counted(kind), options=options)
 
     async def _counted(self, kind: str) -> str:

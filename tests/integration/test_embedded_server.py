@@ -204,8 +204,9 @@ async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
 
 
 async def test_a_lease_taken_while_the_idle_server_stops_waits_and_gets_a_new_one(home: Home) -> None:
-    await ensure_server(silent, idle_s=0.2)
-    first = recorded(home).pid
+    with lease():
+        await ensure_server(silent, idle_s=0.2)
+        first = recorded(home).pid
     await until(lambda: "Stopping server" in home.log.read_text())
     with lease():
         assert not is_held(home.server_lock)

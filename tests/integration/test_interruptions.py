@@ -15,6 +15,9 @@ from tests.support.scripted import ScriptedProvider, answers, calls
 from workflows.types.status import ShownMessage
 from workflows.types.tools import Effect
 
+CLOCK_S = 5
+"""Of a run that it interrupts; what is to be in flight by then has to start first."""
+
 
 async def conversation_of(ran: Ran) -> list[ShownMessage]:
     return [ShownMessage.model_validate(m) for m in await ran.handle.query("conversation")]
@@ -26,7 +29,7 @@ async def test_an_abort_cancels_the_model_call_in_flight(client: Client) -> None
         handle = await loop.start()
         await hold.reached()
         await handle.signal("abort", "too slow")
-        await happens(hold.cancelled, within_s=2)
+        await happens(hold.cancelled)
         ran = await loop.ended(handle)
         shown = await conversation_of(ran)
 
@@ -57,7 +60,7 @@ async def test_an_abort_cancels_the_tools_in_flight_and_every_call_has_a_result(
         await hold.reached()
         await loop_has(quick, 2)
         await handle.signal("abort")
-        await happens(hold.cancelled, within_s=2)
+        await happens(hold.cancelled)
         ran = await loop.ended(handle)
         shown = await conversation_of(ran)
 
@@ -109,7 +112,7 @@ async def test_a_tool_that_ignores_cancellation_does_not_hang_the_abort(client: 
         shown = await conversation_of(ran)
         end.set()
 
-    assert took < 8
+    assert took < PATIENCE_S
     assert ran.result.termination.reason == "aborted"
     assert "outcome is unknown" in shown[-1].text
 
@@ -137,13 +140,13 @@ async def test_a_tool_that_ends_well_within_the_grace_has_its_result(client: Cli
 async def test_the_clock_interrupts_a_model_call_in_flight(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
-        ran = await loop.run(timeout_s=3)
+        ran = await loop.run(timeout_s=CLOCK_S)
         shown = await conversation_of(ran)
 
     assert hold.cancelled.is_set()
-    assert (ran.result.termination.reason, ran.result.termination.detail) == ("timeout", "limit of 3 s")
+    assert (ran.result.termination.reason, ran.result.termination.detail) == ("timeout", f"limit of {CLOCK_S} s")
     assert (ran.result.iterations, ran.result.usage.total_tokens) == (1, 110)
-    assert 3 <= ran.result.duration_s < 8
+    assert CLOCK_S <= ran.result.duration_s < CLOCK_S + PATIENCE_S
     assert [m.role for m in shown] == ["system", "user", "assistant", "tool"]
 
 
@@ -151,7 +154,7 @@ async def test_the_clock_interrupts_a_tool_in_flight(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="idempotent")
     async with a_loop(client, [calls("slow", text="I wait.")], tool) as loop:
-        ran = await loop.run(timeout_s=3)
+        ran = await loop.run(timeout_s=CLOCK_S)
         shown = await conversation_of(ran)
 
     assert hold.cancelled.is_set()
@@ -165,7 +168,7 @@ async def test_the_clock_interrupts_a_tool_in_flight(client: Client) -> None:
 async def test_the_answer_so_far_is_kept_when_the_clock_interrupts(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers("the first half", finish="length"), hold.step(answers())]) as loop:
-        ran = await loop.run(timeout_s=3)
+        ran = await loop.run(timeout_s=CLOCK_S)
 
     assert (ran.result.termination.reason, ran.result.output) == ("timeout", "the first half")
 
@@ -176,7 +179,7 @@ async def test_temporals_own_cancellation_ends_as_an_abort(client: Client) -> No
         handle = await loop.start()
         await hold.reached()
         await handle.cancel()
-        await happens(hold.cancelled, within_s=2)
+        await happens(hold.cancelled)
         ran = await loop.ended(handle)
 
     assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "cancelled")
@@ -200,11 +203,11 @@ async def test_an_abort_wins_over_a_timeout_that_comes_while_it_cancels(client: 
         try:
             return await hold.then("never")
         except asyncio.CancelledError:
-            await asyncio.sleep(3)
+            await asyncio.sleep(3.8)
             raise
 
     async with a_loop(client, [calls("slow")], FakeTool("slow", slow_to_stop)) as loop:
-        handle = await loop.start(timeout_s=3)
+        handle = await loop.start(timeout_s=4)
         await hold.reached()
         await handle.signal("abort", "mine")
         ran = await loop.ended(handle)

@@ -17,9 +17,10 @@ from client.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 from tests.support.laws import LAWS
 from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.played import Played
 from tests.support.scenarios import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
 from tests.support.scripted import answers, calls
-from tests.support.stage import Played, played
+from tests.support.stage import played
 
 NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
 """The server lets a run of less than a second wait before it continues as new."""

@@ -4,13 +4,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from activities.adapters.policy.allow_all import AllowAll
 from client.config import OrgaConfig
+from tests.integration.test_approvals import pending, yes
 from tests.support.echo_http import EchoServer, echo_server
 from tests.support.hold import until
 from tests.support.loop import Ran, a_loop
@@ -55,17 +55,6 @@ def nothing_leaks(ran: Ran) -> bool:
     return SECRET not in histories + json.dumps([entry.model_dump(mode="json") for entry in ran.journal])
 
 
-async def held(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
-
-    async def asks() -> bool:
-        found[:] = (await handle.query("status"))["pending_approvals"]
-        return bool(found)
-
-    await until(asks)
-    return found[0]
-
-
 async def test_a_command_runs_as_a_call_of_the_loop(client: Client, tmp_path: Path) -> None:
     tool = a_manifest_tool(tmp_path, COMMAND, {"TOKEN": SECRET})
     script = [calls("show", arguments={"word": "a; b"}), calls("show", arguments={"word": "-x"}), answers()]
@@ -93,10 +82,10 @@ async def test_a_request_marked_for_approval_is_held_until_a_person_says_yes(
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a/b"}), answers()], tool) as loop:
         handle = await loop.start()
-        hold = await held(handle)
+        [hold] = await pending(handle)
         assert (hold["call"]["arguments"], hold["reason"]) == ({"word": "a/b"}, "send is marked for approval")
         assert server.requests == []
-        await updated(handle, "approve", {"approval_id": hold["approval_id"], "approver": "ada"})
+        await updated(handle, "approve", yes(hold))
         ran = await loop.ended(handle)
     (request,) = server.requests
     assert (request["path"], request["body"], request["headers"]["x-key"]) == (
@@ -114,8 +103,8 @@ async def test_a_request_that_a_person_denies_is_not_sent(client: Client, tmp_pa
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a"}), answers()], tool) as loop:
         handle = await loop.start()
-        hold = await held(handle)
-        await updated(handle, "deny", {"approval_id": hold["approval_id"], "approver": "ada", "reason": "no"})
+        [hold] = await pending(handle)
+        await updated(handle, "deny", yes(hold, reason="no"))
         await loop.ended(handle)
     assert (server.requests, told(loop)) == ([], ["[Policy denied] not approved: no"])
 

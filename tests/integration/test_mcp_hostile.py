@@ -14,7 +14,7 @@ import pytest
 from activities.adapters.mcp import connection, keeper
 from activities.adapters.mcp.failures import BAD_RESULT, CHANGED, REPORTED, UNAVAILABLE
 from activities.ports import ToolContext, ToolError
-from tests.support.hold import until
+from tests.support.hold import PATIENCE_S, until
 from tests.support.mcp_sources import a_definition, called, defined, hostile, received, source_of
 from tests.support.processes import begun, is_running
 from workflows.types.mcp import McpServer
@@ -35,11 +35,12 @@ async def refusal(call: Awaitable[str]) -> ToolError:
     return raised.value
 
 
-async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("activities.adapters.mcp.servers.START_S", 2 * PATIENCE_S)
     server = hostile(tmp_path, "silent", connect_timeout_s=0.5)
     began = time.monotonic()
     async with source_of(s=server) as source:
-        assert time.monotonic() - began < 4.5
+        assert time.monotonic() - began < PATIENCE_S
         assert await source.specs(["s_echo"]) == {}
         error = await refusal(called(source, "s_echo"))
         assert (error.kind, error.retryable) == (UNAVAILABLE, True)
@@ -52,8 +53,8 @@ async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path) -> No
 async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.adapters.mcp.servers.START_S", 0.2)
     began = time.monotonic()
-    async with source_of(s=hostile(tmp_path, "silent")) as source:
-        assert time.monotonic() - began < 4.5
+    async with source_of(s=hostile(tmp_path, "silent", connect_timeout_s=2 * PATIENCE_S)) as source:
+        assert time.monotonic() - began < PATIENCE_S
         monkeypatch.setattr(keeper, "WAIT_S", 0.1)
         assert "being connected to" in str(await refusal(called(source, "s_echo")))
         began = time.monotonic()
@@ -116,7 +117,7 @@ async def test_a_server_that_hangs_in_a_call_is_started_anew(tmp_path: Path, mon
         call = asyncio.create_task(called(source, "s_hang"))
         await until(lambda: _has_received(tmp_path, "hang"))
         call.cancel()
-        await asyncio.wait((call,), timeout=2)
+        await asyncio.wait((call,), timeout=PATIENCE_S)
         assert call.cancelled()
         await until(lambda: _is_gone(pid))
         assert int(await called(source, "s_pid")) != pid

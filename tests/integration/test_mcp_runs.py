@@ -168,7 +168,7 @@ async def test_a_server_that_stays_away_is_not_called_for_ever(client: Client, t
         ran = await loop.run()
     first, *failed, last = results(loop.provider)
     assert first == "{}"
-    assert all("the MCP server 's' is unavailable" in text for text in failed)
+    assert ["the MCP server 's' is unavailable" in text for text in failed] == [True, True]
     assert "[Circuit open]" in last
     assert "CircuitOpened" in ran.events
 
@@ -197,10 +197,10 @@ async def test_an_abort_reaches_the_server(client: Client, tmp_path: Path) -> No
 
 
 async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(client: Client, tmp_path: Path) -> None:
-    servers = {"s": hostile(tmp_path, tools=["slow"], timeout_s=1.0)}
+    servers = {"s": hostile(tmp_path, tools=["slow"], timeout_s=5.0)}
     async with an_mcp_loop(client, [calls("s_slow"), answers()], servers, listed=["s_slow"], env=ENV) as loop:
         await loop.run()
-    assert "longer than its 1 s" in results(loop.provider)[0]
+    assert "longer than its 5 s" in results(loop.provider)[0]
     assert _has_received(tmp_path, "notifications/cancelled")
 
 

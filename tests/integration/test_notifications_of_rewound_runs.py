@@ -9,8 +9,8 @@ from client.agents import AgentHandle
 from client.fork import fork
 from client.rewind import rewind
 from tests.integration.test_approvals import Asks, pending, yes
-from tests.integration.test_notifications import PAYS, TELLS_ALL, attempts, failures, telling
 from tests.support.loop import FakeTool
+from tests.support.notified import PAYS, TELLS_ALL, attempts, failures, telling
 from tests.support.questions import updated
 from tests.support.rewound import ended
 from tests.support.scripted import answers, calls

@@ -8,9 +8,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import NotifyError, RunKey
 from tests.integration.test_approvals import Asks, pending, yes
-from tests.integration.test_notifications import PAYS, TELLS, attempts, failures
 from tests.support.hold import until
 from tests.support.loop import FakeTool, a_loop
+from tests.support.notified import PAYS, TELLS, attempts, failures
 from tests.support.questions import updated
 from tests.support.time_skipping import time_skipping
 from workflows.types.notifications import Notification

@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from client.server.search_attributes import register
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, happens, until
 from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
 from tests.support.scripted import ScriptedProvider, answers, calls
 
@@ -152,10 +152,10 @@ async def test_a_run_is_aborted_in_flight(client: Client, plain: Temporal) -> No
         run = await plain.start(loop.task_queue, {"task": "look around"})
         await hold.reached()
         await plain.signal(run, "abort", "changed my mind")
+        await happens(hold.cancelled)
         result = await plain.result(run)
         await loop.ended(client.get_workflow_handle(run))
 
-    assert hold.cancelled.is_set()
     assert result["termination"] == {"reason": "aborted", "detail": "changed my mind"}
 
 

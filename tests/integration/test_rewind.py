@@ -12,6 +12,7 @@ from client.errors import OrgaError
 from client.journal import read_journal
 from client.rewind import plan_rewind, rewind
 from tests.support.hold import Hold
+from tests.support.long_runs import took
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 from tests.support.rewound import ended
 from tests.support.scripted import ScriptedProvider, answers, calls
@@ -91,12 +92,12 @@ async def test_a_run_whose_time_was_up_has_the_time_again_that_it_had_at_the_bou
     hold = Hold()
     provider = ScriptedProvider([*looks(1), hold.step(answers("too late")), answers("in time")])
     async with a_loop(client, provider, a_look()) as loop:
-        late = await loop.run(timeout_s=1.5)
+        late = await loop.run(timeout_s=4)
         assert late.result.termination.reason == "timeout"
         ran = await ended(client, await rewind(client, late.handle.id, 1))
 
     assert ran.result.termination.reason == "completed"
-    assert ran.result.duration_s < 1.5
+    assert ran.result.duration_s < 4
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ async def test_a_rewind_after_a_rewind_counts_no_time_twice(client: Client) -> N
         ran = await ended(client, await rewind(client, first.handle.id, 0))
 
     assert ran.result.output == "three"
-    assert 0 <= ran.result.duration_s < 1.0
+    assert 0 <= ran.result.duration_s <= took(ran).total_seconds() - 1.0
     assert texts(provider, 5)[-1] == "[Guidance from the operator] again"
 
 

@@ -14,6 +14,7 @@ from activities.ports import ModelRequest
 from tests.support.hold import Hold, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop, a_worker
 from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.whereabouts import paused
 from workflows.types.messages import Reply
 
 GUIDANCE = "[Guidance from the operator] "
@@ -64,16 +65,12 @@ async def test_a_pause_before_the_first_task_holds_the_first_model_call_back(cli
     handle = await loop.start()
     await handle.signal("pause")
     async with a_worker(loop):
-        await until(lambda: is_in_phase(handle, "paused"))
+        await paused(handle)
         assert provider.seen == []
         await handle.signal("resume")
         ran = await loop.ended(handle)
 
     assert ran.result.termination.reason == "completed"
-
-
-async def is_in_phase(handle: Any, phase: str) -> bool:
-    return (await handle.query("status"))["phase"] == phase
 
 
 async def test_steers_in_flight_of_a_model_call_reach_the_next_one_in_order(client: Client) -> None:
@@ -159,13 +156,13 @@ async def test_a_pause_stops_before_the_next_phase_and_the_clock_stands_still(cl
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await until(lambda: is_in_phase(handle, "paused"))
+        await paused(handle)
         before = (await handle.query("status"))["budgets"]["time_s"]
         await asyncio.sleep(5)
+        await handle.signal("steer", "while paused")  # a query alone is answered by the clock of the last task
         status = await handle.query("status")
         assert (status["paused"], status["phase"], status["budgets"]["time_s"]) == (True, "paused", before)
         assert tool.contexts == []
-        await handle.signal("steer", "while paused")
         await handle.signal("resume")
         ran = await loop.ended(handle)
 
@@ -182,7 +179,7 @@ async def test_pausing_and_resuming_twice_changes_nothing(client: Client) -> Non
         for name in ("resume", "pause", "pause"):
             await handle.signal(name)
         hold.go.set()
-        await until(lambda: is_in_phase(handle, "paused"))
+        await paused(handle)
         for name in ("resume", "resume"):
             await handle.signal(name)
         ran = await loop.ended(handle)
@@ -199,7 +196,7 @@ async def test_an_abort_goes_through_a_pause(client: Client) -> None:
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await until(lambda: is_in_phase(handle, "paused"))
+        await paused(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
 

@@ -119,7 +119,7 @@ async def test_429_is_retried_after_the_wait_that_was_asked_for(
     client: Client, server: Aimock, protocol: str, headers: Any
 ) -> None:
     async with (
-        limited_once(server.url, headers()) as url,
+        limited_once(server.url, headers) as url,
         a_model(protocol, url) as model,
         a_loop(client, model) as loop,
     ):

@@ -1,46 +1,29 @@
-"""Days of waiting for a person, and a circuit's minute, on the time-skipping server."""
+"""Days of waiting for a person, on the time-skipping server: they cost the run no time."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from datetime import timedelta
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
-from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import ToolContext, ToolError
 from tests.support.delegates import a_cast, agent, delegates, leading
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.long_runs import DAY, LONG, a_long_loop, seen_by, time_left, took
+from tests.support.loop import FakeTool
 from tests.support.questions import told, updated, waiting
-from tests.support.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.scripted import Step, answers, calls
 from tests.support.time_skipping import time_skipping
-from workflows.types.breaker import BreakerOptions
-from workflows.types.context import Setup
-from workflows.types.messages import Reply
+from tests.support.whereabouts import begun, paused
 from workflows.types.recovery import Recovery
 from workflows.types.tools import ToolOptions
-
-DAY = timedelta(days=1)
-LONG = timedelta(days=60)
-EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncGenerator[WorkflowEnvironment]:
     async with time_skipping() as environment:
         yield environment
-
-
-@asynccontextmanager
-async def a_long_loop(
-    environment: WorkflowEnvironment, steps: Sequence[Step], *tools: FakeTool, setup: Setup = WORKER_FACTS
-) -> AsyncGenerator[Loop]:
-    async with a_loop(environment.client, steps, *tools, setup=setup) as loop:
-        loop.execution_timeout = LONG
-        yield loop
 
 
 def broken(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -55,35 +38,9 @@ def escalating() -> FakeTool:
     return save
 
 
-def seen_by(loop: Loop) -> int:
-    assert isinstance(loop.provider, ScriptedProvider)
-    return len(loop.provider.seen)
-
-
-def took(ran: Ran) -> timedelta:
-    """Return the time from the first entry of the journal to the last, waits included."""
-    return ran.journal[-1].timestamp - ran.journal[0].timestamp
-
-
-async def time_left(handle: WorkflowHandle[Any, Any]) -> float:
-    return (await handle.query("status"))["budgets"]["time_s"]
-
-
-async def exists(handle: WorkflowHandle[Any, Any]) -> bool:
-    try:
-        await handle.describe()
-    except RPCError:
-        return False
-    return True
-
-
 async def is_held_up(handle: WorkflowHandle[Any, Any]) -> bool:
     """Return whether a person holds up a delegate of the run."""
     return any(child["held"] for child in (await handle.query("status"))["children"])
-
-
-async def is_paused(handle: WorkflowHandle[Any, Any]) -> bool:
-    return (await handle.query("status"))["phase"] == "paused"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +84,7 @@ async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment
         loop.execution_timeout = LONG
         handle = await leading(loop)
         hand = environment.client.get_workflow_handle(f"{handle.id}.1.0.1.0")
-        await until(lambda: exists(hand))
+        await begun(hand)
         wait = await waiting(hand)
         await until(lambda: is_held_up(handle))
         before = await time_left(handle)
@@ -154,7 +111,7 @@ async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_
         loop.execution_timeout = LONG
         handle = await leading(loop, timeout_s=4)
         hand = environment.client.get_workflow_handle(f"{handle.id}.1.0")
-        await until(lambda: exists(hand))
+        await begun(hand)
         await waiting(hand)
         await until(lambda: is_held_up(handle))
         await environment.sleep(DAY)
@@ -175,7 +132,7 @@ async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: Workf
         await handle.signal("pause")
         await environment.sleep(DAY)
         await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
-        await until(lambda: is_paused(handle))
+        await paused(handle)
         await environment.sleep(DAY)
         assert (seen_by(loop), len(save.contexts)) == (1, 2)
         assert before - await time_left(handle) < 60
@@ -235,91 +192,3 @@ async def test_a_budget_ask_waits_for_days(environment: WorkflowEnvironment) -> 
     assert (ran.result.output, ran.result.termination.reason) == ("done", "completed")
     assert ran.result.duration_s < 60
     assert took(ran) > 3 * DAY
-
-
-CHAINED = [pytest.param(False, id="in one run"), pytest.param(True, id="through a chain")]
-
-
-def guarded(body: Callable[[int], str]) -> FakeTool:
-    """Return a tool whose circuit opens at three failures for a minute; `body` is given the number of the call."""
-    options = ToolOptions(max_attempts=1, breaker=BreakerOptions(failure_threshold=3, recovery_s=60))
-    look = FakeTool("look", options=options)
-    look.body = lambda arguments, context: body(len(look.contexts))
-    return look
-
-
-def look_for(number: int) -> Reply:
-    """Return a call with arguments of its own: the same one is not repeated for ever."""
-    return calls("look", arguments={"n": number})
-
-
-async def minute(environment: WorkflowEnvironment, handle: WorkflowHandle[Any, Any], hold: Hold) -> None:
-    """Let a minute pass, in a pause, once the model thinks."""
-    await hold.reached()
-    await handle.signal("pause")
-    hold.go.set()
-    await until(lambda: is_paused(handle))
-    await environment.sleep(timedelta(seconds=61))
-    await handle.signal("resume")
-
-
-def circuits(ran: Ran) -> list[str]:
-    return [event for event in ran.events if event.startswith("Circuit")]
-
-
-@pytest.mark.parametrize("chained", CHAINED)
-async def test_a_circuit_closes_again_after_its_minute(environment: WorkflowEnvironment, chained: bool) -> None:
-    """Three failures open it; at once the model is told; a minute later one call tries, and its success closes it."""
-
-    def down_at_first(number: int) -> str:
-        if number <= 3:
-            raise ToolError("down", retryable=True)
-        return "up again"
-
-    hold, look = Hold(), guarded(down_at_first)
-    steps: list[Step] = [*map(look_for, range(4)), hold.step(look_for(9)), look_for(10), answers()]
-    setup = EACH_ITERATION if chained else WORKER_FACTS
-    async with a_long_loop(environment, steps, look, setup=setup) as loop:
-        handle = await loop.start()
-        await minute(environment, handle, hold)
-        ran = await loop.ended(handle)
-    assert told(loop, 4)[3].startswith("[Circuit open] look")
-    assert told(loop, 6)[4:] == ["up again", "up again"]
-    assert circuits(ran) == ["CircuitOpened", "CircuitClosed"]
-    assert (len(look.contexts), len(ran.histories)) == (5, 7 if chained else 1)
-
-
-@pytest.mark.parametrize("chained", CHAINED)
-async def test_a_circuit_whose_try_fails_is_open_for_another_minute(
-    environment: WorkflowEnvironment, chained: bool
-) -> None:
-    """Three fail, one is turned away; the try after a minute fails, the next is turned away; the second try closes."""
-
-    def down_for_long(number: int) -> str:
-        if number <= 4:
-            raise ToolError("down", retryable=True)
-        return "up again"
-
-    first, second, look = Hold(), Hold(), guarded(down_for_long)
-    steps: list[Step] = [
-        *map(look_for, range(4)),
-        first.step(look_for(10)),
-        look_for(11),
-        second.step(look_for(12)),
-        answers(),
-    ]
-    setup = EACH_ITERATION if chained else WORKER_FACTS
-    async with a_long_loop(environment, steps, look, setup=setup) as loop:
-        handle = await loop.start()
-        await minute(environment, handle, first)
-        await minute(environment, handle, second)
-        ran = await loop.ended(handle)
-    results = told(loop, 7)
-    assert [result.startswith("[Circuit open] look is left alone") for result in results[3:]] == [
-        True,
-        False,
-        True,
-        False,
-    ]
-    assert (results[6], len(look.contexts)) == ("up again", 5)
-    assert circuits(ran) == ["CircuitOpened", "CircuitOpened", "CircuitClosed"]

@@ -6,8 +6,9 @@ import pytest
 from temporalio.client import Client
 
 from activities.ports import ToolContext, ToolError
+from tests.integration.test_approvals import pending, yes
 from tests.support.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, happens
 from tests.support.loop import Deny, FakeTool, Ran, a_loop
 from tests.support.questions import told, updated
 from tests.support.scripted import ScriptedProvider, answers, calls
@@ -107,16 +108,9 @@ async def test_a_person_sees_all_calls_of_a_reply_at_once(client: Client) -> Non
     agents = criticised(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay", "pay"), answers()], pay, agents=agents) as loop:
         handle = await loop.start()
-
-        async def both() -> bool:
-            return len((await handle.query("status"))["pending_approvals"]) == 2
-
-        await until(both)
-        one, other = (await handle.query("status"))["pending_approvals"]
-        await updated(
-            handle, "deny", {"approval_id": one["approval_id"], "approver": "ada", "reason": "once is enough"}
-        )
-        await updated(handle, "approve", {"approval_id": other["approval_id"], "approver": "ada"})
+        one, other = await pending(handle, 2)
+        await updated(handle, "deny", yes(one, reason="once is enough"))
+        await updated(handle, "approve", yes(other))
         ran = await loop.ended(handle)
     first, second = told(loop)
     assert first.startswith("[Not run] A person who reviewed it said no: once is enough\n")
@@ -149,8 +143,8 @@ async def test_an_abort_while_a_call_is_reviewed(client: Client) -> None:
         handle = await loop.start()
         await hold.reached()
         await handle.signal("abort", "enough")
+        await happens(hold.cancelled)
         ran = await loop.ended(handle)
-    assert hold.cancelled.is_set()
     assert (ran.result.termination.reason, pay.contexts) == ("aborted", [])
 
 

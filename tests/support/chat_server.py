@@ -5,8 +5,10 @@ import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.serving import serving
 
 
 @dataclass(frozen=True)
@@ -96,21 +98,11 @@ def chat_server(*replies: Said) -> Generator[ChatServer]:
             except OSError:
                 pass  # the caller was killed or has hung up
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    chat.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield chat
-    finally:
-        chat.release.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as chat.port:
+        try:
+            yield chat
+        finally:
+            chat.release.set()
 
 
 def _call(call: Calls, turn: int, index: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from activities.ports import ModelRequest
 from tests.support.loop import Ran
-from tests.support.scripted import USAGE
+from tests.support.scripted import USAGE, answers
 from workflows.types.agents import AgentConfig
 from workflows.types.critic import Critic
 from workflows.types.messages import Reply
@@ -32,6 +32,13 @@ def verdict(accuracy: float = 1.0, tone: float = 1.0, feedback: str = "", *, app
     """Return what a critic's model says."""
     said = {"scores": {"accuracy": accuracy, "tone": tone}, "feedback": feedback, "approved": approved}
     return Reply(text=json.dumps(said), usage=USAGE)
+
+
+BAD = verdict(0.2, 0.9, "No source for the 17 %.")
+"""0.48 by the weights."""
+
+GARBAGE = answers("I like it")
+"""No verdict."""
 
 
 def is_review(request: ModelRequest) -> bool:

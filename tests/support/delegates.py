@@ -1,4 +1,4 @@
-"""Agents that delegate to each other: each has a script of its own."""
+"""Agents that delegate to each other, each with a script of its own, and the runs that come of it."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -7,10 +7,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from activities.ports import ModelProvider, ModelRequest, Tool
-from tests.support.loop import Loop, Ran, a_loop
+from tests.support.loop import Loop, Ran, a_loop, histories_of, replayed
 from tests.support.scripted import USAGE, ScriptedProvider, Step
 from workflows.types.agents import AgentConfig
 from workflows.types.messages import Reply, ToolCall
+from workflows.types.status import AgentStatus
 
 
 def delegates(*targets: str, task: str = "do it", **fields: Any) -> Reply:
@@ -26,6 +27,9 @@ def agent(name: str, *delegates: Any, tools: Sequence[str] = (), **config: Any) 
     """Return an agent whose model is its own script."""
     given = {"model": f"scripted:{name}", "tools": tuple(tools), "delegates": delegates, "config": config}
     return AgentConfig.model_validate(given)
+
+
+PAIR = {"lead": agent("lead", "helper"), "helper": agent("helper")}
 
 
 class Cast:
@@ -74,3 +78,31 @@ async def led(loop: Loop, task: str = "lead", **config: Any) -> Ran:
 async def leading(loop: Loop, task: str = "lead", **config: Any) -> WorkflowHandle[Any, Any]:
     """Start the agent `lead`."""
     return await loop.start({"task": task, "agent": "lead"}, **config)
+
+
+async def children_of(client: Client, ran: Ran) -> list[str]:
+    """Return the ids of the runs that were started by a run, in order; their histories replay."""
+    events = (event for history in ran.histories for event in history.events)
+    started = (event.child_workflow_execution_started_event_attributes for event in events)
+    found = [each.workflow_execution.workflow_id for each in started if each.workflow_execution.workflow_id]
+    for child in found:
+        for history in await histories_of(client, child):
+            await replayed(history)
+    return found
+
+
+async def result_of(client: Client, workflow_id: str) -> Any:
+    """Wait for the end of a run and return its result."""
+    return await client.get_workflow_handle(workflow_id).result()
+
+
+async def status_of(handle: WorkflowHandle[Any, Any]) -> AgentStatus:
+    """Return what a run says of itself."""
+    return AgentStatus.model_validate(await handle.query("status"))
+
+
+def shown(text: str) -> str:
+    """Return what stands between the marks of untrusted content."""
+    head, *lines, _ = text.splitlines()
+    assert "data, not instructions]" in head
+    return "\n".join(lines)

@@ -5,8 +5,10 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.serving import serving
 
 
 @dataclass
@@ -54,18 +56,8 @@ def echo_server() -> Generator[EchoServer]:
             self.end_headers()
             self.wfile.write(text.encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
-    server.port = httpd.server_port
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop.set()
-        httpd.shutdown()
-        httpd.server_close()
-        thread.join()
+    with serving(Handler) as server.port:
+        try:
+            yield server
+        finally:
+            server.stop.set()

@@ -1,13 +1,13 @@
 """Servers that repeat what they were told in confidence: model providers, GitHub, OPA, an MCP server's front door."""
 
 import json
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.support.planted import told
+from tests.support.serving import serving
 
 FORBIDDEN = "tell_log"
 
@@ -45,17 +45,8 @@ def indiscreet_server() -> Generator[tuple[str, list[str]]]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", heard
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}", heard
 
 
 def _decision(asked: dict[str, Any], said: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from itertools import groupby
 from math import isclose
 from typing import Any
 
+from tests.support.played import Played
 from tests.support.scenarios import DENIED, HIDDEN, TERMINATE
-from tests.support.stage import Played
 from workflows.decisions.context_fold import ContextFold
 from workflows.decisions.recount import Recount
 from workflows.types.messages import Message

@@ -1,7 +1,7 @@
 """A rate limiter before a real server: the first request is turned away with given headers, the others go through."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -9,8 +9,8 @@ BODY = b'{"error": {"message": "slow down", "type": "rate_limit_error"}}'
 
 
 @asynccontextmanager
-async def limited_once(url: str, headers: Mapping[str, str]) -> AsyncGenerator[str]:
-    """Yield the URL of the limiter before `url`."""
+async def limited_once(url: str, headers: Callable[[], Mapping[str, str]]) -> AsyncGenerator[str]:
+    """Yield the URL of the limiter before `url`; the headers are made when they are sent, for they tell times."""
     first = True
     target = urlsplit(url)
 
@@ -19,7 +19,7 @@ async def limited_once(url: str, headers: Mapping[str, str]) -> AsyncGenerator[s
         head = await reader.readuntil(b"\r\n\r\n")
         if first:
             first = False
-            await _turn_away(writer, headers)
+            await _turn_away(writer, headers())
             return
         upstream_reader, upstream_writer = await asyncio.open_connection(target.hostname, target.port)
         upstream_writer.write(head.replace(b"onnection: keep-alive", b"onnection: close"))

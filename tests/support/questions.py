@@ -15,10 +15,15 @@ async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S
 
     async def asks() -> bool:
         found[:] = (await handle.query("status"))["waiting"]
-        return bool(found)
+        return bool(found) and await is_on_record(handle)
 
     await until(asks, within_s)
     return found[0]
+
+
+async def is_on_record(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether what a query has just shown is in the history: it may see what the server has not heard."""
+    return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
 async def has_noted(handle: WorkflowHandle[Any, Any], event: str) -> None:

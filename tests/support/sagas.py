@@ -1,12 +1,17 @@
-"""Sagas as a model proposes them, and tools that keep a ledger of what they did."""
+"""Sagas as a model proposes them, tools that keep a ledger of what they did, and runs with both."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.ports import ToolContext, ToolError
-from tests.support.loop import FakeTool
-from tests.support.scripted import USAGE
+from temporalio.client import Client
+
+from activities.ports import PolicyEngine, ToolContext, ToolError
+from tests.support.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.questions import told
+from tests.support.scripted import USAGE, answers
+from workflows.types.agents import AgentConfig
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.tools import Effect
 
@@ -80,3 +85,32 @@ def fails(error: str = "full", *, retryable: bool = False) -> Callable[[], Any]:
         raise ToolError(error, retryable=retryable)
 
     return act
+
+
+@asynccontextmanager
+async def an_agency(client: Client, steps: Sequence[Any], *tools: FakeTool, **options: Any) -> AsyncGenerator[Loop]:
+    """Run a worker whose agent may propose sagas of these tools."""
+    agent = AgentConfig(tools=(*(tool.name for tool in tools), "saga"))
+    async with a_loop(client, steps, *tools, agents={"default": agent}, **options) as loop:
+        yield loop
+
+
+async def played(
+    client: Client, ledger: Ledger, *steps: Step, engine: PolicyEngine | None = None, **config: Any
+) -> tuple[Ran, str]:
+    """Return a run that proposes one saga, and what the model was told of it."""
+    async with an_agency(client, [saga(*steps), answers()], *ledger.tools, engine=engine) as loop:
+        ran = await loop.run(**config)
+    return ran, told(loop)[0]
+
+
+def compensations(ran: Ran) -> list[tuple[str, str]]:
+    """Return the compensations that the journal tells of, each with its outcome."""
+    found = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
+    assert {data["strategy"] for data in found} <= {"compensate", "dead_letter"}
+    return [(data["tool"], data["outcome"]) for data in found if data["strategy"] == "compensate"]
+
+
+def observed(ran: Ran) -> list[dict[str, Any]]:
+    """Return what became of the first reply's calls."""
+    return next(entry.data["outcomes"] for entry in ran.journal if entry.event == "ObservationsCollected")

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.support.hold import PATIENCE_S, until
+from tests.support.serving import serving
 
 SECRET = "planted-notify-secret-of-32-chars"
 
@@ -92,17 +93,9 @@ def webhook_receiver(*answers: Says) -> Generator[Receiver]:
             self.end_headers()
             self.wfile.write(words)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        receiver.url = f"http://127.0.0.1:{server.server_port}/hook/t0ken-in-the-address"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
+    with serving(Handler) as port:
+        receiver.url = f"http://127.0.0.1:{port}/hook/t0ken-in-the-address"
         try:
             yield receiver
         finally:
             receiver.release.set()
-            server.shutdown()
-            thread.join()

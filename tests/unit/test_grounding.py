@@ -181,13 +181,20 @@ def test_no_text_moves_an_outcome(said: list[str], task: str, rationale: str, se
 
 
 @LAW
-@given(st.dictionaries(texts, json_values, max_size=4))
+@given(st.sampled_from(ROUTE.fields["severity"].enum), st.integers(0, 10**6), st.booleans())
+def test_fields_that_fit_are_taken_as_they_are(severity: str, users: int, workaround: bool) -> None:
+    fields = proposed(severity, users, workaround=workaround)
+    assert fitted_fields(ROUTE, fields) == fields
+
+
+@LAW
+@given(st.dictionaries(st.sampled_from([*ROUTE.fields, "other"]) | texts, json_values, max_size=4))
 def test_fields_are_fitted_or_refused(fields: dict[str, Any]) -> None:
     try:
-        found = fitted_fields(ROUTE, fields)
+        found = fitted_fields(ROUTE, proposed() | fields)
     except ValueError:
         return
-    assert found == fields
+    assert found == proposed() | fields
     assert found.keys() == ROUTE.fields.keys()
 
 

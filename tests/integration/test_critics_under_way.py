@@ -1,0 +1,136 @@
+"""What befalls a run while it is reviewed: its critic fails, it is aborted, paused, steered, goes on elsewhere."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import ModelError
+from tests.support.critics import BAD, GARBAGE, a_critic, criticised, evaluations, verdict
+from tests.support.hold import Hold, happens
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.whereabouts import paused
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "steps", "expected"),
+    [
+        pytest.param(
+            "closed",
+            [GARBAGE],
+            ("error", "", "critic quality: no review: its verdict cannot be read: it is not JSON alone"),
+            id="closed: no verdict, no output",
+        ),
+        pytest.param(
+            "closed",
+            [ModelError("AuthenticationFailed", "401: no key", retryable=False)],
+            ("error", "", "critic quality: no review: AuthenticationFailed: 401: no key"),
+            id="closed: its model cannot be called",
+        ),
+        pytest.param(
+            "open",
+            [ModelError("AuthenticationFailed", "401: no key", retryable=False)],
+            ("completed", "it", "not reviewed by critic quality: AuthenticationFailed: 401: no key"),
+            id="open: taken unreviewed, and said so",
+        ),
+        pytest.param("closed", [GARBAGE, verdict()], ("completed", "it", ""), id="a verdict is asked for once more"),
+        pytest.param(
+            "closed",
+            [ModelError("Overloaded", "529", retryable=True, retry_after_s=0.01), verdict()],
+            ("completed", "it", ""),
+            id="a failure that passes is retried",
+        ),
+    ],
+)
+async def test_a_critic_that_fails(
+    client: Client, on_failure: str, steps: list[Any], expected: tuple[str, str, str]
+) -> None:
+    critic = a_critic(on_failure=on_failure)
+    async with a_loop(client, [answers("it"), *steps], agents=criticised(critic)) as loop:
+        ran = await loop.run()
+    found = ran.result.termination
+    assert (found.reason, ran.result.output) == expected[:2]
+    assert found.detail.startswith(expected[2]) if expected[2] else found.detail == ""
+
+
+async def test_a_budget_that_is_used_up_leaves_no_review(client: Client) -> None:
+    """The answer was not reviewed, so it is no output; the limit is what the run ended at."""
+    async with a_loop(client, [answers("it"), verdict()], agents=criticised(a_critic())) as loop:
+        ran = await loop.run(max_model_calls=1)
+    assert (ran.result.termination.reason, ran.result.output) == ("max_iterations", "")
+    assert ran.result.termination.detail == "critic quality: no review: limit of 1 model calls"
+    assert ran.result.usage.model_calls == 1
+
+
+async def test_the_last_iteration_is_reviewed_like_any_other(client: Client) -> None:
+    async with a_loop(client, [answers("it"), verdict()], agents=criticised(a_critic())) as loop:
+        ran = await loop.run(max_iterations=1, max_total_tokens=200)
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", "it")
+
+
+async def test_rounds_are_counted_through_continue_as_new(client: Client) -> None:
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+    steps = [answers("first"), BAD, answers("second"), BAD, answers("third"), BAD]
+    async with a_loop(client, steps, agents=criticised(a_critic()), setup=facts) as loop:
+        ran = await loop.run()
+    assert len(ran.histories) == 3
+    assert evaluations(ran, "round") == [0, 1, 2]
+    assert ran.result.termination.reason == "error"
+
+
+async def test_another_worker_finds_what_a_critic_reads_in_the_history(client: Client) -> None:
+    hold, look = Hold(), FakeTool("look", lambda arguments, context: "17 % in report.md")
+    critic = a_critic(context="conversation", instructions="Be strict.")
+    agents = criticised(critic, tools=("look",))
+    async with a_loop(client, [calls("look"), answers("17 %"), hold.step(verdict())], look, agents=agents) as loop:
+        handle = await loop.start("how much?")
+        await hold.reached()
+    second = ScriptedProvider([verdict()])
+    async with a_loop(client, second, look, agents=agents, task_queue=loop.task_queue) as loop:
+        ran = await loop.ended(handle)
+    [asked] = second.given
+    text = asked.messages[0].text
+    assert "how much?" in text
+    assert "17 % in report.md" in text
+    assert asked.system[-1] == "Be strict."
+    assert ran.result.output == "17 %"
+
+
+async def test_an_abort_cuts_a_review_short(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [answers("it"), hold.step(verdict())], agents=criticised(a_critic())) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        assert (await handle.query("status"))["phase"] == "reviewing"
+        await handle.signal("abort", "enough")
+        await happens(hold.cancelled)
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, ran.result.output) == ("aborted", "")
+
+
+async def test_a_paused_run_ends_only_once_it_is_resumed(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(
+        client, [answers("it"), hold.step(BAD), answers("b"), verdict()], agents=criticised(a_critic())
+    ) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("pause")
+        hold.go.set()
+        await paused(handle)
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+    assert ran.result.output == "b"
+
+
+async def test_guidance_that_arrives_meanwhile_is_taken_in(client: Client) -> None:
+    hold = Hold()
+    steps = [answers("first"), hold.step(verdict()), answers("second"), verdict()]
+    async with a_loop(client, steps, agents=criticised(a_critic())) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("steer", "in French")
+        hold.go.set()
+        ran = await loop.ended(handle)
+    assert ran.result.output == "second"

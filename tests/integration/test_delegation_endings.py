@@ -1,0 +1,150 @@
+"""However a delegate ends, or its parent, the other learns of it: aborts, clocks, failures, terminations."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+
+from activities.ports import ToolContext
+from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of
+from tests.support.hold import PATIENCE_S, Hold, happens
+from tests.support.loop import FakeTool
+from tests.support.sagas import Ledger, book, pay, saga
+from tests.support.scripted import answers, calls
+from workflows.types.tools import ToolOptions
+
+
+async def test_an_abort_reaches_the_delegate_and_what_it_had_is_kept(client: Client) -> None:
+    hold = Hold()
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper")], "helper": [calls("look"), hold.step(answers())]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        await handle.signal("abort", "too slow")
+        await happens(hold.cancelled)
+        ran = await loop.ended(handle)
+        [child] = await children_of(client, ran)
+        ended = await result_of(client, child)
+        told = (await ran.handle.query("conversation"))[-1]["text"]
+
+    assert ran.result.termination.reason == "aborted"
+    assert ended["termination"] == {"reason": "aborted", "detail": "the run that delegated is ending: too slow"}
+    assert (ran.result.usage.model_calls, ran.result.tool_calls.delegated) == (2, 1)
+    assert told.startswith("[Error] agent 'helper' did not finish: aborted")
+
+
+async def test_temporals_own_cancellation_reaches_the_delegate_as_an_abort(client: Client) -> None:
+    hold = Hold()
+    async with a_cast(client, PAIR, {"lead": [delegates("helper")], "helper": [hold.step(answers())]}) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        await handle.cancel()
+        await happens(hold.cancelled)
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.detail == "cancelled"
+    assert [entry.data["reason"] for entry in ran.journal if entry.event == "DelegationEnded"] == ["aborted"]
+
+
+async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_abort(client: Client) -> None:
+    """Its tool ignores the cancellation, so its own grace is as long as its parent's."""
+    hold, late = Hold(), Hold()
+
+    async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
+        try:
+            return await hold.then("never")
+        except asyncio.CancelledError:
+            return await late.then("late")
+
+    agents = PAIR | {"helper": agent("helper", tools=["slow"])}
+    scripts = {"lead": [delegates("helper")], "helper": [calls("slow")]}
+    async with a_cast(client, agents, scripts, FakeTool("slow", stubborn)) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        await handle.signal("abort")
+        ran = await loop.ended(handle)
+        late.go.set()
+
+    assert ran.result.termination.reason == "aborted"
+
+
+@pytest.mark.parametrize("by", ["abort", "terminate"])
+async def test_a_delegates_saga_is_taken_back_to_the_end_behind_the_end_of_its_parent(client: Client, by: str) -> None:
+    booking, cancelling = Hold(), Hold()
+    ledger = Ledger({"book car": lambda: booking.then("never"), "cancel car": lambda: cancelling.then("cancelled")})
+    agents = PAIR | {"helper": agent("helper", tools=["look", "book", "cancel", "pay", "saga"])}
+    scripts = {"lead": [delegates("helper")], "helper": [saga(book("hotel"), book("car"), pay()), answers()]}
+    async with a_cast(client, agents, scripts, *ledger.tools) as (loop, _):
+        handle = await leading(loop)
+        await booking.reached()
+        await (handle.signal("abort") if by == "abort" else handle.terminate("by hand"))
+        await cancelling.reached()
+        with suppress(WorkflowFailureError):
+            await handle.result()
+        cancelling.go.set()
+        ended = await result_of(client, f"{handle.id}.1.0")
+
+    assert ended["termination"]["reason"] == "aborted"
+    assert ledger.done == ["book hotel", "cancel hotel"]
+    assert len(ledger.keys["cancel car"]) == 1
+
+
+async def test_a_delegates_clock_ends_it_before_its_parents(client: Client) -> None:
+    hold = Hold()
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper"), answers("in time")], "helper": [calls("look"), hold.step(answers())]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
+        ran = await led(loop, timeout_s=12)  # of which a tenth is the parent's own
+
+    assert ran.result.termination.reason == "completed"
+    assert cast.told("lead")[-1].startswith("[Error] agent 'helper' did not finish: timeout (limit of ")
+    assert "it had no output. The outcome is unknown" in cast.told("lead")[-1]
+
+
+async def test_a_delegate_that_fails_is_told_as_an_error(client: Client) -> None:
+    """An agent that cannot be prepared fails its run; that of its parent goes on."""
+
+    def known(model: str) -> None:
+        if model == "scripted:helper":
+            raise ValueError("no such model")
+
+    scripts = {"lead": [delegates("helper"), answers("alone")], "helper": [answers()]}
+    async with a_cast(client, PAIR, scripts, check_model=known) as (loop, cast):
+        ran = await led(loop)
+
+    assert ran.result.output == "alone"
+    assert cast.told("lead")[-1].startswith(
+        "[Error] agent 'helper' ended without a result: InvalidInput: model: no such model."
+    )
+    assert ran.result.tool_calls.failed == 1
+    assert ran.result.usage.model_calls == 2
+
+
+async def test_a_delegate_that_is_terminated_is_told_as_an_error(client: Client) -> None:
+    hold = Hold()
+    scripts = {"lead": [delegates("helper"), answers("alone")], "helper": [hold.step(answers())]}
+    async with a_cast(client, PAIR, scripts) as (loop, cast):
+        handle = await leading(loop)
+        await hold.reached()
+        await client.get_workflow_handle(f"{handle.id}.1.0").terminate(reason="by hand")
+        ran = await loop.ended(handle)
+
+    assert "[Error] agent 'helper' ended without a result: " in cast.told("lead")[-1]
+    nested = [entry for entry in ran.journal if entry.data.get("run") == f"{handle.id}.1.0"]
+    assert (nested[-1].event, nested[-1].data["detail"]) == ("Terminated", "by hand")
+
+
+async def test_a_run_does_not_wait_for_ever_for_a_delegate_that_nobody_works_on(client: Client) -> None:
+    """The delegate's tool has no worker and no time limit to speak of."""
+    nowhere = FakeTool("nowhere", options=ToolOptions(task_queue="nobody-polls-this", timeout_s=3_600))
+    agents = PAIR | {"helper": agent("helper", tools=["nowhere"])}
+    scripts = {"lead": [delegates("helper"), answers("gave up")], "helper": [calls("nowhere"), answers()]}
+    async with a_cast(client, agents, scripts, nowhere) as (loop, _):
+        async with asyncio.timeout(PATIENCE_S):
+            ran = await led(loop, timeout_s=5)
+
+    assert ran.result.termination.reason in {"completed", "timeout"}
+    assert ran.result.duration_s < PATIENCE_S

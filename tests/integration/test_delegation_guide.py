@@ -1,0 +1,32 @@
+"""The agents of docs/delegation.md, run as they stand there."""
+
+import re
+import tomllib
+
+from temporalio.client import Client
+
+from client.config import OrgaConfig
+from tests.support.delegates import a_cast, delegates, led, shown
+from tests.support.loop import FakeTool
+from tests.support.orga_command import ROOT
+from tests.support.scripted import answers, calls
+
+
+async def test_the_agents_of_the_guide_delegate_as_it_says(client: Client) -> None:
+    text = (ROOT / "docs" / "delegation.md").read_text()
+    [block] = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    config = OrgaConfig.model_validate(tomllib.loads(block), extra="forbid")
+    agents = {name: known.model_copy(update={"model": f"scripted:{name}"}) for name, known in config.agents.items()}
+    tools = [FakeTool(name) for name in ("list_files", "read_file", "search_text", "write_file")]
+    scripts = {
+        "lead": [delegates("reader", "writer"), answers("done")],
+        "reader": [calls("search_text"), answers("a.txt:3")],
+        "writer": [calls("write_file"), calls("read_file"), answers("written")],
+    }
+    async with a_cast(client, agents, scripts, *tools) as (loop, cast):
+        ran = await led(loop)
+
+    assert [shown(text) for text in cast.told("lead")[-2:]] == ["a.txt:3", "written"]
+    assert [tool.name for tool in cast.seen("writer")[0].tools] == ["write_file"]
+    assert "- reader: Finds a passage" in cast.seen("lead")[0].tools[-1].description
+    assert ran.result.tool_calls.delegated == 2

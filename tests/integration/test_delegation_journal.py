@@ -1,0 +1,90 @@
+"""A delegate's journal stands in that of its parent, through continue-as-new too, and can be verified."""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+
+from client.journal import read_journal
+from client.verify import verify
+from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, shown
+from tests.support.hold import happens
+from tests.support.loop import WORKER_FACTS, FakeTool, histories_of
+from tests.support.scripted import answers, calls
+from workflows.types.journal import JournalEntry
+from workflows.types.messages import Reply
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+async def test_a_delegate_whose_chain_goes_on_as_new_has_one_result_and_one_journal(client: Client) -> None:
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {
+        "lead": [delegates("helper"), answers("done")],
+        "helper": [calls("look"), calls("look"), answers("found")],
+    }
+    async with a_cast(client, agents, scripts, FakeTool("look"), setup=EACH_ITERATION) as (loop, cast):
+        ran = await led(loop)
+        [child] = await children_of(client, ran)
+        assert len(await histories_of(client, child)) == 3
+
+    assert shown(cast.told("lead")[-1]) == "found"
+    iterations = [e.iteration for e in ran.journal if e.data.get("run") == child and e.event == "ReasoningComplete"]
+    assert iterations == [1, 2, 3]
+
+
+async def test_children_are_nested_in_the_journal_before_their_end(client: Client) -> None:
+    ready = asyncio.Event()
+
+    async def last(request: Any) -> Reply:
+        await happens(ready)
+        return answers("one")
+
+    async def first(request: Any) -> Reply:
+        ready.set()
+        return answers("two")
+
+    agents = {"lead": agent("lead", "one", "two"), "one": agent("one"), "two": agent("two")}
+    scripts = {"lead": [delegates("one", "two"), answers()], "one": [last], "two": [first]}
+    async with a_cast(client, agents, scripts) as (loop, _):
+        handle = await leading(loop)
+        followed = asyncio.create_task(_followed(client, handle.id))
+        ran = await loop.ended(handle)
+        again = [entry async for entry in read_journal(client, handle.id)]
+
+    own = ["Started", "ReasoningComplete", "PolicyEvaluated", "Terminated"]
+    told = [(entry.agent, entry.event) for entry in ran.journal]
+    start = told.index(("lead", "DelegationStarted"))
+    ended = [i for i, step in enumerate(told) if step == ("lead", "DelegationEnded")]
+    assert told[start + 1] == ("lead", "DelegationStarted")
+    first_nested, second_nested = told[start + 2 : ended[0]], told[ended[0] + 1 : ended[1]]
+    assert {first_nested[0][0], second_nested[0][0]} == {"one", "two"}
+    for nested in (first_nested, second_nested):
+        assert [event for _, event in nested if event in own] == own
+        assert len({name for name, _ in nested}) == 1
+    for i in ended:
+        assert ran.journal[i - 1].data["run"] == ran.journal[i].data["workflow_id"]
+    assert ran.journal == again == await followed
+    usage = ran.journal[ended[0]].data["usage"]
+    assert (usage["total_tokens"], ran.journal[ended[0]].data["reason"]) == (110, "completed")
+
+
+async def _followed(client: Client, workflow_id: str) -> list[JournalEntry]:
+    return [entry async for entry in read_journal(client, workflow_id, follow=True)]
+
+
+async def test_nothing_is_wrong_with_a_run_that_delegated_nor_with_its_exported_journal(client: Client) -> None:
+    agents = PAIR | {"helper": agent("helper", "hand"), "hand": agent("hand")}
+    scripts = {
+        "lead": [delegates("helper", "helper"), answers("done")],
+        "helper": [delegates("hand"), delegates("hand"), answers("handed on")],
+        "hand": [answers("seen")],
+    }
+    async with a_cast(client, agents, scripts) as (loop, _):
+        ran = await led(loop)
+    found = await verify(client, ran.handle.id, exported=ran.journal)
+
+    assert [check for check in found.checks if not check.ok] == []
+    assert {check.workflow_id for check in found.checks} == {
+        ran.handle.id + below for below in ("", ".1.0", ".1.1", ".1.0.1.0", ".1.1.1.0")
+    }

@@ -1,0 +1,147 @@
+"""A delegate has a share of what its parent has left: of its tools, its budgets and its slots."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import Judgement, ModelRequest, Proposal
+from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, led, result_of, shown
+from tests.support.hold import happens
+from tests.support.loop import FakeTool
+from tests.support.scripted import Step, answers, calls
+from workflows.types.messages import Reply
+
+
+@pytest.mark.parametrize("by", ["config", "gate", "both"])
+async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by: str) -> None:
+    class Narrowing:
+        async def judge(self, proposal: Proposal) -> Judgement:
+            is_delegation = proposal.call is not None and proposal.call.name == "delegate"
+            return (
+                Judgement(True, tools=("look", "send") if by == "both" else ("look",))
+                if is_delegation
+                else Judgement(True)
+            )
+
+    look, send = FakeTool("look"), FakeTool("send")
+    left = {"agent": "helper", "tools": ["look"]}
+    agents = {
+        "lead": agent("lead", "helper" if by == "gate" else left),
+        "helper": agent("helper", tools=["look", "send"]),
+    }
+    scripts = {"lead": [delegates("helper"), answers()], "helper": [calls("look", "send"), answers("could not send")]}
+    engine = None if by == "config" else Narrowing()
+    async with a_cast(client, agents, scripts, look, send, engine=engine) as (loop, cast):
+        await led(loop)
+
+    assert [tool.name for tool in cast.seen("helper")[0].tools] == ["look"]
+    assert cast.told("helper")[-1] == "[Invalid call] there is no tool 'send'; the tools are: look"
+    assert (len(look.contexts), len(send.contexts)) == (1, 0)
+
+
+async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> None:
+    agents = {
+        "lead": agent("lead", {"agent": "helper", "tools": ["look", "delegate"]}),
+        "helper": agent("helper", {"agent": "hand", "tools": ["look", "send"]}, tools=["look"]),
+        "hand": agent("hand", tools=["look", "send"]),
+    }
+    scripts = {
+        "lead": [delegates("helper"), answers("done")],
+        "helper": [delegates("hand"), answers("handed on")],
+        "hand": [calls("look"), answers("seen")],
+    }
+    async with a_cast(client, agents, scripts, FakeTool("look"), FakeTool("send")) as (loop, cast):
+        ran = await led(loop)
+        [child] = await children_of(client, ran)
+
+    assert [tool.name for tool in cast.seen("hand")[0].tools] == ["look"]
+    assert shown(cast.told("helper")[-1]) == "seen"
+    assert shown(cast.told("lead")[-1]) == "handed on"
+    assert (ran.result.usage.model_calls, ran.result.tool_calls.delegated) == (6, 2)
+    [started] = [entry for entry in ran.journal if entry.event == "Started" and entry.agent == "hand"]
+    assert started.data["run"] == f"{child}.1.0"
+    assert started.data["input"]["lineage"]["chain"] == ["lead", "helper"]
+
+
+async def test_a_delegate_stops_at_its_share_and_the_parent_has_what_it_had(client: Client) -> None:
+    """The limit of the parent is overspent by the one reply that reached it."""
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper"), answers("enough")], "helper": [calls("look", text="so far")]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
+        ran = await led(loop, max_total_tokens=500)
+        [child] = await children_of(client, ran)
+        ended = await result_of(client, child)
+
+    assert ended["termination"] == {"reason": "max_tokens", "detail": "440 of 390 tokens"}
+    assert ran.result.termination.reason == "max_tokens"
+    assert ran.result.usage.total_tokens == 110 + 440
+    assert len(cast.seen("lead")) == 1
+    outcome = next(entry for entry in ran.journal if entry.event == "ObservationsCollected" and "run" not in entry.data)
+    assert outcome.data["outcomes"][0]["outcome"] == "failed"
+
+
+async def test_parallel_delegates_share_and_what_is_left_over_is_back(client: Client) -> None:
+    scripts = {
+        "lead": [delegates("helper", "helper"), delegates("helper"), answers("done")],
+        "helper": [answers("quick")],
+    }
+    async with a_cast(client, PAIR, scripts) as (loop, _):
+        ran = await led(loop, max_total_tokens=2_000, max_model_calls=12, max_tool_calls=10)
+        await children_of(client, ran)
+
+    started = [entry for entry in ran.journal if entry.event == "Started" and "run" in entry.data]
+    ceilings = [entry.data["input"]["lineage"]["ceiling"] for entry in started]
+    assert [ceiling["max_total_tokens"] for ceiling in ceilings] == [945, 945, 1_560]
+    assert [ceiling["max_model_calls"] for ceiling in ceilings] == [5, 5, 7]
+    assert [ceiling["max_tool_calls"] for ceiling in ceilings] == [4, 4, 7]
+    assert ran.result.usage.total_tokens == 660
+
+
+async def test_delegates_of_one_reply_run_side_by_side_and_answer_in_call_order(client: Client) -> None:
+    """Each waits for the other."""
+    begun = {"1": asyncio.Event(), "2": asyncio.Event()}
+
+    def meeting(mine: str, other: str) -> Callable[[ModelRequest], Awaitable[Reply]]:
+        async def step(request: ModelRequest) -> Reply:
+            begun[mine].set()
+            await happens(begun[other])
+            return answers(mine)
+
+        return step
+
+    agents = {"lead": agent("lead", "one", "two"), "one": agent("one"), "two": agent("two")}
+    scripts: dict[str, list[Step]] = {
+        "lead": [delegates("one", "two"), answers()],
+        "one": [meeting("1", "2")],
+        "two": [meeting("2", "1")],
+    }
+    async with a_cast(client, agents, scripts) as (loop, cast):
+        ran = await led(loop)
+        assert len(await children_of(client, ran)) == 2
+
+    assert [shown(text) for text in cast.told("lead")[-2:]] == ["1", "2"]
+
+
+async def test_delegates_keep_to_max_concurrent_tools(client: Client) -> None:
+    """A delegate takes a slot of its parent's, never two: its own calls have the slots of its own run."""
+    at_once: list[int] = []
+    running = 0
+
+    async def work(request: Any) -> Reply:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        await asyncio.sleep(0.2)
+        running -= 1
+        return answers("done")
+
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper", "helper", "helper"), answers()], "helper": [work]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
+        ran = await led(loop, max_concurrent_tools=1)
+
+    assert at_once == [1, 1, 1]
+    assert ran.result.tool_calls.run == 3

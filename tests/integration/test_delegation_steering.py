@@ -1,0 +1,110 @@
+"""What people tell a run while another works for it reaches both: guidance and pauses."""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, shown, status_of
+from tests.support.hold import Hold, until
+from tests.support.loop import FakeTool
+from tests.support.scripted import USAGE, answers, calls
+from tests.support.whereabouts import begun, paused
+from workflows.types.messages import Reply, ToolCall
+
+
+async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(client: Client) -> None:
+    hold = Hold()
+    scripts = {
+        "lead": [delegates("helper"), answers("as you wish")],
+        "helper": [hold.step(answers("first")), answers("second")],
+    }
+    async with a_cast(client, PAIR, scripts) as (loop, cast):
+        handle = await leading(loop)
+        await hold.reached()
+        for number in range(3):
+            await handle.signal("steer", f"steer {number}")
+        await handle.signal("add_context", "a fact")
+        child = client.get_workflow_handle(f"{handle.id}.1.0")
+        await until(lambda: _has_unread(child, 4))
+        hold.go.set()
+        ran = await loop.ended(handle)
+        await children_of(client, ran)
+
+    guidance = [f"[Guidance from the operator] steer {number}" for number in range(3)]
+    expected = [*guidance, "[Context from the operator]\na fact"]
+    assert cast.told("helper") == ["first", *expected]
+    assert cast.told("lead")[-4:] == expected
+    assert shown(cast.told("lead")[-5]) == "second"
+
+
+async def _has_unread(handle: WorkflowHandle[Any, Any], count: int) -> bool:
+    return len((await status_of(handle)).unread_interventions) == count
+
+
+async def _is_paused(handle: WorkflowHandle[Any, Any], paused: bool = True) -> bool:
+    return (await status_of(handle)).paused is paused
+
+
+async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -> None:
+    hold = Hold()
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper"), answers()], "helper": [hold.step(calls("look")), answers("done")]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
+        handle = await leading(loop)
+        await hold.reached()
+        child = client.get_workflow_handle(f"{handle.id}.1.0")
+        status = await status_of(handle)
+        assert [(c.agent, c.task, c.workflow_id) for c in status.children] == [("helper", "do it", child.id)]
+        await handle.signal("pause")
+        await until(lambda: _is_paused(child))
+        hold.go.set()
+        await paused(child)
+        assert len(cast.seen("helper")) == 1
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+        await children_of(client, ran)
+
+    assert shown(cast.told("lead")[-1]) == "done"
+
+
+async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(client: Client) -> None:
+    """The parent is paused while the delegate waits for its turn."""
+    hold = Hold()
+    slow = FakeTool("slow", lambda arguments, context: hold.then("slow"))
+    both = Reply(
+        calls=(ToolCall(call_id="s", name="slow"), *delegates("helper").calls), finish="tool_calls", usage=USAGE
+    )
+    agents = PAIR | {"lead": agent("lead", "helper", tools=["slow"])}
+    async with a_cast(client, agents, {"lead": [both, answers()], "helper": [answers("late")]}, slow) as (loop, cast):
+        handle = await leading(loop, max_concurrent_tools=1)
+        await hold.reached()
+        await handle.signal("pause")
+        hold.go.set()
+        child = client.get_workflow_handle(f"{handle.id}.1.1")
+        await begun(child)
+        await until(lambda: _is_paused(child))
+        await handle.signal("resume")
+        await loop.ended(handle)
+
+    assert shown(cast.told("lead")[-1]) == "late"
+
+
+async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:
+    """The delegate is not there any more when it is told; its parent does not answer before all has arrived."""
+    hold, told = Hold(), Hold()
+    scripts = {
+        "lead": [delegates("helper"), told.step(answers("first")), answers("both")],
+        "helper": [hold.step(answers("mine"))],
+    }
+    async with a_cast(client, PAIR, scripts) as (loop, cast):
+        handle = await leading(loop)
+        await hold.reached()
+        child = client.get_workflow_handle(f"{handle.id}.1.0")
+        await asyncio.gather(child.terminate(), *(handle.signal("steer", f"{number}") for number in range(20)))
+        told.go.set()
+        ran = await loop.ended(handle)
+
+    assert ran.result.output in {"first", "both"}
+    guidance = [text for text in cast.told("lead") if text.startswith("[Guidance from the operator] ")]
+    assert sorted(text.split()[-1] for text in guidance) == sorted(map(str, range(20)))

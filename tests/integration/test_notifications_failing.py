@@ -1,0 +1,174 @@
+"""A receiver that fails, hangs or is gone: a message is repeated or given up, and holds nothing up."""
+
+import asyncio
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from activities.ports import NotifyError, RunKey
+from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.hold import Hold, until
+from tests.support.loop import FakeTool, a_loop, a_worker
+from tests.support.notified import PAYS, TELLS, TELLS_ALL, a_webhook, attempts, failures, is_signed, telling, written
+from tests.support.questions import has_noted, updated
+from tests.support.scripted import answers
+from tests.support.webhook_receiver import Says, webhook_receiver
+from workflows.types.context import Setup
+from workflows.types.notifications import Notification
+
+
+async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> None:
+    busy = Says(503, {"retry-after": "0"})
+    with webhook_receiver(busy, Says(500), Says(200)) as receiver:
+        async with telling(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
+            handle = await loop.start()
+            [hold] = await pending(handle)
+            await receiver.has(3)
+            await updated(handle, "deny", yes(hold))
+            ran = await loop.ended(handle)
+    assert len({received.message_id for received in receiver.received}) == 1
+    assert len({received.body for received in receiver.received}) == 1
+    assert all(map(is_signed, receiver.received))
+    assert (len(receiver.received), failures(ran)) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("says", "error"),
+    [
+        pytest.param(
+            Says(302, {"location": "http://127.0.0.1:9/elsewhere"}),
+            "ReceiverRedirects: the receiver of notifications answered 302, a redirect, which is not followed: "
+            "give the address that it leads to",
+            id="a redirect",
+        ),
+        pytest.param(Says(403), "ReceiverRefused: the receiver of notifications answered 403", id="a refusal"),
+    ],
+)
+async def test_what_no_repetition_helps_is_noted_and_the_run_goes_on(client: Client, says: Says, error: str) -> None:
+    with webhook_receiver(says) as receiver:
+        async with telling(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
+            handle = await loop.start()
+            [hold] = await pending(handle)
+            await has_noted(handle, "NotificationFailed")
+            await updated(handle, "approve", yes(hold))
+            ran = await loop.ended(handle)
+    assert failures(ran) == [{"about": "approval-1", "error": error}]
+    assert len(receiver.received) == 1
+    assert ran.result.termination.reason == "completed"
+    assert b"t0ken-in-the-address" not in written(ran)
+
+
+async def test_a_receiver_that_is_down_holds_up_nothing(client: Client) -> None:
+    with webhook_receiver() as receiver:
+        pass
+    pay = FakeTool("pay")
+    async with telling(client, receiver, pay, engine=Asks(), setup=TELLS) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        await updated(handle, "approve", yes(hold))
+        ran = await loop.ended(handle)
+    assert (len(pay.contexts), ran.result.termination.reason) == (1, "completed")
+
+
+HANGS_WHILE = [
+    pytest.param("approve", TELLS, "completed", id="it is answered"),
+    pytest.param("approve", TELLS.model_copy(update={"roll_over_events": 1}), "completed", id="the run rolls over"),
+    pytest.param("abort", TELLS, "aborted", id="the run is aborted"),
+    pytest.param("cancel", TELLS, "aborted", id="the run is cancelled"),
+]
+
+
+@pytest.mark.parametrize(("how", "setup", "reason"), HANGS_WHILE)
+async def test_a_receiver_that_hangs_is_left(client: Client, how: str, setup: Setup, reason: str) -> None:
+    with webhook_receiver(Says(hangs=True)) as receiver:
+        async with telling(client, receiver, FakeTool("pay"), engine=Asks(), setup=setup) as loop:
+            handle = await loop.start()
+            [hold] = await pending(handle)
+            await receiver.has(1)
+            match how:
+                case "approve":
+                    await updated(handle, "approve", yes(hold))
+                case "abort":
+                    await handle.signal("abort", "enough")
+                case _:
+                    await handle.cancel()
+            ran = await loop.ended(handle)
+    kinds = [event.event_type for history in ran.histories for event in history.events]
+    assert EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED in kinds
+    assert (ran.result.termination.reason, failures(ran)) == (reason, [])
+    assert len({received.message_id for received in receiver.received}) == 1
+
+
+async def test_a_worker_that_starts_anew_repeats_what_was_not_taken_and_nothing_else(client: Client) -> None:
+    pay = FakeTool("pay")
+    with webhook_receiver(Says(hangs=True), Says(200)) as receiver:
+        async with telling(client, receiver, pay, engine=Asks()) as loop:
+            handle = await loop.start()
+            await receiver.has(1)
+        webhook = a_webhook(receiver)
+        async with a_worker(loop, pay, engine=Asks(), setup=TELLS, notifier=webhook):
+            await receiver.has(2)
+            [hold] = await pending(handle)
+            await updated(handle, "approve", yes(hold))
+            ran = await loop.ended(handle)
+        await webhook.close()
+    assert len({received.message_id for received in receiver.received}) == 1
+    assert (len(receiver.received), attempts(ran)) == (2, ["notify-approval-1"])
+
+
+async def test_the_end_waits_for_a_receiver_that_hangs_only_shortly(client: Client) -> None:
+    with webhook_receiver(Says(hangs=True)) as receiver:
+        async with telling(client, receiver, steps=[answers("done")], setup=TELLS_ALL) as loop:
+            async with asyncio.timeout(20):
+                ran = await loop.run()
+    assert (ran.result.termination.reason, [each["about"] for each in failures(ran)]) == ("completed", ["ended"])
+    assert ran.result.duration_s < 5
+
+
+class Stuck:
+    """A notifier that a test can hold."""
+
+    def __init__(self) -> None:
+        self.hold = Hold()
+
+    async def deliver(self, notification: Notification, run: RunKey) -> None:
+        """Stand still."""
+        await self.hold.then(None)
+
+
+async def test_the_attempt_itself_is_cut_short_when_the_question_closes(client: Client) -> None:
+    """Else a receiver that hangs would keep a socket for each question."""
+    stuck = Stuck()
+    async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=TELLS, notifier=stuck) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        await stuck.hold.reached()
+        await updated(handle, "approve", yes(hold))
+        await loop.ended(handle)
+        async with asyncio.timeout(8):
+            await stuck.hold.cancelled.wait()
+
+
+async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(client: Client) -> None:
+    """The setup was recorded by another worker; this one knows no address."""
+    pay, told = FakeTool("pay"), list[Notification]()
+
+    class Keeps:
+        async def deliver(self, notification: Notification, run: RunKey) -> None:
+            told.append(notification)
+            if len(told) == 1:
+                raise NotifyError("not now", kind="ReceiverRefused", retryable=True, retry_after_s=0)
+
+    async with a_loop(client, PAYS, pay, engine=Asks(), setup=TELLS) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+    async with a_worker(loop, pay, engine=Asks(), setup=TELLS, notifier=Keeps()):
+
+        async def is_told() -> bool:
+            return len(told) == 2
+
+        await until(is_told)
+        await updated(handle, "approve", yes(hold))
+        await loop.ended(handle)
+    assert told[0] == told[1]

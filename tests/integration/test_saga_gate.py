@@ -1,0 +1,160 @@
+"""A saga is judged before it begins, and each step and each compensation once more when its turn comes."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import Judgement, Proposal
+from tests.integration.test_approvals import pending, yes
+from tests.support.loop import Deny
+from tests.support.questions import told, updated
+from tests.support.sagas import (
+    Ledger,
+    Step,
+    an_agency,
+    book,
+    compensations,
+    fails,
+    look,
+    observed,
+    pay,
+    played,
+    saga,
+    sagas,
+)
+from tests.support.scripted import answers
+from workflows.types.gate import ApprovalTerms
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        pytest.param((pay(), look()), "[Not run] step 2 (look): after a final step", id="out of order"),
+        pytest.param((look(), {**pay(), "tool": "saga"}), "saga cannot be part of a saga", id="a saga within"),
+        pytest.param((book("x", compensation={"tool": "no", "arguments": {}}),), "no tool 'no'", id="an unknown tool"),
+    ],
+)
+async def test_a_saga_out_of_order_is_refused_before_anything_runs(
+    client: Client, steps: tuple[Step, ...], says: str
+) -> None:
+    ledger = Ledger()
+    ran, text = await played(client, ledger, *steps)
+    assert (ledger.done, says in text) == ([], True)
+    assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 1, "failed": 0}
+    assert observed(ran)[0]["outcome"] == "not_run"
+
+
+@pytest.mark.parametrize(
+    ("denied", "says"),
+    [
+        pytest.param("pay", "[Not run] step 2 (pay): [Policy denied] pay is forbidden", id="a step"),
+        pytest.param(
+            "cancel",
+            "[Not run] the compensation of step 1 (cancel): [Policy denied] cancel is forbidden",
+            id="a compensation",
+        ),
+    ],
+)
+async def test_what_the_gate_would_stop_on_its_way_is_not_begun(client: Client, denied: str, says: str) -> None:
+    ledger = Ledger()
+    ran, text = await played(client, ledger, book("hotel"), pay(), engine=Deny(denied))
+    assert (ledger.done, text) == ([], says)
+    assert ran.result.tool_calls.denied == 1
+
+
+async def test_arguments_that_do_not_fit_are_found_before_anything_runs(client: Client) -> None:
+    ledger = Ledger()
+    schema = {"type": "object", "properties": {"what": {"type": "string", "maxLength": 5}}}
+    tools = [ledger.tool("book"), ledger.tool("cancel", parameters=schema)]
+    async with an_agency(client, [saga(book("long hotel")), answers()], *tools) as loop:
+        await loop.run()
+    assert ledger.done == []
+    assert told(loop)[0].startswith("[Not run] the compensation of step 1 (cancel): [Invalid call] the arguments")
+
+
+@dataclass
+class Judge:
+    """A policy engine that changes its mind: it denies, or wants approved, from the second time it is asked."""
+
+    denies: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        if proposal.call is None:
+            return Judgement(allowed=True)
+        what = f"{proposal.call.name} {proposal.call.arguments.get('what')}"
+        is_foreseen = (proposal.purpose, what) not in self.seen
+        self.seen.append((proposal.purpose, what))
+        terms = ApprovalTerms() if what in self.asks and not is_foreseen else None
+        return Judgement(allowed=is_foreseen or what not in self.denies, reason="not now", approval=terms)
+
+
+async def test_each_step_and_each_compensation_is_judged_on_its_own(client: Client) -> None:
+    ledger, engine = Ledger({"book car": fails()}), Judge()
+    await played(client, ledger, look(), book("hotel"), book("car"), engine=engine)
+    steps = [("saga", "look prices"), ("saga", "book hotel"), ("saga", "book car")]
+    back = [("compensation", "cancel hotel"), ("compensation", "cancel car")]
+    assert [entry for entry in engine.seen if entry[0] != "reply"] == [*steps, *back, *steps, back[0]]
+
+
+async def test_a_step_that_is_denied_when_its_turn_comes_takes_the_others_back(client: Client) -> None:
+    ledger = Ledger()
+    ran, text = await played(client, ledger, book("hotel"), book("car"), engine=Judge(denies=("book car",)))
+    assert ledger.done == ["book hotel", "cancel hotel"]
+    assert text.startswith("[Error] saga stopped at step 2 of 2 (book denied); what was done is taken back")
+    assert "[Policy denied] not now" in text
+    assert compensations(ran) == [("cancel", "ok")]
+
+
+async def test_a_compensation_that_is_denied_when_its_turn_comes_is_told(client: Client) -> None:
+    ledger, engine = Ledger({"pay all": fails()}), Judge(denies=("cancel car",))
+    ran, text = await played(client, ledger, book("hotel"), book("car"), pay(), engine=engine)
+    assert ledger.done == ["book hotel", "book car", "cancel hotel"]
+    assert "NOT taken back: step 2; see to it" in text
+    assert compensations(ran) == [("cancel", "denied"), ("cancel", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("update", "done"),
+    [
+        pytest.param("approve", ["book hotel", "pay all"], id="approved"),
+        pytest.param("deny", ["book hotel", "cancel hotel"], id="denied"),
+    ],
+)
+async def test_a_person_decides_about_one_step(client: Client, update: str, done: list[str]) -> None:
+    ledger, engine = Ledger(), Judge(asks=("pay all",))
+    steps = [saga(book("hotel"), pay()), answers()]
+    async with an_agency(client, steps, *ledger.tools, engine=engine) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        assert (ledger.done, hold["call"]["name"]) == (["book hotel"], "pay")
+        await updated(handle, update, yes(hold))
+        await loop.ended(handle)
+    assert ledger.done == done
+
+
+async def test_sagas_side_by_side_ask_for_their_approvals_at_the_same_time(client: Client) -> None:
+    ledger, engine = Ledger(), Judge(asks=("pay a", "pay b"))
+    async with an_agency(client, [sagas((pay("a"),), (pay("b"),)), answers()], *ledger.tools, engine=engine) as loop:
+        handle = await loop.start()
+        one, other = await pending(handle, 2)
+        await updated(handle, "deny", yes(one))
+        await updated(handle, "approve", yes(other))
+        ran = await loop.ended(handle)
+    assert len(ledger.done) == 1
+    assert ran.result.termination.reason == "completed"
+
+
+async def test_what_a_tool_said_within_a_saga_taints_the_run(client: Client) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    class Watching(Judge):
+        async def judge(self, proposal: Proposal) -> Judgement:
+            seen.append(tuple(proposal.taint))
+            return Judgement(allowed=True)
+
+    await played(client, Ledger(), look(), pay(), engine=Watching())
+    assert seen[0] == ()
+    assert set(seen[-1]) == {"look", "pay"}

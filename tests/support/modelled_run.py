@@ -1,0 +1,113 @@
+"""A run's decisions taken as the loop takes them, and beside its state a plain model of what must be true."""
+
+from datetime import datetime
+
+from tests.support.core import a_state, at
+from workflows.decisions import breakers, interventions, observe, outcomes
+from workflows.decisions.calibration import message_budget, with_calibration, with_frame
+from workflows.decisions.compaction import compaction
+from workflows.decisions.conversation import handed_over
+from workflows.decisions.limits import stop_reason
+from workflows.decisions.summary import ready_summary, with_summary
+from workflows.types.context import Chain, News
+from workflows.types.gate import Verdict
+from workflows.types.messages import Message, Reply, ToolCall
+from workflows.types.outcome import Outcome, OutcomeStatus
+from workflows.types.usage import ToolCallCounts, UsageTotals
+
+NAMES = ("look", "save")
+NOT_RUN: frozenset[OutcomeStatus] = frozenset({"denied", "invalid", "not_run"})
+FAILED: frozenset[OutcomeStatus] = frozenset({"failed", "cancelled"})
+
+
+class ModelledRun:
+    """What stands beside `state` is the model."""
+
+    def __init__(self) -> None:
+        """Begin before the first iteration."""
+        super().__init__()
+        self.state = a_state()
+        self.seconds: float = 0.0
+        self.running_s: float = 0.0
+        self.usage = UsageTotals()
+        self.counts = ToolCallCounts()
+        self.iterations = 0
+        self.inbox: list[str] = []
+        self.streaks: dict[str, int] = {}
+        self.base = Chain()
+        self.told: dict[int | str, Message] = {}
+
+    @property
+    def now(self) -> datetime:
+        """The workflow's time."""
+        return at(self.seconds)
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether its clock does."""
+        return self.state.paused or bool(self.state.waits)
+
+    @property
+    def may_reason(self) -> bool:
+        """Whether the loop would go on."""
+        state = self.state
+        is_ready = state.stop is None and not self.stands_still
+        return is_ready and stop_reason(state, state.config, self.now) is None
+
+    def reasoned(self, reply: Reply) -> None:
+        """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
+        self.state = with_frame(interventions.taken_in(self.state))
+        messages = self.state.conversation.messages
+        guidance = zip(messages[len(messages) - len(self.inbox) :], self.inbox, strict=True)
+        assert all(message.text.endswith(text) for message, text in guidance)
+        self.inbox = []
+        plan = compaction(self.state.conversation, self.state.config.context_strategy, message_budget(self.state))
+        if plan.summary_tokens and ready_summary(self.state.conversation, plan.drop) is None:
+            self.state = with_summary(self.state, plan.drop, plan.summary_tokens, None)
+        conversation = self.state.conversation
+        summary = ready_summary(conversation, plan.drop)
+        reference, seen = handed_over(conversation, plan.drop, plan.mask, summary)
+        self.base = reference.applied(self.base, self._found)
+        assert self.base.messages == seen.messages
+        self.state = with_calibration(self.state, seen, reply.usage.input_tokens)
+        self.state = observe.with_reply(self.state, reply, seen)
+        self.iterations += 1
+        self.told[self.iterations] = reply.message()
+        self.usage = self.usage.plus(reply.usage, reply.cost_usd)
+
+    def _found(self, news: News) -> Message:
+        assert news.summary is None
+        return news.message or self.told[news.result or news.reply or 0]
+
+    def carried_out(self, index: int, call: ToolCall, verdict: Verdict, fate: OutcomeStatus, size: int) -> Outcome:
+        """Return what became of a call that was judged, its circuit told of it."""
+        if verdict.decision != "allow":
+            return outcomes.refused(call, verdict)
+        assert self.state.setup is not None
+        spec = self.state.setup.tool(call.name)
+        assert spec is not None
+        self.state, refusal = breakers.admitted(self.state, spec, self.now)
+        if refusal:
+            return outcomes.turned_away(call, refusal)
+        if fate == "cancelled":
+            self.state = breakers.with_released(self.state, spec)
+            return outcomes.cancelled(call, spec)
+        if fate == "failed":
+            self.state = breakers.with_failure(self.state, spec, self.now)
+            return outcomes.failed(call, f"no {size}")
+        self.state = breakers.with_success(self.state, spec)
+        place = f"{self.iterations}.{index}"
+        outcome = Outcome(call=call, status="ok", text="r" * size, result=place)
+        self.told[place] = outcome.message()
+        return outcome
+
+    def count(self, ended: tuple[Outcome, ...]) -> None:
+        """Count these calls in the model."""
+        not_run = sum(outcome.status in NOT_RUN for outcome in ended)
+        counts = self.counts
+        self.counts = ToolCallCounts(
+            proposed=counts.proposed + len(ended),
+            run=counts.run + len(ended) - not_run,
+            denied=counts.denied + not_run,
+            failed=counts.failed + sum(outcome.status in FAILED for outcome in ended),
+        )

@@ -1,0 +1,35 @@
+"""Waits until a run is where a test wants it: there at all, in a phase, paused."""
+
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
+
+from tests.support.hold import until
+
+
+async def begun(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until the server knows the run: a delegate is started by its parent, some time."""
+
+    async def exists() -> bool:
+        try:
+            await handle.describe()
+        except RPCError:
+            return False
+        return True
+
+    await until(exists)
+
+
+async def stands_in(handle: WorkflowHandle[Any, Any], phase: str) -> None:
+    """Wait until the run stands in a phase; `paused` is one only once it stands still."""
+
+    async def is_there() -> bool:
+        return (await handle.query("status"))["phase"] == phase
+
+    await until(is_there)
+
+
+async def paused(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until the run stands still because it is paused."""
+    await stands_in(handle, "paused")
