@@ -1,5 +1,6 @@
 """What is said to a run and what it answers: signals, queries and updates, their failures as ours."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,9 @@ from client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunEnded, R
 from client.pollers import pollers
 
 ANSWER_TIMEOUT = timedelta(seconds=10)
+
+_RECORDING_LOOKS, _BETWEEN_LOOKS_S = 100, 0.05
+"""A workflow task takes milliseconds, but for one in which an embedded policy engine is slow."""
 
 _UNANSWERED = {
     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -65,6 +69,7 @@ class Exchange:
             NoAnswer: No worker polls; `NotTakenYet` when one did a moment ago.
         """
         task_queue = await self.polled()
+        await self._on_record()
         try:
             return await self.workflow.execute_update(name, argument, rpc_timeout=ANSWER_TIMEOUT)  # pyright: ignore[reportUnknownMemberType]
         except UpdateFailed as error:
@@ -87,6 +92,17 @@ class Exchange:
         if not await pollers(self._client, described.task_queue):
             raise NoAnswer(described.task_queue)
         return described.task_queue
+
+    async def _on_record(self) -> None:
+        """Wait a moment for a workflow task under way.
+
+        After a lost cache a query may show what no task has put on record yet (a question, say). An update that such a
+        task took in would come before it in every replay, which then fails.
+        """
+        for _ in range(_RECORDING_LOOKS):
+            if not (await self.describe()).raw_description.HasField("pending_workflow_task"):
+                return
+            await asyncio.sleep(_BETWEEN_LOOKS_S)
 
     def _not_delivered(self, error: RPCError) -> OrgaError:
         is_over = error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message

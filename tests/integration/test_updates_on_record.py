@@ -1,0 +1,63 @@
+"""An update is not sent while a workflow task is under way: a query may have shown what that task has yet to record."""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client, Interceptor, OutboundInterceptor
+
+from activities.ports import Judgement, Proposal
+from client.agents import AgentHandle
+from tests.support.hold import Hold, until
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import answers, calls
+
+
+class Sent(Interceptor):
+    """Notes what a client asks the server."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        return _Noting(next, self.calls)
+
+
+class _Noting(OutboundInterceptor):
+    def __init__(self, next: OutboundInterceptor, calls: list[str]) -> None:
+        super().__init__(next)
+        self._calls = calls
+
+    async def describe_workflow(self, input: Any) -> Any:
+        found = await super().describe_workflow(input)
+        self._calls.append("under way" if found.raw_description.HasField("pending_workflow_task") else "on record")
+        return found
+
+    async def start_workflow_update(self, input: Any) -> Any:
+        self._calls.append("update")
+        return await super().start_workflow_update(input)
+
+
+async def test_it_waits_for_the_task(client: Client) -> None:
+    judging, sent = Hold(), Sent()
+
+    class Slow:
+        async def judge(self, proposal: Proposal) -> Judgement:
+            return await judging.then(Judgement(True))
+
+    config = client.config()
+    config["interceptors"] = [*config["interceptors"], sent]
+    async with a_loop(client, [calls("look"), answers()], FakeTool("look"), engine=Slow()) as loop:
+        handle = await loop.start(max_tool_calls=5)
+        await judging.reached()
+        update = asyncio.create_task(AgentHandle(Client(**config), handle.id).extend_budget(max_tool_calls=9))
+        await until(lambda: _asked_twice(sent))
+        assert "update" not in sent.calls
+        judging.go.set()
+        await update
+        await loop.ended(handle)
+
+    assert sent.calls[sent.calls.index("update") - 1] == "on record"
+
+
+async def _asked_twice(sent: Sent) -> bool:
+    return sent.calls.count("under way") > 2
