@@ -38,7 +38,7 @@ class _Noting(OutboundInterceptor):
 
 
 async def test_it_waits_for_the_task(client: Client) -> None:
-    judging, sent = Hold(), Sent()
+    judging, looking, sent = Hold(), Hold(), Sent()
 
     class Slow:
         async def judge(self, proposal: Proposal) -> Judgement:
@@ -46,7 +46,8 @@ async def test_it_waits_for_the_task(client: Client) -> None:
 
     config = client.config()
     config["interceptors"] = [*config["interceptors"], sent]
-    async with a_loop(client, [calls("look"), answers()], FakeTool("look"), engine=Slow()) as loop:
+    look = FakeTool("look", lambda arguments, context: looking.then("seen"))
+    async with a_loop(client, [calls("look"), answers()], look, engine=Slow()) as loop:
         handle = await loop.start(max_tool_calls=5)
         await judging.reached()
         update = asyncio.create_task(AgentHandle(Client(**config), handle.id).extend_budget(max_tool_calls=9))
@@ -54,6 +55,7 @@ async def test_it_waits_for_the_task(client: Client) -> None:
         assert "update" not in sent.calls
         judging.go.set()
         await update
+        looking.go.set()
         await loop.ended(handle)
 
     assert sent.calls[sent.calls.index("update") - 1] == "on record"
