@@ -1,57 +1,23 @@
 """Approvals on a real server: a call that policy lets through only with a person's yes."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowUpdateFailedError
 
 from activities.ports import Judgement, Proposal
+from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import until
 from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop, a_worker
-from tests.support.questions import is_on_record, told, updated
+from tests.support.questions import told, updated
 from tests.support.scripted import answers, calls
-from workflows.types.gate import ApprovalTerms
 from workflows.types.journal import JournalEntry
-
-
-@dataclass
-class Asks:
-    """A policy engine that wants a yes for these tools; its version can change."""
-
-    tools: tuple[str, ...] = ("pay",)
-    approvers: tuple[str, ...] = ()
-    expires_s: float = 3_600
-    version: str = "v1"
-    answer: bool = False
-    seen: list[Proposal] = field(default_factory=list[Proposal])
-
-    async def judge(self, proposal: Proposal) -> Judgement:
-        """Ask for what is listed."""
-        self.seen.append(proposal)
-        asks = self.answer if proposal.call is None else proposal.call.name in self.tools
-        terms = ApprovalTerms(approvers=self.approvers, expires_s=self.expires_s) if asks else None
-        return Judgement(allowed=True, reason="money moves", approval=terms, version=self.version)
-
-
-async def pending(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-
-    async def asks() -> bool:
-        found[:] = (await handle.query("status"))["pending_approvals"]
-        return len(found) == count and await is_on_record(handle)
-
-    await until(asks)
-    return found
 
 
 def resolved(ran: Ran) -> list[JournalEntry]:
     return [e for e in ran.journal if e.event == "ApprovalResolved" and e.data["kind"] == "call"]
-
-
-def yes(hold: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
-    return {"approval_id": hold["approval_id"], "approver": approver, **more}
 
 
 async def test_an_approved_call_runs_once_exactly_as_it_was_shown(client: Client) -> None:

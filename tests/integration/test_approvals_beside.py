@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from activities.ports import Judgement, Proposal
-from tests.support.hold import until
+from tests.support.approvals import pending, yes
 from tests.support.loop import FakeTool, Loop, Ran, a_loop
 from tests.support.questions import told, updated
 from tests.support.scripted import answers, calls
@@ -34,24 +34,13 @@ class Changing:
         return Judgement(allowed=True, approval=terms, arguments=arguments, version=self.version)
 
 
-async def held(handle: WorkflowHandle[Any, Any], *tools: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-
-    async def asks() -> bool:
-        found[:] = (await handle.query("status"))["pending_approvals"]
-        return [hold["call"]["name"] for hold in found] == list(tools)
-
-    await until(asks)
-    return found
-
-
 async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:
     """Run to the question, change the rules, answer it."""
     handle = await loop.start()
-    [hold] = await held(handle, "pay")
+    [hold] = await pending(handle)
     for name, value in rules.items():
         setattr(engine, name, value)
-    await updated(handle, answer, {"approval_id": hold["approval_id"], "approver": "ada"})
+    await updated(handle, answer, yes(hold))
     return await loop.ended(handle)
 
 
@@ -81,13 +70,14 @@ async def test_a_set_that_wants_a_yes_by_then_asks_for_all_that_it_has_not_seen(
     pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
     async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
         handle = await loop.start()
-        [hold] = await held(handle, "pay")
+        [hold] = await pending(handle)
         engine.asks, engine.version = {"pay", "look"}, "v2"
-        await updated(handle, "approve", {"approval_id": hold["approval_id"], "approver": "ada"})
-        both = await held(handle, "look", "pay")
+        await updated(handle, "approve", yes(hold))
+        both = await pending(handle, 2)
+        assert [again["call"]["name"] for again in both] == ["look", "pay"]
         assert (look.contexts, pay.contexts) == ([], [])
         for again in both:
-            await updated(handle, "approve", {"approval_id": again["approval_id"], "approver": "ada"})
+            await updated(handle, "approve", yes(again))
         await loop.ended(handle)
 
     assert (len(look.contexts), len(pay.contexts)) == (1, 1)

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 
 from client.converter import data_converter
 from client.server.embedded import ensure_server, stop
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.loop import FakeTool, Loop, a_loop, a_worker
 from tests.support.questions import told, updated
 from tests.support.scripted import answers, calls

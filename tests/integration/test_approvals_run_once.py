@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 from activities.ports import Judgement, Proposal
 from client.journal import read_journal
-from tests.integration.test_approvals import pending
+from tests.support.approvals import pending
 from tests.support.loop import FakeTool, a_loop
 from tests.support.questions import updated
 from tests.support.scripted import answers

@@ -8,7 +8,7 @@ import pytest
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.loop import FakeTool, Loop, a_loop
 from tests.support.questions import told, updated
 from tests.support.scripted import answers, calls

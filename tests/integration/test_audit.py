@@ -15,7 +15,7 @@ from client.audit import RunAudit, audited, counts
 from client.chain import RunHistory
 from client.errors import OrgaError, RunNotFound
 from client.rejudged import Rejudge, Rejudged
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.delegates import a_cast, agent, delegates
 from tests.support.hold import Hold
 from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop

@@ -11,8 +11,8 @@ from client.chain import RunHistory
 from client.fork import fork
 from client.rewind import rewind
 from client.verify import verified_histories, verify
-from tests.integration.test_approvals import Asks, pending, yes
 from tests.integration.test_grounded_decisions import INJECTION, an_agent, decides, decision, triaged
+from tests.support.approvals import Asks, pending, yes
 from tests.support.critics import a_critic, verdict
 from tests.support.decisions import FREE, proposal, proposed, trusted
 from tests.support.loop import Deny, FakeTool, Ran, a_loop

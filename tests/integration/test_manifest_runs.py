@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from activities.adapters.policy.allow_all import AllowAll
 from client.config import OrgaConfig
-from tests.integration.test_approvals import pending, yes
+from tests.support.approvals import pending, yes
 from tests.support.echo_http import EchoServer, echo_server
 from tests.support.hold import until
 from tests.support.loop import Ran, a_loop

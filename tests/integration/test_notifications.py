@@ -7,7 +7,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from activities.ports import ModelRequest
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import until
 from tests.support.loop import WORKER_FACTS, FakeTool
 from tests.support.notified import TELLS, TELLS_ALL, attempts, failures, is_signed, telling, written

@@ -7,7 +7,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from activities.ports import NotifyError, RunKey
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import Hold, until
 from tests.support.loop import FakeTool, a_loop, a_worker
 from tests.support.notified import PAYS, TELLS, TELLS_ALL, a_webhook, attempts, failures, is_signed, telling, written

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from client.agents import AgentHandle
 from client.fork import fork
 from client.rewind import rewind
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.loop import FakeTool
 from tests.support.notified import PAYS, TELLS_ALL, attempts, failures, telling
 from tests.support.questions import updated

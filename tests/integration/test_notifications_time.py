@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ports import NotifyError, RunKey
-from tests.integration.test_approvals import Asks, pending, yes
+from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import until
 from tests.support.loop import FakeTool, a_loop
 from tests.support.notified import PAYS, TELLS, attempts, failures

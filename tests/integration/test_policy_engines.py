@@ -14,7 +14,7 @@ from activities.adapters.policy.opa_server import OpaServer
 from activities.adapters.policy.opa_wasm import OpaWasm
 from activities.ports import PolicyEngine
 from client.explained import Explanation, NoSuchVerdict, explanations
-from tests.integration.test_approvals import pending, yes
+from tests.support.approvals import pending, yes
 from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
 from tests.support.opa import bundle, running_opa
 from tests.support.orga_command import ROOT

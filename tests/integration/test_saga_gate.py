@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from activities.ports import Judgement, Proposal
-from tests.integration.test_approvals import pending, yes
+from tests.support.approvals import pending, yes
 from tests.support.loop import Deny
 from tests.support.questions import told, updated
 from tests.support.sagas import (

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from activities.ports import ToolContext, ToolError
-from tests.integration.test_approvals import pending, yes
+from tests.support.approvals import pending, yes
 from tests.support.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
 from tests.support.hold import Hold, happens
 from tests.support.loop import Deny, FakeTool, Ran, a_loop
