@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
 
 from client.boundaries import Boundary
@@ -112,8 +112,7 @@ async def _setup(client: Client, runs: Sequence[RunHistory]) -> Setup | None:
     prepared: set[int] = set()
     for event in (event for run in runs for event in run.events):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            arguments = await _values(client, event.workflow_execution_started_event_attributes.input)
-            carried = AgentState.model_validate(arguments[1]).setup if len(arguments) > 1 and arguments[1] else None
+            carried = await _carried(client, event.workflow_execution_started_event_attributes)
             if carried is not None:
                 return carried
         elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
@@ -122,6 +121,15 @@ async def _setup(client: Client, runs: Sequence[RunHistory]) -> Setup | None:
             result = event.activity_task_completed_event_attributes.result
             return Setup.model_validate((await _values(client, result))[0])
     return None
+
+
+async def _carried(client: Client, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
+    """Return what the run before handed over; a state that a starter sent brings no setup."""
+    arguments = await _values(client, started.input)
+    if not started.continued_execution_run_id or len(arguments) < 2:
+        return None
+    state = AgentState.model_validate(arguments[1])
+    return state.setup if state.carried_by else None
 
 
 async def _values(client: Client, payloads: Payloads) -> list[Any]:

@@ -4,22 +4,17 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf.field_mask_pb2 import FieldMask
 from temporalio.api.common.v1 import Payloads, WorkflowExecution
-from temporalio.api.deployment.v1 import WorkerDeploymentVersion
-from temporalio.api.enums.v1 import ResetReapplyExcludeType
-from temporalio.api.workflow.v1 import PostResetOperation, VersioningOverride, WorkflowExecutionOptions
-from temporalio.api.workflowservice.v1 import (
-    ResetWorkflowExecutionRequest,
-    UpdateWorkflowExecutionOptionsRequest,
-)
+from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import PostResetOperation
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.boundaries import Boundary
+from client.standstill import after_reset, let_go
 
-_OVERRIDE = FieldMask(paths=["versioning_override"])
-_NO_WORKER = WorkerDeploymentVersion(deployment_name="orga-held", build_id="held")
 _NEVER_AGAIN = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
 """A cancellation would end the run where it ended before."""
 _INTERVENTIONS = (
@@ -39,11 +34,41 @@ async def reset_to(client: Client, workflow_id: str, run_id: str) -> str:
     return described.raw_description.workflow_extended_info.reset_run_id
 
 
+def reset_from(events: Sequence[HistoryEvent]) -> str:
+    """Return the run that one was reset from which has not gone on since, or nothing."""
+    reset_by = _reset_by(events)
+    return reset_by.workflow_task_failed_event_attributes.base_run_id if reset_by else ""
+
+
+async def finished(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
+    """Send the signal to a run that stands at the boundary since a reset was cut short; return its id, or nothing."""
+    run = client.get_workflow_handle(boundary.workflow_id)
+    events = (await run.fetch_history()).events
+    reset_by = _reset_by(events)
+    if reset_by is None or reset_by.event_id != boundary.event_id:
+        return ""
+    signals = [e.workflow_execution_signaled_event_attributes for e in events[reset_by.event_id :]]
+    sent = [await client.data_converter.decode(s.input.payloads) for s in signals if s.signal_name == signal]
+    if [argument] not in sent:
+        await run.signal(signal, argument)
+    return (await run.describe()).run_id
+
+
+def _reset_by(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
+    """Return the event that a reset left behind, unless the run has gone on since."""
+    for event in reversed(events):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            return None
+        if event.workflow_task_failed_event_attributes.base_run_id:
+            return event
+    return None
+
+
 async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, *, keeps_interventions: bool) -> str:
     """Let the run go on from the boundary, live or closed, and return the id of the new run.
 
     Its first workflow task sees the signal, behind the interventions that the server delivers again. Servers that
-    cannot send it with the reset (1.29 cannot) hold the run meanwhile: no worker has the version that it is pinned to.
+    cannot send it with the reset (1.29 cannot) let the run stand still meanwhile.
     """
     payloads = Payloads(payloads=await client.data_converter.encode([argument]))
     with_signal = PostResetOperation(
@@ -54,11 +79,11 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
             raise
-    run_id = await _reset(client, boundary, _held(), keeps_interventions=keeps_interventions)
+    run_id = await _reset(client, boundary, after_reset(), keeps_interventions=keeps_interventions)
     try:
         await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
     finally:
-        await _let_go(client, boundary.workflow_id, run_id)
+        await let_go(client, boundary.workflow_id, run_id)
     return run_id
 
 
@@ -78,26 +103,7 @@ async def _reset(
             reset_reapply_exclude_types=excluded,
             post_reset_operations=[operation],
             identity=client.identity,
-        )
+        ),
+        retry=True,
     )
     return response.run_id
-
-
-def _held() -> PostResetOperation:
-    pinned = VersioningOverride.PinnedOverride(
-        behavior=VersioningOverride.PinnedOverrideBehavior.PINNED_OVERRIDE_BEHAVIOR_PINNED, version=_NO_WORKER
-    )
-    options = WorkflowExecutionOptions(versioning_override=VersioningOverride(pinned=pinned))
-    update = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=options, update_mask=_OVERRIDE)
-    return PostResetOperation(update_workflow_options=update)
-
-
-async def _let_go(client: Client, workflow_id: str, run_id: str) -> None:
-    await client.workflow_service.update_workflow_execution_options(
-        UpdateWorkflowExecutionOptionsRequest(
-            namespace=client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
-            workflow_execution_options=WorkflowExecutionOptions(),
-            update_mask=_OVERRIDE,
-        )
-    )

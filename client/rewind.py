@@ -1,17 +1,22 @@
 """Rewinding a run: it goes on from the end of an earlier iteration, as if nothing had happened since."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from client.aftermath import Effect, Sent, effects_after, sent_after
+from client import delegates
+from client.aftermath import Effect, Sent, effects_after, events_after, sent_after
 from client.agents import AgentHandle
-from client.boundaries import Boundary, boundary_at, boundary_of
+from client.boundaries import Boundary, NoSuchIteration, boundary_at, boundary_of
 from client.chain import RunHistory, histories, run_chain
+from client.delegates import Delegate
 from client.errors import OrgaError
-from client.resets import reset
+from client.resets import finished, reset, reset_from
+from client.standstill import stands_still, standstill
 from workflows.types.result import AgentResult
 from workflows.types.rewind import REWOUND, Rewind
 from workflows.types.text import clean_text
@@ -24,6 +29,8 @@ class RewindPlan:
     boundary: Boundary
     interventions: tuple[Sent, ...]
     effects: tuple[Effect, ...]
+    delegates: tuple[Delegate, ...] = ()
+    """Delegated runs at work for what is left behind: they are aborted, and have ended before the run goes on."""
     is_at_the_answer: bool = False
     """The run ended with the answer of that iteration: only guidance makes it go on."""
 
@@ -35,12 +42,11 @@ async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> Re
         NoSuchIteration: The run has not finished that iteration.
         RunNotFound: No run has this id.
     """
-    runs = await histories(client, await run_chain(client, workflow_id))
-    answered = await _answer(client, workflow_id, runs[-1], to_iteration)
-    boundary = answered or boundary_of(workflow_id, runs, to_iteration)
+    runs, boundary, is_at_the_answer = await _found(client, workflow_id, to_iteration)
     interventions = await sent_after(client, runs, boundary)
     effects = await effects_after(client, runs, boundary)
-    return RewindPlan(boundary, interventions, effects, is_at_the_answer=answered is not None)
+    left = await delegates.at_work(client, events_after(runs, boundary))
+    return RewindPlan(boundary, interventions, effects, left, is_at_the_answer)
 
 
 async def carry_out(
@@ -49,7 +55,8 @@ async def carry_out(
     """Reset the run as planned and return the id of the run that goes on.
 
     Raises:
-        OrgaError: The server refuses, or the run would only end again with its answer.
+        OrgaError: The server refuses, the run would only end again with its answer, or a delegate does not end;
+            nothing was rewound then.
     """
     boundary, guidance = plan.boundary, clean_text(steer or "").strip()
     if plan.is_at_the_answer and not guidance:
@@ -60,7 +67,10 @@ async def carry_out(
     rewind = Rewind(to_iteration=boundary.iteration, boundary_at=boundary.at, steer=guidance or None)
     argument = rewind.model_dump(mode="json")
     try:
-        return await reset(client, boundary, REWOUND, argument, keeps_interventions=keep_interventions)
+        async with _alone(client, boundary):
+            if keep_interventions and (run_id := await finished(client, boundary, REWOUND, argument)):
+                return run_id
+            return await reset(client, boundary, REWOUND, argument, keeps_interventions=keep_interventions)
     except RPCError as error:
         raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {error.message}") from error
 
@@ -87,6 +97,41 @@ async def rewind(
     plan = await plan_rewind(client, workflow_id, to_iteration)
     await carry_out(client, plan, steer=steer, keep_interventions=keep_interventions)
     return AgentHandle(client, workflow_id)
+
+
+async def _found(
+    client: Client, workflow_id: str, iteration: int, last_run: str | None = None
+) -> tuple[list[RunHistory], Boundary, bool]:
+    """Return the histories that hold the end of an iteration, that end, and whether it is the answer.
+
+    A run whose rewind was cut short stands before that end; the run that it was reset from has it.
+    """
+    runs = await histories(client, await run_chain(client, workflow_id, last_run))
+    if answered := await _answer(client, workflow_id, runs[-1], iteration):
+        return runs, answered, True
+    try:
+        return runs, boundary_of(workflow_id, runs, iteration), False
+    except NoSuchIteration:
+        if not (before := reset_from(runs[-1].events)):
+            raise
+    return await _found(client, workflow_id, iteration, before)
+
+
+@asynccontextmanager
+async def _alone(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
+    """Let the delegates of what is left behind end first; the run stands still meanwhile and starts no others."""
+    if not await _at_work(client, boundary) and not await stands_still(client, boundary.workflow_id):
+        yield
+        return
+    async with standstill(client, boundary.workflow_id):
+        while left := await _at_work(client, boundary):
+            await delegates.ended(client, left, f"the run that delegated is rewound to iteration {boundary.iteration}")
+        yield
+
+
+async def _at_work(client: Client, boundary: Boundary) -> tuple[Delegate, ...]:
+    runs, _, _ = await _found(client, boundary.workflow_id, boundary.iteration)
+    return await delegates.at_work(client, events_after(runs, boundary))
 
 
 async def _answer(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:

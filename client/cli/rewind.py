@@ -14,7 +14,9 @@ from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, note
 from client.cli.session import session
 from client.cli.terminal_text import on_one_line
+from client.delegates import Delegate
 from client.rewind import RewindPlan, carry_out, plan_rewind
+from workflows.types.delegation import DELEGATE
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def rewind(
 ) -> int:
     """Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.
 
-    Says first what was sent to it later and what its tools did since: that is not undone.
+    Says first what was sent to it later and what its tools did since: that is not undone. Delegates that are still at
+    work for what it leaves behind are aborted; it goes on once they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
@@ -53,7 +56,7 @@ def rewind(
 async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     async with session(config) as here:
         plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
-        for line in _lines(plan, keeps=wish.keeps):
+        for line in plan_lines(plan, keeps=wish.keeps):
             note(line)
         if not wish.is_sure and sys.stdin.isatty():
             typer.confirm(f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?", abort=True, err=True)
@@ -67,7 +70,8 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
+def plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
+    """Return what is said before a run is rewound."""
     fate = {True: "delivered again", False: "left out"}
     sent = [
         f"{fate[_is_kept(each, keeps=keeps)]}: {_line(each.at, f'{each.kind} {each.text}')}"
@@ -77,7 +81,12 @@ def _lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
         f"done already, not undone: {_line(each.at, f'iteration {each.iteration}, {each.text}')}"
         for each in plan.effects
     ]
-    return sent + done
+    left = [f"aborted first: {_line(each.at, _delegation(each))}" for each in plan.delegates]
+    return sent + done + left
+
+
+def _delegation(delegate: Delegate) -> str:
+    return f"iteration {delegate.iteration}, {DELEGATE} {delegate.workflow_id}, still at work"
 
 
 def _line(at: datetime, text: str) -> str:
@@ -98,4 +107,5 @@ def _json(plan: RewindPlan, run_id: str, *, keeps: bool) -> dict[str, Any]:
             for sent in plan.interventions
         ],
         "effects": [asdict(effect) | {"at": effect.at.isoformat()} for effect in plan.effects],
+        "delegates": [asdict(delegate) | {"at": delegate.at.isoformat()} for delegate in plan.delegates],
     }

@@ -26,6 +26,15 @@ async def is_on_record(handle: WorkflowHandle[Any, Any]) -> bool:
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
+async def stands_still(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until a run that was paused has come to the next phase, which it does not begin."""
+
+    async def is_still() -> bool:
+        return (await handle.query("status"))["phase"] == "paused"
+
+    await until(is_still)
+
+
 async def has_noted(handle: WorkflowHandle[Any, Any], event: str) -> None:
     """Wait until the latest of what a run decided by itself is of this kind."""
 

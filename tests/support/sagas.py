@@ -107,7 +107,7 @@ async def played(
 def compensations(ran: Ran) -> list[tuple[str, str]]:
     """Return the compensations that the journal tells of, each with its outcome."""
     found = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
-    assert {data["strategy"] for data in found} <= {"compensate", "dead_letter"}
+    assert {data["strategy"] for data in found} <= {"compensate", "dead_letter", "fallback"}
     return [(data["tool"], data["outcome"]) for data in found if data["strategy"] == "compensate"]
 
 

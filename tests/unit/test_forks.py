@@ -75,6 +75,25 @@ def test_nothing_of_what_the_other_run_waits_for_comes_with_it() -> None:
     assert fork.phase == "preparing"
 
 
+def test_streaks_that_end_a_run_begin_anew() -> None:
+    """The limit may be another one, and so may the task."""
+    past = the_past(over_budget=1, denials={"bad: forbidden": 3}, repairs=2, critiques={"editor": 2})
+    fork = forked(past)
+    assert (fork.over_budget, fork.denials, fork.repairs, fork.critiques) == (0, {}, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        pytest.param(None, ("old half, ", "old half, ", {"n": 42}), id="of the same task is kept"),
+        pytest.param("something else", ("", "", None), id="of another task is left behind"),
+    ],
+)
+def test_what_was_answered_so_far(task: str | None, expected: tuple[str, str, Any]) -> None:
+    fork = forked(the_past(partial="old half, ", output="old half, ", data={"n": 42}), task=task)
+    assert (fork.partial, fork.output, fork.data) == expected
+
+
 def test_it_is_prepared_anew_with_the_settings_that_its_past_had() -> None:
     fork = forked(the_past())
     assert fork.setup is None

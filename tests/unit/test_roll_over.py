@@ -14,7 +14,7 @@ from workflows.decisions.interventions import with_pause
 from workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, is_due
 from workflows.types.input import InvalidInput
 from workflows.types.messages import Message
-from workflows.types.state import AgentState, Intervention
+from workflows.types.state import AgentState, Child, Intervention
 
 SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
 
@@ -38,6 +38,9 @@ def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool
     [
         pytest.param({"stop": ("completed", "")}, id="its ending is decided"),
         pytest.param({"aborted": "stop it"}, id="it was aborted"),
+        pytest.param(
+            {"children": (Child(workflow_id="c", agent="a", task="t"),)}, id="a delegate of its is not settled yet"
+        ),
         pytest.param(
             {"conversation": conversation_of(user("x" * MAX_CARRIED_BYTES))},
             id="its conversation is too large to carry",

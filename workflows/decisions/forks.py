@@ -19,9 +19,13 @@ _OF_ONE_RUN = (
     *("waits", "announced", "paused", "aborted", "stop", "children", "notes", "rewound"),
     *("breakers", "results"),
     *("decided", "undecided", "told_held"),
+    *("over_budget", "denials", "repairs", "critiques"),
 )
 """What a run does not share with its forks. Its setup is prepared anew: a starter that could send one could give itself
-tools that the agent does not list."""
+tools that the agent does not list. Streaks that end a run begin anew: the fork may have other limits."""
+
+_UNANSWERED: dict[str, Any] = {"partial": "", "output": "", "data": None}
+"""A new task begins without what was answered to the one before."""
 
 _GUIDANCE = frozenset({"steer", "add_context"})
 
@@ -62,6 +66,7 @@ def fork_of(
             "dead_letters": _sent_again(state, requeue),
             "forked_from": source,
             "carried_by": "",
+            **({} if task is None else _UNANSWERED),
         }
     )
 

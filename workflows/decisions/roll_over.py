@@ -11,9 +11,10 @@ MAX_CARRIED_BYTES = 1_900_000
 def is_due(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> bool:
     """Return whether to continue as new at the end of this iteration.
 
-    A state too large for one payload waits for the window to shrink its conversation, an iteration later.
+    A state too large for one payload waits for the window to shrink its conversation, an iteration later. So does one
+    with delegates, which take back what they did behind an interrupted call: the next run would not hear of their end.
     """
-    if state.stop is not None or state.aborted is not None:
+    if state.stop is not None or state.aborted is not None or state.children:
         return False
     is_long = suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
     return is_long and len(carried(state, "").model_dump_json(exclude_unset=True).encode()) <= MAX_CARRIED_BYTES

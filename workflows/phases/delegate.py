@@ -28,7 +28,8 @@ from workflows.types.result import AgentResult
 from workflows.types.state import Child
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
-"""A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent."""
+"""A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
+was not let to its end by `orga rewind`."""
 
 CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent is gone ends as by an abort: what a saga of its has done is taken back to the end."""

@@ -1,0 +1,55 @@
+"""A run whose delegate still takes back what it did does not continue as new: the next would not hear of its end."""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+
+from activities.ports import ToolContext
+from tests.support.delegates import a_cast, agent, delegates, leading, status_of
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, FakeTool
+from tests.support.questions import updated, waiting
+from tests.support.sagas import book, saga
+from tests.support.scripted import answers, calls
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+async def test_what_a_delegate_had_reserved_is_back_when_it_ends_behind_its_call(client: Client) -> None:
+    """Its call is given up at the deadline, five seconds after the abort; a person gives the run more time."""
+    back, late = Hold(), Hold()
+
+    async def booked(arguments: dict[str, Any], _: ToolContext) -> str:
+        if arguments["what"] == "car":
+            await asyncio.Event().wait()
+        return "booked"
+
+    tools = (
+        FakeTool("book", booked, "idempotent"),
+        FakeTool("cancel", lambda arguments, context: back.then("cancelled"), "idempotent"),
+        FakeTool("look"),
+    )
+    agents = {
+        "lead": agent("lead", "buyer", tools=("look",)),
+        "buyer": agent("buyer", tools=("book", "cancel", "saga")),
+    }
+    lead = [delegates("buyer"), calls("look"), late.step(delegates("buyer")), answers("done")]
+    scripts = {"lead": lead, "buyer": [saga(book("flight"), book("car")), answers("fine")]}
+    async with a_cast(client, agents, scripts, *tools, setup=EACH_ITERATION) as (loop, cast):
+        handle = await leading(loop, timeout_s=1, on_exhausted="ask")
+        await waiting(handle)
+        await updated(handle, "extend_budget", {"timeout_s": 50})
+        await late.reached()
+        back.go.set()
+
+        async def is_settled() -> bool:
+            return not (await status_of(handle)).children
+
+        await until(is_settled)
+        late.go.set()
+        ran = await loop.ended(handle)
+
+    assert "fine" in cast.told("lead")[-1]
+    assert ran.result.usage.model_calls == 6
+    assert (len(ran.histories), ran.result.output) == (2, "done")

@@ -1,0 +1,98 @@
+"""A rewind whose client dies before it has let the run go is finished by the same command."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from client.rewind import rewind
+from client.standstill import StandsStill, let_go, stands_still
+from tests.support.delegates import a_cast, agent, delegates, leading
+from tests.support.hold import Hold
+from tests.support.loop import FakeTool, a_loop
+from tests.support.rewound import ended
+from tests.support.scripted import ScriptedProvider, answers, calls
+
+
+async def _dies(*_: Any, **__: Any) -> None:
+    raise ConnectionError("the terminal was closed")
+
+
+@pytest.mark.parametrize(
+    ("iteration", "is_told"),
+    [
+        pytest.param(1, True, id="told"),
+        pytest.param(1, False, id="not told where it is"),
+        pytest.param(2, True, id="at its answer"),
+    ],
+)
+async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
+    client: Client, monkeypatch: pytest.MonkeyPatch, iteration: int, is_told: bool
+) -> None:
+    """What people sent to it meanwhile is kept."""
+    provider = ScriptedProvider([calls("look", text="step 1"), answers("first"), answers("second")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        first = await loop.run()
+        with monkeypatch.context() as patch:
+            patch.setattr("client.resets.let_go", _dies)
+            if not is_told:
+                patch.setattr("temporalio.client.WorkflowHandle.signal", _dies)
+            with pytest.raises(ConnectionError):
+                await rewind(client, first.handle.id, iteration, steer="look elsewhere")
+        await first.handle.signal("steer", "sent meanwhile")
+        ran = await ended(client, await rewind(client, first.handle.id, iteration, steer="look elsewhere"))
+
+    assert (ran.result.output, ran.result.iterations) == ("second", iteration + 1)
+    guidance = [message.text for message in provider.seen[2].messages[-2:]]
+    assert sorted(guidance) == [
+        "[Guidance from the operator] look elsewhere",
+        "[Guidance from the operator] sent meanwhile",
+    ]
+
+
+async def test_a_run_that_was_not_let_go_can_be_rewound_further(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = ScriptedProvider([calls("look"), answers("first"), answers("second")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        first = await loop.run()
+        with monkeypatch.context() as patch:
+            patch.setattr("client.resets.let_go", _dies)
+            with pytest.raises(ConnectionError):
+                await rewind(client, first.handle.id, 1)
+        ran = await ended(client, await rewind(client, first.handle.id, 0))
+
+    assert (ran.result.output, ran.result.iterations) == ("second", 1)
+
+
+async def test_a_run_that_waits_for_its_delegates_goes_on_by_the_same_command(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = Hold()
+    agents = {"lead": agent("lead", "helper"), "helper": agent("helper")}
+    scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(answers("late"))]}
+    async with a_cast(client, agents, scripts) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        with monkeypatch.context() as patch:
+            patch.setattr("client.standstill.let_go", _dies)
+            patch.setattr("client.rewind.reset", _dies)
+            with pytest.raises(ConnectionError):
+                await rewind(client, handle.id, 0)
+        assert await stands_still(client, handle.id)
+        ran = await ended(client, await rewind(client, handle.id, 0))
+
+    assert ran.result.output == "without"
+    assert not await stands_still(client, handle.id)
+
+
+async def test_a_server_that_does_not_let_a_run_go_is_told_with_the_way_out(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(*_: Any) -> None:
+        raise RPCError("try later", RPCStatusCode.UNAVAILABLE, b"")
+
+    monkeypatch.setattr("client.standstill._update", refuses)
+    with pytest.raises(StandsStill, match=r"unavailable: try later; rewind it again with the same command"):
+        await let_go(client, "agent-1")

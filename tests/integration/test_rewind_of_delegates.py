@@ -1,0 +1,161 @@
+"""A rewind leaves no delegate at work behind: each is aborted, and takes back what it did before the run goes on."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from activities.ports import ToolContext
+from client import delegates as left_behind
+from client.errors import NoAnswer, OrgaError
+from client.rewind import plan_rewind, rewind
+from tests.support.delegates import a_cast, agent, delegates, leading, result_of, status_of
+from tests.support.hold import Hold
+from tests.support.loop import FakeTool
+from tests.support.rewound import ended
+from tests.support.sagas import book, saga
+from tests.support.scripted import answers, calls
+
+AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
+BUYER = agent("buyer", tools=("book", "cancel", "saga"))
+BOOKS = saga(book("flight"), book("hotel"), book("car"))
+BOOKED = ["book flight", "book hotel"]
+TAKEN_BACK = ["cancel car", "cancel hotel", "cancel flight"]
+"""The car may have been booked when it was cancelled."""
+
+
+class Agency:
+    """Books; the car waits until it is cancelled, and a cancellation until it is let go."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.car, self.back = Hold(), Hold()
+
+    @property
+    def tools(self) -> tuple[FakeTool, ...]:
+        return FakeTool("book", self._book, "idempotent"), FakeTool("cancel", self._cancel, "idempotent")
+
+    async def _book(self, arguments: dict[str, Any], _: ToolContext) -> str:
+        if arguments["what"] == "car":
+            await self.car.then(None)
+        self.done.append(f"book {arguments['what']}")
+        return "booked"
+
+    async def _cancel(self, arguments: dict[str, Any], _: ToolContext) -> str:
+        await self.back.then(None)
+        self.done.append(f"cancel {arguments['what']}")
+        return "cancelled"
+
+
+async def test_a_delegate_of_a_past_that_was_left_behind_does_nothing_more(client: Client) -> None:
+    hold, pay = Hold(), FakeTool("pay", effect="irreversible")
+    scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(calls("pay")), answers("late")]}
+    async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        child = client.get_workflow_handle(f"{handle.id}.1.0")
+        plan = await plan_rewind(client, handle.id, 0)
+        run = await rewind(client, handle.id, 0)
+        left = await child.describe()
+        ran = await ended(client, run)
+
+    assert [(each.workflow_id, each.iteration) for each in plan.delegates] == [(f"{handle.id}.1.0", 1)]
+    assert left.status == WorkflowExecutionStatus.COMPLETED
+    assert (await child.result())["termination"]["reason"] == "aborted"
+    assert ran.result.output == "without"
+    assert pay.contexts == []
+
+
+async def test_the_same_call_made_again_finds_the_saga_of_its_delegate_taken_back(client: Client) -> None:
+    agency = Agency()
+    agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
+    scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}
+    async with a_cast(client, agents, scripts, *agency.tools) as (loop, cast):
+        handle = await leading(loop)
+        await agency.car.reached()
+        rewinding = asyncio.create_task(rewind(client, handle.id, 0))
+        await agency.back.reached()
+        assert len(cast.seen("lead")) == 1
+        agency.back.go.set()
+        ran = await ended(client, await rewinding)
+
+    assert agency.done == [*BOOKED, *TAKEN_BACK]
+    assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
+
+
+async def test_the_delegate_of_a_delegate_that_ends_behind_it_is_waited_for(client: Client) -> None:
+    agency = Agency()
+    agents = {"lead": agent("lead", "middle"), "middle": agent("middle", "buyer"), "buyer": BUYER}
+    again = [delegates("buyer"), delegates("buyer"), answers("done")]
+    scripts = {"lead": [delegates("middle"), delegates("middle"), answers("done")], "middle": again}
+    async with a_cast(client, agents, {**scripts, "buyer": [BOOKS, answers("nothing")]}, *agency.tools) as (loop, cast):
+        handle = await leading(loop)
+        await agency.car.reached()
+        rewinding = asyncio.create_task(rewind(client, handle.id, 0))
+        assert (await result_of(client, f"{handle.id}.1.0"))["termination"]["reason"] == "aborted"
+        assert [each.workflow_id for each in (await plan_rewind(client, handle.id, 0)).delegates] == [
+            f"{handle.id}.1.0.1.0"
+        ]
+        agency.back.go.set()
+        ran = await ended(client, await rewinding)
+
+    assert agency.done == [*BOOKED, *TAKEN_BACK]
+    assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
+
+
+async def test_a_delegate_that_outlives_its_parent_is_waited_for(client: Client) -> None:
+    agency = Agency()
+    agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
+    scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}
+    async with a_cast(client, agents, scripts, *agency.tools) as (loop, _):
+        handle = await leading(loop)
+        await agency.car.reached()
+        await handle.signal("abort", "enough")
+        await loop.ended(handle)
+        rewinding = asyncio.create_task(rewind(client, handle.id, 0))
+        agency.back.go.set()
+        ran = await ended(client, await rewinding)
+
+    assert (ran.result.output, agency.done) == ("done", [*BOOKED, *TAKEN_BACK])
+
+
+async def test_nothing_is_rewound_while_a_delegate_does_not_end(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on as it was, with what its delegate has by then."""
+    monkeypatch.setattr(left_behind, "GRACE_S", 0.5)
+    agency = Agency()
+    agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
+    scripts = {"lead": [delegates("buyer"), answers("done")], "buyer": [BOOKS]}
+    async with a_cast(client, agents, scripts, *agency.tools) as (loop, cast):
+        handle = await leading(loop)
+        await agency.car.reached()
+        with pytest.raises(OrgaError, match=rf"has not ended 0\.5 s after its abort: {handle.id}\.1\.0"):
+            await rewind(client, handle.id, 0)
+        assert (await status_of(handle)).iteration == 1
+        agency.back.go.set()
+        ran = await loop.ended(handle)
+
+    assert (ran.result.output, ran.result.iterations) == ("done", 2)
+    assert agency.done[2:] == TAKEN_BACK
+    assert "aborted" in cast.told("lead")[-1]
+
+
+async def test_nothing_is_rewound_where_no_worker_can_abort_a_delegate(client: Client) -> None:
+    hold = Hold()
+    scripts = {"lead": [delegates("helper"), answers("done")], "helper": [hold.step(answers()), answers()]}
+    async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        before = await handle.describe()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("client.exchange.pollers", _nobody)
+        with pytest.raises(NoAnswer):
+            await rewind(client, handle.id, 0)
+    assert (await handle.describe()).run_id == before.run_id
+    await handle.terminate()
+
+
+async def _nobody(*_: Any) -> list[str]:
+    return []

@@ -1,0 +1,40 @@
+"""A plan to rewind relies on no state that a starter sent: the run did not either."""
+
+import uuid
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from client.rewind import plan_rewind
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import answers, calls
+
+FORGED: dict[str, Any] = {
+    "input": {"task": "t"},
+    "origin": "made up",
+    "clock": {"started_at": "2020-01-01T00:00:00Z", "stopped_at": "2020-01-01T00:00:01Z"},
+    "setup": {"agent": "default", "model": "m", "tools": [{"name": "send", "effect": "read_only"}]},
+}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param({"x": 1}, id="anything"),
+        pytest.param({**FORGED, "carried_by": "made up"}, id="as if carried over"),
+        pytest.param(
+            {**FORGED, "forked_from": {"workflow_id": "w", "run_id": "r", "iteration": 0}}, id="as if of a fork"
+        ),
+    ],
+)
+async def test_what_was_done_outside_is_told_whatever_state_a_starter_sent(client: Client, state: Any) -> None:
+    send = FakeTool("send", effect="irreversible")
+    async with a_loop(client, [calls("send"), answers()], send) as loop:
+        handle = await client.start_workflow(
+            "AgentWorkflow", args=[{"task": "t"}, state], id=f"agent-{uuid.uuid4()}", task_queue=loop.task_queue
+        )
+        await handle.result()
+        plan = await plan_rewind(client, handle.id, 0)
+
+    assert [effect.tool for effect in plan.effects] == ["send"]
