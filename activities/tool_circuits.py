@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.breakers import TurnedAway, WorkerBreakers
+from activities.earlier_attempts import attempt_failed
 from activities.ports import ToolSource
 from workflows.types.breaker import CIRCUIT_OPEN, told_to_model
 from workflows.types.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
@@ -56,8 +57,8 @@ class _Guarded(ActivityInboundInterceptor):
             with self._breakers.guarded(tool, options.breaker, lambda error: _counts(error, options)):
                 return await super().execute_activity(input)
         except TurnedAway as turned_away:
-            text = told_to_model(str(turned_away))
-            raise ApplicationError(text, type=CIRCUIT_OPEN, non_retryable=True) from None
+            text = told_to_model(str(turned_away), is_again=activity.info().attempt > 1)
+            raise attempt_failed(text, CIRCUIT_OPEN, retryable=False) from None
 
 
 def _counts(error: BaseException, options: ToolOptions) -> bool:

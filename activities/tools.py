@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.beating import heartbeats
 from activities.conversations import Conversations
+from activities.earlier_attempts import attempt_failed
 from activities.error_text import error_text
 from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration_of
@@ -65,7 +66,7 @@ def source_activity(
         name = activity.info().activity_type
         tool = source.tool(name, request.digest)
         if tool is None:
-            raise ApplicationError(f"this worker has no activity {name!r}", type="NotFoundError")
+            raise attempt_failed(f"this worker has no activity {name!r}", "NotFoundError", retryable=True)
         return await _carried_out(tool, request, conversations, secrets)
 
     return run
@@ -111,7 +112,7 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets:
 
 def _failure(secrets: KnownSecrets, text: str, kind: str, retryable: bool) -> ApplicationError:
     message = clip(secrets.hidden(sanitized(clean_text(text[:MAX_ERROR_CHARS]))), MAX_ERROR_BYTES)
-    return ApplicationError(message, type=kind, non_retryable=not retryable)
+    return attempt_failed(message, kind, retryable=retryable)
 
 
 class _Progress:

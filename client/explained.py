@@ -60,10 +60,7 @@ class _Reading:
     def __init__(self) -> None:
         self._given: dict[str, Any] = {}
         self._actions: list[dict[str, Any]] = []
-        self._is_judged = True
         self._later = 0
-        self._held: dict[str, str] = {}
-        self._approved: set[str] = set()
 
     def read(self, entry: JournalEntry) -> Iterator[Explanation]:
         """Yield the verdicts that an entry tells."""
@@ -73,31 +70,23 @@ class _Reading:
                 told = data.get("input", {})
                 self._given = {name: told[name] for name in ("trusted_context", "tenant") if told.get(name)}
             case "ReasoningComplete":
-                self._actions, self._is_judged, self._later = data.get("actions", []), False, 0
-            case "ApprovalRequested" if data.get("kind") == "call" and not data.get("critic"):
-                self._held[str(data.get("id"))] = str(data.get("call_id"))
-            case "ApprovalResolved" if data.get("kind") == "call" and data.get("approved"):
-                self._approved.add(str(data.get("id")))
+                self._actions, self._later = data.get("actions", []), 0
             case "PolicyEvaluated":
                 yield from self._judged(entry, data.get("verdicts", []))
             case _:
                 pass
 
     def _judged(self, entry: JournalEntry, verdicts: list[dict[str, Any]]) -> Iterator[Explanation]:
-        is_of_reply, self._is_judged = not self._is_judged, True
         for index, verdict in enumerate(verdicts):
-            found = index if is_of_reply else self._approved_call()
+            found = self._later_one(index, entry.data["calls"]) if "calls" in entry.data else index
             if found is None:
                 self._later += 1
             place = f"{entry.iteration}.{f'later{self._later}' if found is None else found}"
             about = self._actions[found] if found is not None and found < len(self._actions) else {}
             yield Explanation(place, entry.agent, about, verdict, self._given)
 
-    def _approved_call(self) -> int | None:
-        """Return the index of the call that is judged once more, now that it is approved; in the order of the calls."""
-        approval_id = next((approval_id for approval_id in self._held if approval_id in self._approved), None)
-        if approval_id is None:
+    def _later_one(self, nth: int, calls: list[str]) -> int | None:
+        """Return the index of the call that a verdict is about which is not its first; None where none is named."""
+        if nth >= len(calls):
             return None
-        call_id = self._held.pop(approval_id)
-        indexes = [index for index, action in enumerate(self._actions) if action.get("call_id") == call_id]
-        return indexes[0] if indexes else None
+        return next((i for i, action in enumerate(self._actions) if action.get("call_id") == calls[nth]), None)

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from workflows.decisions import budget, interventions, observe, progress, roll_over
+from workflows.decisions import budget, interventions, notifications, observe, progress, roll_over
 from workflows.decisions.begin import first_state
 from workflows.decisions.deciding import due, with_undecided_answer
 from workflows.decisions.limits import remaining_s, stop_reason
@@ -75,6 +75,13 @@ class AgentWorkflow(Handlers):
         if run.state.setup is None:
             return self._ended(self._stop() or ("error", "nothing was prepared"))
         spans.name_run(run.setup.agent)
+        while (ended := await self._lived()) is None:
+            attributes.show_goes_on(run)
+        return ended
+
+    async def _lived(self) -> AgentResult | None:
+        """Go on to an end, and tell it; None where guidance came before that was done."""
+        run = self._run
         watches = [asyncio.create_task(watch_clock(run)), asyncio.create_task(tell_parent(run))]
         self._announcer.start()
         await unpaused(run)
@@ -86,7 +93,8 @@ class AgentWorkflow(Handlers):
         await self._announcer.stop()
         ended = self._ended(stop)
         await end_told(run, stop)
-        return ended
+        run.change(notifications.reopened)
+        return ended if run.state.stop is not None else None
 
     async def _prepare(self) -> None:
         """Find the setup, unless the run ends before it has one."""
@@ -113,6 +121,9 @@ class AgentWorkflow(Handlers):
     async def _iterate(self) -> None:
         run = self._run
         await requeue.send_again(run)
+        await unpaused(run)
+        if run.is_interrupted():
+            return None
         run.change(interventions.taken_in)
         enter(run, "reasoning")
         with spans.phase_span("reason", run.state.iteration + 1):
@@ -148,15 +159,19 @@ class AgentWorkflow(Handlers):
         if gated is None:
             return self._leave_unjudged(proposed)
         gated = replace(gated, rulings=await approved(run, gated.rulings, str(run.state.iteration)))
+        stood_still_s = run.state.clock.stopped_s
         if gated.answer is not None and not run.is_interrupted():
             return await self._take_answer(proposed, gated)
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
         await more_budget.for_calls(run, gated.allowed)
+        await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
         gated = await critique.reviewed(run, gated)
+        if run.state.clock.stopped_s != stood_still_s:
+            gated = await gate.confirmed(run, gated)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
         return await self._act(gated)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from itertools import chain, repeat
 from typing import Any
 
 from client.cli.line import Line
@@ -45,12 +46,21 @@ class Narrator:
     def _judged(self, entry: JournalEntry) -> list[Line]:
         if error := entry.data.get("error"):
             return [Line(f"✗ the gate failed: {on_one_line(str(error))}", "bad")]
-        names = [call for _, call in self._calls] or ["the answer"]
-        verdicts = list(zip(names, entry.data.get("verdicts", []), strict=False))
-        denied = [(name, verdict) for name, verdict in verdicts if verdict.get("decision") != "allow"]
+        verdicts: list[dict[str, Any]] = entry.data.get("verdicts", [])
+        names = self._later_names(entry.data["calls"]) if "calls" in entry.data else self._proposed_names()
+        named = zip(chain(names, repeat("a call")), verdicts, strict=False)
+        denied = [(name, verdict) for name, verdict in named if verdict.get("decision") != "allow"]
         if not denied:
             return [Line(f"{len(verdicts)} allowed", "quiet")]
         return [_held_back(name, verdict) for name, verdict in denied]
+
+    def _proposed_names(self) -> list[str]:
+        return [call for _, call in self._calls] or ["the answer"]
+
+    def _later_names(self, call_ids: list[str]) -> list[str]:
+        """Return the calls that are judged once more; none are named of recoveries, say."""
+        names = dict(self._calls)
+        return [names.get(call_id, "a call") for call_id in call_ids]
 
     def _dispatched(self, entry: JournalEntry) -> list[Line]:
         self._dispatched_at = entry.timestamp

@@ -1,4 +1,4 @@
-"""A call that policy changed is told to the model as such, whatever the call is for."""
+"""A call that policy changed: the model is told, whatever the call is for, and the changed one is what counts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,9 +6,13 @@ from typing import Any
 from temporalio.client import Client
 
 from activities.ports import Judgement, Proposal, ToolContext, ToolError
+from tests.support.approvals import pending, yes
+from tests.support.critics import a_person
 from tests.support.loop import FakeTool, a_loop
 from tests.support.questions import told, updated
+from tests.support.sagas import Ledger, book, pay, saga
 from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.agents import AgentConfig
 from workflows.types.recovery import Recovery
 from workflows.types.tools import ToolOptions
 from workflows.types.untrusted import undelimited
@@ -69,3 +73,38 @@ async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) ->
     assert isinstance(loop.provider, ScriptedProvider)
     last = undelimited(loop.provider.seen[2].messages[-1].text)
     assert last == f"[Requeued call] save (1.0), sent again by an operator:\n{CHANGED}\nsaved {PUBLIC}"
+
+
+async def test_the_limit_of_a_step_holds_for_the_call_that_was_made(client: Client) -> None:
+    def declined(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolError("declined for good", retryable=False)
+
+    tool = FakeTool("pay", declined)
+    script = [*[calls("pay", arguments={"path": "secret"})] * 6, answers()]
+    async with a_loop(client, script, tool, engine=Redirects("reply")) as loop:
+        ran = await loop.run()
+
+    assert "StepLimitReached" in ran.events
+    assert len(tool.contexts) == 2
+
+
+async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
+    class Adds:
+        async def judge(self, proposal: Proposal) -> Judgement:
+            call = proposal.call
+            if call is not None and call.name == "saga" and len(call.arguments["steps"]) == 1:
+                return Judgement(True, arguments={"steps": [book("flight"), pay()]})
+            return Judgement(True)
+
+    ledger = Ledger()
+    critic = a_person(tools=("pay",))
+    agents = {"default": AgentConfig(tools=("look", "book", "cancel", "pay", "saga"), critics=(critic,))}
+    script = [saga(book("flight")), answers()]
+    async with a_loop(client, script, *ledger.tools, engine=Adds(), agents=agents) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        assert hold["call"]["name"] == "saga"
+        await updated(handle, "deny", yes(hold, reason="too dear"))
+        await loop.ended(handle)
+
+    assert ledger.done == []

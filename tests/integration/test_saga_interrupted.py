@@ -6,6 +6,8 @@ from temporalio.client import Client
 from tests.support.hold import Hold, until
 from tests.support.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga
 from tests.support.scripted import answers
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
 
 
 async def test_an_abort_in_the_middle_takes_back_what_was_done(client: Client) -> None:
@@ -83,3 +85,18 @@ async def test_a_pause_holds_before_the_next_step(client: Client) -> None:
         await handle.signal("resume")
         await loop.ended(handle)
     assert ledger.done == ["pay all"]
+
+
+async def test_an_alternative_takes_back_what_a_compensation_cannot_after_an_abort(client: Client) -> None:
+    hold = Hold()
+    ledger = Ledger({"look prices": lambda: hold.then("never"), "cancel hotel": fails("cancel is down")})
+    instead = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, alternatives=("refund",)))
+    tools = [ledger.tool("look", "read_only"), ledger.tool("book"), ledger.tool("cancel", options=instead)]
+    steps = [saga(book("hotel"), look()), answers()]
+    async with an_agency(client, steps, *tools, ledger.tool("refund")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort", "enough")
+        ran = await loop.ended(handle)
+    assert ledger.done == ["book hotel", "refund hotel"]
+    assert compensations(ran) == [("cancel", "ok")]

@@ -6,8 +6,11 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from tests.support.hold import until
 from tests.support.loop import Ran, a_loop
-from tests.support.sagas import Ledger, book, fails, pay, saga
+from tests.support.questions import told, updated
+from tests.support.sagas import Ledger, an_agency, book, fails, pay, saga
+from tests.support.scripted import answers
 from tests.support.time_skipping import time_skipping
 from workflows.types.agents import AgentConfig
 from workflows.types.tools import ToolOptions
@@ -19,10 +22,14 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
         yield environment
 
 
+def waits(retry_s: float) -> ToolOptions:
+    """Return the options of a tool that has a second attempt, so much later."""
+    return ToolOptions(max_attempts=2, initial_interval_s=retry_s, max_interval_s=retry_s)
+
+
 async def out_of_time(environment: WorkflowEnvironment, ledger: Ledger, retry_s: float) -> tuple[Ran, str]:
     """Return a run whose time is up while a compensation waits for its next attempt, and what came of its saga."""
-    options = ToolOptions(max_attempts=2, initial_interval_s=retry_s, max_interval_s=retry_s)
-    tools = [ledger.tool("book"), ledger.tool("cancel", options=options), ledger.tool("pay", "irreversible")]
+    tools = [ledger.tool("book"), ledger.tool("cancel", options=waits(retry_s)), ledger.tool("pay", "irreversible")]
     agent = AgentConfig(tools=("book", "cancel", "pay", "saga"))
     steps = [saga(book("hotel"), book("car"), pay())]
     async with a_loop(environment.client, steps, *tools, agents={"default": agent}) as loop:
@@ -45,6 +52,31 @@ async def test_compensations_may_take_a_minute_longer_than_the_run(environment: 
     assert "what was done is taken back" in text
     assert ran.result.termination.reason == "timeout"
     assert 70 <= ran.result.duration_s < 90
+
+
+async def test_more_time_for_the_run_is_more_for_compensations(environment: WorkflowEnvironment) -> None:
+    """Its time is up after 30 s; a minute later, when the next attempt comes, it has had more for long."""
+    tries: list[int] = []
+
+    def flaky() -> str:
+        tries.append(1)
+        return "done" if len(tries) > 1 else fails("down", retryable=True)()
+
+    async def has_tried() -> bool:
+        return bool(tries)
+
+    ledger = Ledger({"pay all": fails(), "cancel hotel": flaky})
+    tools = [ledger.tool("book"), ledger.tool("cancel", options=waits(120)), ledger.tool("pay", "irreversible")]
+    async with an_agency(environment.client, [saga(book("hotel"), pay()), answers()], *tools) as loop:
+        loop.execution_timeout = timedelta(hours=2)
+        handle = await loop.start(timeout_s=30)
+        await until(has_tried)
+        await environment.sleep(45)
+        await updated(handle, "extend_budget", {"timeout_s": 1_000})
+        ran = await loop.ended(handle)
+    assert ledger.done == ["book hotel"]
+    assert (len(tries), ran.result.termination.reason) == (2, "completed")
+    assert "what was done is taken back" in told(loop)[0]
 
 
 async def test_one_that_takes_longer_is_given_up_and_told(environment: WorkflowEnvironment) -> None:

@@ -59,6 +59,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             id="a denied answer",
         ),
         pytest.param(
+            an_entry("PolicyEvaluated", calls=[], verdicts=[{"decision": "deny", "reason": "no"}]),
+            "✗ denied a call: no",
+            id="a denied call of no reply",
+        ),
+        pytest.param(
             an_entry("PolicyEvaluated", verdicts=[{"decision": "approval", "reason": "money moves"}]),
             "? the answer needs a person's yes: money moves",
             id="an answer that waits for a yes",
@@ -186,3 +191,10 @@ def test_a_delegation_is_told_by_the_agents_name() -> None:
     started = narrator.tell(an_entry("DelegationStarted", agent="reader", task="read it", workflow_id="w.1.0"))
     ended = narrator.tell(an_entry("DelegationEnded", workflow_id="w.1.0", reason="max_tokens", detail="5 of 4"))
     assert [line.text for line in (*started, *ended)] == ["⇢ reader: read it", "✗ reader: max_tokens: 5 of 4"]
+
+
+def test_a_later_denial_names_the_call_that_it_is_about() -> None:
+    narrator = Narrator()
+    narrator.tell(A_RUN[1])
+    again = an_entry("PolicyEvaluated", calls=["c2"], verdicts=[{"decision": "deny", "reason": "not any more"}])
+    assert [line.text for line in narrator.tell(again)] == ["✗ denied write_file x: not any more"]

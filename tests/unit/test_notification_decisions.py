@@ -16,6 +16,7 @@ from workflows.decisions.notifications import (
     is_end_told,
     of_end,
     of_wait,
+    reopened,
     unannounced,
     with_announced,
 )
@@ -25,10 +26,11 @@ from workflows.types.gate import ApprovalTerms, Verdict
 from workflows.types.input import AgentInput
 from workflows.types.messages import ToolCall
 from workflows.types.notifications import Notification, NotifyEvent
-from workflows.types.state import AgentState
+from workflows.types.state import AgentState, ForkedFrom, Intervention
 from workflows.types.waits import Resolution, Wait
 
 MAX_MESSAGE_BYTES = 40_000
+SOURCE = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
 ALL: tuple[NotifyEvent, ...] = ("approval", "escalation", "budget", "ended")
 
 
@@ -140,16 +142,33 @@ def test_a_message_is_bounded_and_each_of_its_lines_is_one(words: list[str], rea
 
 
 @pytest.mark.parametrize(
-    ("events", "chain", "expected"),
+    ("events", "chain", "source", "expected"),
     [
-        pytest.param(("ended",), (), True, id="asked for"),
-        pytest.param(("approval",), (), False, id="not asked for"),
-        pytest.param(("ended",), ("default",), False, id="a delegated run"),
+        pytest.param(("ended",), (), None, True, id="asked for"),
+        pytest.param(("approval",), (), None, False, id="not asked for"),
+        pytest.param(("ended",), ("default",), None, False, id="a delegated run"),
+        pytest.param(("ended",), ("default",), SOURCE, True, id="a fork of a delegated run"),
     ],
 )
-def test_whose_end_is_told(events: tuple[NotifyEvent, ...], chain: tuple[str, ...], expected: bool) -> None:
-    state = telling(*events, input=AgentInput(task="t", lineage=Lineage(chain=chain)))
+def test_whose_end_is_told(
+    events: tuple[NotifyEvent, ...], chain: tuple[str, ...], source: ForkedFrom | None, expected: bool
+) -> None:
+    state = telling(*events, input=AgentInput(task="t", lineage=Lineage(chain=chain)), forked_from=source)
     assert is_end_told(state) is expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"stop": ("completed", "")}, None, id="goes on after its answer"),
+        pytest.param({"stop": ("timeout", "limit of 5 s")}, "timeout", id="ends at its limit"),
+        pytest.param({"stop": ("completed", ""), "aborted": "enough"}, "completed", id="ends when it is aborted, too"),
+        pytest.param({"stop": ("completed", ""), "inbox": ()}, "completed", id="ends when nothing came"),
+    ],
+)
+def test_a_run_that_guidance_reaches_while_its_end_is_told(fields: dict[str, Any], expected: str | None) -> None:
+    stop = reopened(telling(**{"inbox": (Intervention(kind="steer", text="wait"),), **fields})).stop
+    assert (stop and stop[0]) == expected
 
 
 def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:

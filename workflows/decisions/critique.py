@@ -54,8 +54,10 @@ def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> Agen
     return state if rest == state.critiques else state.model_copy(update={"critiques": rest})
 
 
-def evaluated(state: AgentState, critic: Critic, target: str, found: Assessment, then: Conclusion) -> AgentState:
-    """Note a verdict for the journal."""
+def evaluated(
+    state: AgentState, critic: Critic, target: str, found: Assessment, then: Conclusion, *, call_id: str = ""
+) -> AgentState:
+    """Note a verdict for the journal; on a call of the reply, which of them it is."""
     data: dict[str, Any] = {
         "kind": "critic",
         "critic": critic.name,
@@ -68,7 +70,7 @@ def evaluated(state: AgentState, critic: Critic, target: str, found: Assessment,
         "then": then,
     }
     optional = {"says_approved": found.says_approved, "usage": found.usage and found.usage.model_dump()}
-    texts = {"feedback": found.feedback or None, "error": found.failure or None}
+    texts = {"feedback": found.feedback or None, "error": found.failure or None, "call_id": call_id or None}
     more = {key: value for key, value in (optional | texts).items() if value is not None}
     return noted(state, "StepEvaluated", **data, **more)
 

@@ -24,6 +24,9 @@ from workflows.types.state import AgentState
 SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
 """Signals that a run knows."""
 
+PAUSES = frozenset({"pause", "resume"})
+"""Signals after which the run stands still, or goes on."""
+
 GENESIS = ""
 
 Found = list[tuple[str, dict[str, Any]]]
@@ -37,6 +40,8 @@ class JournalFold:
         self._iteration = 0
         self._sequence = 0
         self._hash = GENESIS
+        self._setup: Setup | None = None
+        self._is_paused = False
         self._run = JournalIteration()
         self._summary: dict[str, Any] = {}
 
@@ -51,7 +56,7 @@ class JournalFold:
     def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
             "started": self._start,
-            "signaled": _intervention,
+            "signaled": self._signaled,
             "updated": _intervention,
             "noted": self._noted,
             "scheduled": self._scheduled,
@@ -72,6 +77,7 @@ class JournalFold:
             state = AgentState.model_validate(arguments[1])
             self._iteration = state.iteration
             self._run = JournalIteration()
+            self._setup, self._is_paused = state.setup, bool(state.carried_by) and state.paused
             if state.setup is not None:
                 self._agent = state.setup.agent
             if state.forked_from is None or state.carried_by:
@@ -85,12 +91,13 @@ class JournalFold:
     def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Lazily: what ends an iteration is told before the next one begins."""
         if happening.name != "reason":
-            self._run.scheduled(happening.key)
+            if self._run.begins(happening.key):
+                yield from self._dispatched(is_begun=True)
             return
         yield from self._collected()
         request = ReasonRequest.model_validate(happening.value)
         self._iteration = request.iteration
-        self._run = JournalIteration()
+        self._run = JournalIteration(request.iteration, self._setup, is_paused=self._is_paused)
         compacted = compaction_data(request.context)
         if compacted:
             yield "ContextCompacted", {**compacted, **self._summary}
@@ -113,7 +120,8 @@ class JournalFold:
 
     def _prepared(self, happening: Happening) -> Found:
         if happening.kind == "finished":
-            self._agent = Setup.model_validate(happening.value).agent
+            self._setup = Setup.model_validate(happening.value)
+            self._agent = self._setup.agent
         return []
 
     def _summarised(self, happening: Happening) -> Found:
@@ -126,7 +134,7 @@ class JournalFold:
         if happening.kind != "finished":
             return []
         reply = Reply.model_validate(happening.value)
-        self._run.reply = reply
+        self._run.replied(reply)
         actions: list[dict[str, Any]] = [
             {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in reply.calls
         ]
@@ -135,42 +143,54 @@ class JournalFold:
         return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, **_used(reply)})]
 
     def _gated(self, happening: Happening) -> Found:
-        is_of_reply = self._run.reply is not None and not self._run.is_judged
+        """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
         if happening.kind != "finished":
-            return [("PolicyEvaluated", {"error": happening.text, "action_count": self._run.proposals})]
+            self._run.not_judged()
+            failed = ("PolicyEvaluated", {"error": happening.text, "action_count": self._run.proposals})
+            return [failed, *self._dispatched_if_settled()]
         verdicts = Verdicts.model_validate(happening.value).verdicts
         shown = [v.model_dump(exclude_defaults=True) for v in verdicts]
         denied = sum(v.decision != "allow" for v in verdicts)
-        judged = ("PolicyEvaluated", {"action_count": len(verdicts), "denied_count": denied, "verdicts": shown})
-        if not is_of_reply:
-            return [judged]
-        tools = self._run.judged(self._iteration, verdicts)
-        dispatched = ("ToolsDispatched", {"tool_count": len(tools), "tools": tools})
-        return [judged, dispatched] if tools else [judged, dispatched, ("ObservationsCollected", self._run.collected())]
+        judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "verdicts": shown}
+        if self._run.awaits_gate:
+            self._run.judged(verdicts)
+        else:
+            judged["calls"] = self._run.judged_again(verdicts)
+        return [("PolicyEvaluated", judged), *self._dispatched_if_settled()]
 
     def _acted(self, happening: Happening) -> Found:
         outcome = "ok" if happening.kind == "finished" else happening.kind
+        begun = self._dispatched(is_begun=True) if self._run.begins(happening.key) else []
         self._run.ended(happening.key, outcome, happening.text)
-        return self._collected_if_complete()
+        return [*begun, *self._collected_if_complete()]
 
     def _noted(self, happening: Happening) -> Found:
-        found: Found = []
-        for note in map(Note.model_validate, happening.value or []):
-            found.append((note.event, note.data))
-            if note.event in {SAGA_ENDED, DECISION_MADE}:
-                told = note.data
-                outcome = str(told.get("outcome")) if note.event == SAGA_ENDED else "ok"
-                self._run.ended(str(told.get("place")), outcome, str(told.get("error") or ""))
-                found += self._collected_if_complete()
-        return found
+        return [told for note in map(Note.model_validate, happening.value or []) for told in self._told(note)]
+
+    def _told(self, note: Note) -> Found:
+        told = (note.event, note.data)
+        if note.event not in {SAGA_ENDED, DECISION_MADE}:
+            self._run.noted(note)
+            return [told, *self._dispatched_if_settled()]
+        place, is_saga = str(note.data.get("place")), note.event == SAGA_ENDED
+        begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
+        outcome = str(note.data.get("outcome")) if is_saga else "ok"
+        self._run.ended(place, outcome, str(note.data.get("error") or ""))
+        return [*begun, told, *self._collected_if_complete()]
+
+    def _signaled(self, happening: Happening) -> Found:
+        if happening.name in PAUSES:
+            self._is_paused = happening.name == "pause"
+            self._run.paused(self._is_paused)
+        return _intervention(happening)
 
     def _delegated(self, happening: Happening) -> Found:
         place = delegated_place(happening.key)
         if happening.kind == "child_started":
-            self._run.scheduled(place)
+            begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
             given = _object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
-            return [("DelegationStarted", {**self._run.call(place), **data})]
+            return [*begun, ("DelegationStarted", {**self._run.call(place), **data})]
         ended = _object(happening.value)
         termination = _object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
         is_good = termination.get("reason") == "completed"
@@ -187,7 +207,17 @@ class JournalFold:
 
     def _collected(self) -> Found:
         """Say what became of the calls of the iteration, unless that was said already."""
-        return [("ObservationsCollected", self._run.collected())] if self._run.is_open() else []
+        unbegun = self._dispatched(is_begun=False) if self._run.undispatched else []
+        return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
+
+    def _dispatched_if_settled(self) -> Found:
+        undispatched = self._run.undispatched
+        return self._dispatched(is_begun=True) if undispatched is not None and undispatched.is_settled else []
+
+    def _dispatched(self, *, is_begun: bool) -> Found:
+        """Say which calls are carried out; where there are none, also that nothing became of them."""
+        dispatched = ("ToolsDispatched", self._run.dispatched(is_begun=is_begun))
+        return [dispatched, *self._collected_if_complete()]
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
         return self._numbered(

@@ -54,8 +54,18 @@ def with_failure(state: AgentState, about: str, error: str) -> AgentState:
 
 
 def is_end_told(state: AgentState) -> bool:
-    """Return whether people are told of the end; of a delegated run its parent is told, nobody else."""
-    return state.setup is not None and "ended" in state.setup.notify and not state.input.lineage.chain
+    """Return whether people are told of the end; of a delegated run its parent is told, nobody else.
+
+    A fork of a delegated run has no parent.
+    """
+    is_delegated = bool(state.input.lineage.chain) and state.forked_from is None
+    return state.setup is not None and "ended" in state.setup.notify and not is_delegated
+
+
+def reopened(state: AgentState) -> AgentState:
+    """Return the state that goes on where guidance came after the answer, while people were told of the end."""
+    is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
+    return state.model_copy(update={"stop": None}) if is_answered and state.inbox else state
 
 
 def of_wait(state: AgentState, wait: Wait, run_id: str, now: datetime) -> Notification:
@@ -80,10 +90,13 @@ def of_wait(state: AgentState, wait: Wait, run_id: str, now: datetime) -> Notifi
 
 
 def of_end(state: AgentState, stop: tuple[StopReason, str], run_id: str, execution: str) -> Notification:
-    """Return what is told of the end; `execution` is the run in Temporal's sense, of which a rewind makes another."""
+    """Return what is told of the end; `execution` is the run in Temporal's sense, of which a rewind makes another.
+
+    An end that guidance made go on after all is followed by a message of its own.
+    """
     return _told(
         state,
-        message_id=_message_id(state.origin, "ended", execution),
+        message_id=_message_id(state.origin, "ended", execution, str(state.iteration)),
         event="ended",
         reason=stop[0],
         detail=_line(stop[1]),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from workflows.decisions.conversation import added
 from workflows.decisions.critic_scope import answer_critics
 from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
+from workflows.decisions.recovery import waiting_letters
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
 from workflows.decisions.taint import tainted
 from workflows.types.answer_json import answer_json
@@ -70,7 +71,8 @@ def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that the gate let through; it goes on where a cut one stopped.
 
-    It ends the run, unless guidance arrived while it was written: then the model takes that into account.
+    It ends the run, unless guidance arrived while it was written, or an operator had a dead letter sent again: then the
+    model takes that into account.
     """
     conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
     update: dict[str, object] = {
@@ -80,7 +82,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
         "denials": dict[str, int](),
         "repairs": 0,
     }
-    if not state.inbox and state.aborted is None:
+    if state.aborted is None and not _has_news(state):
         update["stop"] = ("completed", "")
     if state.setup is not None and state.setup.output_schema is not None:
         update["data"] = _data(state.partial + reply.text)
@@ -98,9 +100,9 @@ def with_misfit(state: AgentState, judged: Judged, verdict: Verdict) -> AgentSta
 
 
 def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
-    """Take in the end that the model asked for by `terminate`, unless guidance arrived meanwhile."""
+    """Take in the end that the model asked for by `terminate`, unless an operator has news for it."""
     update: dict[str, object] = {"output": clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it")}
-    if not state.inbox and state.aborted is None and state.stop is None:
+    if state.aborted is None and state.stop is None and not _has_news(state):
         update["stop"] = ("completed", reason)
     return state.model_copy(update=update)
 
@@ -145,10 +147,15 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
         update["partial"] = _answer(state, reply)
     if is_output:
         update["output"] = update["partial"]
-    if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and state.inbox):
+    if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and _has_news(state)):
         unreviewed = ", and was not reviewed" if is_answer and not is_output else ""
         update["stop"] = ("completed" if is_output else "error", judged.detail + unreviewed)
     return state.model_copy(update=update)
+
+
+def _has_news(state: AgentState) -> bool:
+    """Return whether an operator has sent what the model has yet to see."""
+    return bool(state.inbox or waiting_letters(state))
 
 
 def _data(text: str) -> object:
@@ -168,7 +175,7 @@ def _told(text: str) -> Message:
 
 def _counted(state: AgentState, outcomes: tuple[Outcome, ...]) -> object:
     counts = state.tool_calls
-    refused = sum(outcome.status in {"denied", "invalid", "not_run"} for outcome in outcomes)
+    refused = sum(not outcome.was_run for outcome in outcomes)
     return counts.model_copy(
         update={
             "proposed": counts.proposed + len(outcomes),

@@ -112,6 +112,11 @@ def requeued(state: AgentState, letter_id: str) -> AgentState:
     return state.model_copy(update={"dead_letters": letters})
 
 
+def kept_key(letter: DeadLetter, call: ToolCall) -> str | None:
+    """Return the letter's idempotency key, or None where policy lets another call than the letter's through."""
+    return letter.key if fingerprint(call) == fingerprint(letter.call) else None
+
+
 def without_letter(state: AgentState, letter_id: str) -> AgentState:
     """Forget a letter that is being sent again."""
     letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
@@ -124,7 +129,11 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
     shown = as_data(outcome.message(), source_of(letter.call, spec))
     told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
     conversation = added(state.conversation, Message(role="user", text=told))
-    state = state.model_copy(update={"conversation": conversation, "taint": tainted(state, (outcome,))})
+    update: dict[str, object] = {"conversation": conversation, "taint": tainted(state, (outcome,))}
+    if outcome.was_run:
+        counts = state.tool_calls
+        update["tool_calls"] = counts.model_copy(update={"requeued": counts.requeued + 1})
+    state = state.model_copy(update=update)
     return noted(state, "RecoveryTriggered", tool=letter.call.name, strategy="requeue", outcome=outcome.text)
 
 

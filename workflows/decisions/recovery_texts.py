@@ -42,6 +42,11 @@ def person_gave(result: str) -> str:
     return f"[Result from the operator]\n{result}"
 
 
+def not_retried(reason: str) -> str:
+    """Say that a person wanted another attempt, and that policy is against it by now."""
+    return f"[Policy denied] An operator wanted it called again: {reason}"
+
+
 def dead_lettered(letter: DeadLetter) -> str:
     """Say that the call is kept."""
     return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."

@@ -15,6 +15,7 @@ from workflows.decisions.summaries import call_summary
 from workflows.phases import circuits
 from workflows.phases.failures import failure_text, is_turned_away, is_unknown_outcome
 from workflows.phases.gate import Permitted
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.run import Run
 from workflows.types.clipped import clip
 from workflows.types.outcome import Outcome
@@ -34,6 +35,8 @@ class Place:
 
     activity_id: str
     key: str
+    is_cut_short: Interrupted | None = None
+    """Whether it has to end; None is with the run."""
 
     @property
     def is_before_reasoning(self) -> bool:
@@ -95,7 +98,7 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Fa
         circuits.failed(run, spec, error)
         acted = spec.effect != "read_only" and is_unknown_outcome(error)
         is_unknown = acted and spec.effect == "irreversible"
-        return Failed(failure_text(error), is_unknown, was_run=not is_turned_away(error), may_have_acted=acted)
+        return Failed(failure_text(error), is_unknown, was_run=acted or not is_turned_away(error), may_have_acted=acted)
     _measure(run, spec)
     circuits.succeeded(run, spec)
     text = clip(output.content, spec.options.max_result_bytes)

@@ -68,6 +68,11 @@ def show_end(run: Run, reason: StopReason) -> None:
     _upsert(run, *_progress(run.state), TERMINATION.value_set(reason))
 
 
+def show_goes_on(run: Run) -> None:
+    """Write that a run whose end was written goes on after all."""
+    _upsert(run, PHASE.value_set(run.state.phase), TERMINATION.value_unset())
+
+
 def _progress(state: AgentState) -> list[SearchAttributeUpdate[Any]]:
     cost = [] if state.usage.cost_usd is None else [COST_USD.value_set(state.usage.cost_usd)]
     return [PHASE.value_set(state.phase), ITERATION.value_set(state.iteration), *cost]

@@ -9,6 +9,7 @@ from workflows.decisions.recovery import with_success
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.decide import made
 from workflows.phases.gate import Permitted
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.recover import recovered
 from workflows.phases.run import Run
 from workflows.phases.saga import played
@@ -19,13 +20,21 @@ from workflows.types.outcome import Outcome
 from workflows.types.saga import SAGA
 
 
-async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str | None = None) -> Outcome:
+async def carried_out(
+    run: Run,
+    permitted: Permitted,
+    activity_id: str,
+    is_cut_short: Interrupted | None = None,
+    *,
+    key: str | None = None,
+) -> Outcome:
     """Return the outcome of the call, whatever happened to it.
 
     Args:
         run: The run.
         permitted: What the gate allowed.
         activity_id: `<iteration>.<index>`; iteration 0 stands for what comes before the first reasoning step.
+        is_cut_short: Whether the call has to end; None is with the run.
         key: Idempotency key, where the call has one already.
     """
     if permitted.call.name == TERMINATE:
@@ -34,7 +43,8 @@ async def carried_out(run: Run, permitted: Permitted, activity_id: str, key: str
         return made(run, permitted, activity_id)
     if permitted.call.name == SAGA:
         return await played(run, permitted, activity_id, carried_out)
-    place = Place(activity_id, key or idempotency_key(run.state.origin, activity_id, permitted.call))
+    known = key or idempotency_key(run.state.origin, activity_id, permitted.call)
+    place = Place(activity_id, known, is_cut_short)
     attempt = await tried(run, permitted, place)
     if isinstance(attempt, Failed):
         return await recovered(run, permitted, place, attempt)
@@ -50,5 +60,6 @@ def _ended(run: Run, permitted: Permitted) -> Outcome:
         return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
     arguments = permitted.call.arguments
     run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
-    text = "[Ended]" if run.state.stop else "[Not ended] Guidance from the operator arrived; take it into account."
+    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
+    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
     return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)

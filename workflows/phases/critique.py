@@ -54,10 +54,11 @@ async def _take_reviewed(run: Run, reply: Reply, critics: tuple[Critic, ...]) ->
 async def reviewed(run: Run, gated: Gated) -> Gated:
     """Return the reply with a word of our own for each call that a critic turned down, which is not run.
 
-    What would not be started anyway is not reviewed.
+    What would not be started anyway is not reviewed, and not started either when a critic makes room for it.
     """
     if not any(reviews(critic, call) for critic in run.setup.critics for call in gated.allowed):
         return gated
+    gated = _without_unstarted(run, gated)
     enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
         for critic in run.setup.critics:
@@ -66,6 +67,14 @@ async def reviewed(run: Run, gated: Gated) -> Gated:
             if run.is_interrupted():
                 break
     return gated
+
+
+def _without_unstarted(run: Run, gated: Gated) -> Gated:
+    places = [index for index, ruling in enumerate(gated.rulings) if ruling.permitted is not None]
+    found = list(gated.rulings)
+    for nth, outcome in turned_down(run.state, gated.allowed).items():
+        found[places[nth]] = replace(found[places[nth]], permitted=None, rejected=outcome)
+    return replace(gated, rulings=tuple(found))
 
 
 async def passes(run: Run, permitted: Permitted, place: str) -> bool:
@@ -77,20 +86,18 @@ async def passes(run: Run, permitted: Permitted, place: str) -> bool:
             if found is None:
                 return False
             then: critique.Conclusion = "accepted" if found.approved else "skipped"
-            run.change(critique.evaluated, critic, subject.target, found, then)
+            run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
             if not found.approved:
                 return False
     return True
 
 
 async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:
-    places = [index for index, ruling in enumerate(gated.rulings) if ruling.permitted is not None]
-    skipped = {places[nth] for nth in turned_down(run.state, gated.allowed)}
     iteration = run.state.iteration
     subjects = {
         index: _call(critic, ruling.permitted.call, f"{iteration}.{index}")
         for index, ruling in enumerate(gated.rulings)
-        if ruling.permitted is not None and index not in skipped and reviews(critic, ruling.permitted.call)
+        if ruling.permitted is not None and reviews(critic, ruling.permitted.call)
     }
     concluded = await _all(run, critic, subjects)
     turned = {index: each.found for index, each in concluded.items() if each.then == "revise"}
@@ -132,13 +139,13 @@ async def _concluded(run: Run, subject: Subject) -> _Concluded | None:
     if found is None:
         return None
     then = critique.conclusion(run.state, critic, found)
-    run.change(critique.evaluated, critic, subject.target, found, then)
+    run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
     if then == "asked":
         found = await asked(run, subject, why_asked(critic, found))
         if found is None:
             return None
         then = "accepted" if found.approved else "ended"
-        run.change(critique.evaluated, critic, subject.target, found, then)
+        run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
     return _Concluded(found, then)
 
 

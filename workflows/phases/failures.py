@@ -5,7 +5,7 @@ from collections.abc import Collection
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
 from workflows.types.breaker import CIRCUIT_OPEN
-from workflows.types.tools import UNKNOWN_OUTCOMES, WORKER_SHUTDOWN
+from workflows.types.tools import EARLIER_UNKNOWN, UNKNOWN_OUTCOMES, WORKER_SHUTDOWN
 
 MAX_FAILURE_CHARS = 2_000
 
@@ -78,7 +78,7 @@ def is_unknown_outcome(error: BaseException) -> bool:
     """Return whether the call may have had its effect although it is not known to have ended."""
     cause = _root(error)
     if isinstance(cause, ApplicationError):
-        return cause.type in UNKNOWN_OUTCOMES
+        return cause.type in UNKNOWN_OUTCOMES or EARLIER_UNKNOWN in cause.details
     return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
 
 

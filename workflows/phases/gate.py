@@ -1,7 +1,7 @@
 """Gate: a verdict for all that is proposed. Only this module makes a `Permitted`, and only that is carried out."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from temporalio import workflow
@@ -34,6 +34,9 @@ class Permitted:
     call: ToolCall
     spec: ToolSpec
     verdict: Verdict
+    purpose: Purpose = "reply"
+    approver: str = ""
+    """Who has approved it, where somebody had to."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Gated:
 
     @property
     def allowed(self) -> tuple[ToolCall, ...]:
-        """The calls that may be carried out, in call order."""
-        return tuple(ruling.call for ruling in self.rulings if ruling.permitted is not None)
+        """The calls that may be carried out, in call order: with the arguments that policy has put in, where it did."""
+        return tuple(ruling.permitted.call for ruling in self.rulings if ruling.permitted is not None)
 
 
 async def judge(run: Run, proposed: Proposed) -> Gated | None:
@@ -95,7 +98,7 @@ async def judge_calls(
     verdicts = await _verdicts(run, _request(run, calls, iteration, purpose), is_cut_short or run.is_interrupted)
     if verdicts is None:
         return None
-    return tuple(_ruling(run, call, verdict) for call, verdict in zip(calls, verdicts, strict=True))
+    return tuple(_ruling(run, call, verdict, purpose) for call, verdict in zip(calls, verdicts, strict=True))
 
 
 async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> tuple[Ruling, ...] | None:
@@ -105,12 +108,13 @@ async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -
     if verdicts is None:
         return None
     return tuple(
-        _ruling(run, ruling.call, _as_told(ruling, verdict)) for ruling, verdict in zip(rulings, verdicts, strict=True)
+        _ruling(run, ruling.call, _as_told(ruling, verdict), purpose)
+        for ruling, verdict in zip(rulings, verdicts, strict=True)
     )
 
 
 async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling | None:
-    """Judge once more a call that a person has approved under the policy set of its first verdict."""
+    """Judge once more a call that a person has approved under the policy set of its latest verdict."""
     request = _request(run, (ruling.proposed,), run.state.iteration, purpose)
     approved = {"approved_by": approver, "approved_version": ruling.verdict.version}
     verdicts = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
@@ -119,11 +123,35 @@ async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpo
     verdict = verdicts[0]
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
-    return _ruling(run, ruling.call, _as_told(ruling, verdict))
+    return _ruling(run, ruling.call, _as_told(ruling, verdict), purpose, approver)
+
+
+async def confirmed(run: Run, gated: Gated) -> Gated:
+    """Judge once more what may be carried out: a person has held the run up since, and policy may have changed."""
+    found = list(gated.rulings)
+    for index, ruling in enumerate(found):
+        if ruling.permitted is not None and not run.is_interrupted():
+            found[index] = await confirm(run, ruling) or ruling
+    return replace(gated, rulings=tuple(found))
+
+
+async def confirm(run: Run, ruling: Ruling) -> Ruling | None:
+    """Judge a permitted call once more, just as it is; None when the run is ended before."""
+    permitted = ruling.permitted
+    if permitted is None:
+        return ruling
+    if permitted.approver:
+        again = await judge_approved(run, ruling, permitted.approver, permitted.purpose)
+    else:
+        judged = await judge_again(run, (ruling,), permitted.purpose)
+        again = judged[0] if judged else None
+    if again is not None and again.permitted is not None and again.permitted.call != permitted.call:
+        return turned_down(ruling, "policy changes this call by now; propose it anew")
+    return again
 
 
 def turned_down(ruling: Ruling, reason: str) -> Ruling:
-    """Return the ruling on a call that a person did not approve."""
+    """Return the ruling on a call that is denied after all."""
     return Ruling(ruling.call, _denied(reason))
 
 
@@ -134,14 +162,14 @@ def _as_told(ruling: Ruling, verdict: Verdict) -> Verdict:
     return verdict.model_copy(update={"arguments": ruling.verdict.arguments})
 
 
-def _ruling(run: Run, call: ToolCall, verdict: Verdict) -> Ruling:
+def _ruling(run: Run, call: ToolCall, verdict: Verdict, purpose: Purpose, approver: str = "") -> Ruling:
     spec = run.setup.tool(call.name)
     if spec is None and verdict.decision == "allow" and call.name != ANSWER:
         verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
     ruling = Ruling(call, verdict)
     if spec is None or verdict.decision != "allow":
         return ruling
-    return Ruling(call, verdict, Permitted(ruling.proposed, spec, verdict))
+    return Ruling(call, verdict, Permitted(ruling.proposed, spec, verdict, purpose, approver))
 
 
 def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int, purpose: Purpose = "reply") -> GateRequest:

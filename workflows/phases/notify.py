@@ -38,6 +38,7 @@ class Announcer:
 
     def start(self) -> None:
         """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
+        self._is_over = False
         if self._run.setup.notify:
             self._watch = asyncio.create_task(self._watched())
 

@@ -15,11 +15,13 @@ from workflows.decisions.recovery_texts import (
     escalation,
     from_fallback,
     given_up,
+    not_retried,
     person_gave,
 )
 from workflows.phases import attributes, critique, gate
 from workflows.phases.attempt import Failed, Place
-from workflows.phases.gate import Permitted
+from workflows.phases.gate import Permitted, Ruling
+from workflows.phases.resumed import confirmed
 from workflows.phases.run import Run
 from workflows.phases.tried import tried
 from workflows.phases.waiting import decided
@@ -53,16 +55,17 @@ async def _fallback(
     """Call the alternatives in order, each through the gate; never after an effect that may have happened."""
     if failure.is_unknown:
         return None
+    is_cut_short = place.is_cut_short or run.is_interrupted
     for number, name in enumerate(settings.alternatives):
         call = permitted.call.model_copy(update={"name": name})
-        rulings = await gate.judge_calls(run, (call,), run.state.iteration, "fallback")
+        rulings = await gate.judge_calls(run, (call,), run.state.iteration, "fallback", is_cut_short)
         allowed = rulings[0].permitted if rulings else None
-        if allowed is None or run.is_interrupted():
+        if allowed is None or is_cut_short():
             continue
         activity_id = f"{place.activity_id}.f{number}"
         if not place.is_before_reasoning and not await critique.passes(run, allowed, activity_id):
             continue
-        key = idempotency_key(run.state.origin, activity_id, call)
+        key = idempotency_key(run.state.origin, activity_id, allowed.call)
         attempt = await tried(run, allowed, Place(activity_id, key))
         outcome = _by_fallback(permitted, failure, name, attempt)
         if outcome is not None:
@@ -118,11 +121,19 @@ async def _escalated(
         if decision.choice == "abort":
             run.change(recovery.escalated_to_an_end, permitted.call, decision)
             return _plain(permitted, failure)
+        again = await confirmed(run, Ruling(permitted.call, permitted.verdict, permitted))
+        if again is None or again.permitted is None:  # policy has changed while the person decided
+            return _not_retried(permitted, failure, again)
         retries += 1
         attempt = await tried(run, permitted, Place(f"{place.activity_id}.r{retries}", place.key))
         if isinstance(attempt, Outcome):
             return attempt.model_copy(update={"result": None})
         failure = attempt.after(failure)
+
+
+def _not_retried(permitted: Permitted, failure: Failed, ruling: Ruling | None) -> Outcome:
+    outcome = _plain(permitted, failure)
+    return outcome if ruling is None else outcome.with_words(after=f"\n{not_retried(ruling.verdict.reason)}")
 
 
 async def _dead_letter(

@@ -15,7 +15,7 @@ from workflows.types.context import ContextRef
 from workflows.types.critic import Critic
 from workflows.types.critique import MAX_SUBJECT_BYTES, CritiqueRequest
 from workflows.types.digest import reference
-from workflows.types.gate import ApprovalTerms, Verdict
+from workflows.types.gate import ANSWER, ApprovalTerms, Verdict
 from workflows.types.messages import Reply, ToolCall
 
 MAX_ATTEMPTS = 10
@@ -43,6 +43,11 @@ class Subject:
         """What the journal calls it."""
         return self.tool or "answer"
 
+    @property
+    def call_id(self) -> str:
+        """Which of the reply's calls it is; "" of an answer that is none."""
+        return "" if self.call.name == ANSWER else self.call.call_id
+
 
 async def assessed(run: Run, subject: Subject) -> Assessment | None:
     """Return what the critic says; None when the run is ended before."""
@@ -57,7 +62,7 @@ async def assessed(run: Run, subject: Subject) -> Assessment | None:
         return replace(found, approved=True)
     if critic.person is None or found.is_by_person:
         return found
-    run.change(critique.evaluated, critic, subject.target, found, "asked")
+    run.change(critique.evaluated, critic, subject.target, found, "asked", call_id=subject.call_id)
     return await asked(run, subject, found.failure)
 
 

@@ -14,6 +14,7 @@ from workflows.phases import gate
 from workflows.phases.approve import approved
 from workflows.phases.gate import Permitted
 from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.resumed import resumed
 from workflows.phases.run import Run
 from workflows.types.gate import Purpose
 from workflows.types.messages import ToolCall
@@ -23,8 +24,8 @@ from workflows.types.saga import SagaStep
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""
 
-CarriedOut = Callable[[Run, Permitted, str], Awaitable[Outcome]]
-"""Carries one allowed call out at a place, to its outcome."""
+CarriedOut = Callable[[Run, Permitted, str, Interrupted], Awaitable[Outcome]]
+"""Carries one allowed call out at a place, to its outcome, until it is cut short."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,15 @@ async def _back(one: _Saga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]
 
 
 async def _grace(run: Run) -> None:
-    """Last until compensations have to end: as long as they need, unless the run is interrupted."""
-    await workflow.wait_condition(run.is_interrupted)
-    await workflow.sleep(UNDO_GRACE_S, summary="to take back a saga")
+    """Last until compensations have to end: as long as they need, unless the run is interrupted and stays so."""
+    while True:
+        await workflow.wait_condition(run.is_interrupted)
+        try:
+            await workflow.wait_condition(
+                lambda: not run.is_interrupted(), timeout=UNDO_GRACE_S, timeout_summary="to take back a saga"
+            )
+        except TimeoutError:
+            return
 
 
 async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
@@ -151,6 +158,8 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
     if rulings is None:
         return not_run(part.call, saga.INTERRUPTED)
     ruling = (await approved(one.run, rulings, part.place, part.purpose))[0]
+    if part.purpose == "saga":
+        ruling = await resumed(one.run, ruling)
     if ruling.permitted is None:
         return refused(part.call, ruling.verdict)
     if is_cut_short():
@@ -161,6 +170,6 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
 async def _carried(one: _Saga, permitted: Permitted, part: _Part, is_cut_short: Interrupted) -> Outcome:
     spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
     one.run.change(saga.with_action)
-    task = asyncio.ensure_future(one.carry(one.run, replace(permitted, spec=spec), part.place))
+    task = asyncio.ensure_future(one.carry(one.run, replace(permitted, spec=spec), part.place, is_cut_short))
     await settle([task], is_cut_short)
     return task.result() if task.done() and not task.cancelled() else cancelled(permitted.call, spec)

@@ -94,6 +94,6 @@ class Breaker(Record):
         return f"{name} is left alone {until} (failures in a row: {self.failures})"
 
 
-def told_to_model(told: str) -> str:
+def told_to_model(told: str, *, is_again: bool = False) -> str:
     """Return what the model reads when a tool's circuit turned its call away: the cause, and what to do instead."""
-    return f"[Circuit open] {told}. It was not called. Use another tool, or go on without it."
+    return f"[Circuit open] {told}. It was not called{' again' * is_again}. Use another tool, or go on without it."

@@ -13,7 +13,7 @@ class DeadLetter(Record):
     """`<iteration>.<index>` of the call."""
     call: ToolCall
     key: str
-    """Its idempotency key, which a requeued call keeps."""
+    """Its idempotency key, which a requeued call keeps unless policy changes its arguments."""
     error: str
     at: datetime
     requeued: bool = False

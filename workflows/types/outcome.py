@@ -27,6 +27,11 @@ class Outcome(Record):
     """The tool that answered in place of the one that was called."""
 
     @property
+    def was_run(self) -> bool:
+        """Whether the call was started."""
+        return self.status in {"ok", "failed", "cancelled"}
+
+    @property
     def own_words(self) -> tuple[int, int]:
         """How much of the text is ours: nothing of a result, the marker of a failure, all of a call that never ran."""
         if self.ours is not None or self.status == "ok":

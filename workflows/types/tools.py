@@ -79,6 +79,9 @@ PROCESS_CRASHED = "ProcessCrashed"
 UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
 """Types of failures after which the effect may or may not have happened."""
 
+EARLIER_UNKNOWN = "earlier attempt: outcome unknown"
+"""Detail of a failure, of whatever type: an attempt before the one that failed may have had its effect."""
+
 MAX_LOCAL_TIMEOUT_S = 2.0
 """Of a call inside the workflow task: until it ends no signal is heard, an abort neither."""
 

@@ -49,6 +49,9 @@ class UsageTotals(Record):
         )
 
 
+_RARE = frozenset({"delegated", "in_sagas", "requeued"})
+
+
 class ToolCallCounts(Record):
     """Tool calls of a run so far. `proposed` = `run` + `denied`; `failed` is the part of `run` that failed.
 
@@ -63,13 +66,15 @@ class ToolCallCounts(Record):
     """Run by delegates, and by theirs; written only where there are any."""
     in_sagas: int = 0
     """Steps and compensations that were run, beside the `saga` calls themselves; written only where there are any."""
+    requeued: int = 0
+    """Dead letters that were sent again, beside the calls that they had been; written only where there are any."""
 
     @property
     def spent(self) -> int:
         """What counts against `max_tool_calls`."""
-        return self.run + self.delegated + self.in_sagas
+        return self.run + self.delegated + self.in_sagas + self.requeued
 
     @model_serializer(mode="wrap")
     def _without_zeros_that_are_rare(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = written(self)
-        return {key: value for key, value in fields.items() if value or key not in {"delegated", "in_sagas"}}
+        return {key: value for key, value in fields.items() if value or key not in _RARE}

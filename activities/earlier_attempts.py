@@ -1,0 +1,35 @@
+"""What the attempts of a call before this one may have done: one that failed plainly says so in its last heartbeat."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from workflows.types.tools import EARLIER_UNKNOWN, UNKNOWN_OUTCOMES
+
+_FAILED = "failed"
+
+
+def attempt_failed(message: str, kind: str, *, retryable: bool) -> ApplicationError:
+    """Return the failure of this attempt; it tells, too, when an earlier one may have had its effect.
+
+    The server hands the last heartbeat of an attempt on to the next one, and nothing else.
+    """
+    is_unsure = may_have_acted()
+    if retryable and not is_unsure and kind not in UNKNOWN_OUTCOMES and not activity.info().is_local:
+        activity.heartbeat({_FAILED: activity.info().attempt})
+    details = (EARLIER_UNKNOWN,) if is_unsure else ()
+    return ApplicationError(message, *details, type=kind, non_retryable=not retryable)
+
+
+def may_have_acted() -> bool:
+    """Return whether an attempt before this one may have had its effect: not all of them are known to have failed."""
+    info = activity.info()
+    return info.attempt > 1 and _failed(info.heartbeat_details) != info.attempt - 1
+
+
+def _failed(beats: Any) -> Any:
+    """Return the number of the attempt that wrote the last heartbeat once it had failed."""
+    last = beats[-1] if beats else None
+    return cast(Mapping[str, Any], last).get(_FAILED) if isinstance(last, Mapping) else None

@@ -1,0 +1,42 @@
+"""What is not started beside another call stays so when a critic turns that one down: nobody has reviewed it."""
+
+from typing import Any
+
+from temporalio.client import Client
+
+from tests.support.critics import a_critic, a_person, verdict
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import told
+from tests.support.scripted import USAGE, answers, calls
+from workflows.types.agents import AgentConfig
+from workflows.types.messages import Reply, ToolCall
+
+GUARD = a_person("guard", tools=("pay",))
+
+
+def a_reply(*each: tuple[str, dict[str, Any]]) -> Reply:
+    made = tuple(ToolCall(call_id=f"c{index}", name=name, arguments=given) for index, (name, given) in enumerate(each))
+    return Reply(calls=made, finish="tool_calls", usage=USAGE)
+
+
+async def test_a_call_beside_an_end_that_is_sent_back(client: Client) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    ends = a_reply(("pay", {}), ("terminate", {"reason": "done", "output": "bad"}))
+    script = [ends, verdict(0.0, 0.0, "no"), answers("fine"), verdict()]
+    agents = {"default": AgentConfig(tools=("pay", "terminate"), critics=(GUARD, a_critic("editor")))}
+    async with a_loop(client, script, pay, agents=agents) as loop:
+        ran = await loop.run()
+
+    assert (pay.contexts, ran.result.output) == ([], "fine")
+    assert told(loop, 2)[0] == "[Not run] the reply ends the run"
+
+
+async def test_a_call_that_would_find_room(client: Client) -> None:
+    pay, look = FakeTool("pay", effect="irreversible"), FakeTool("look")
+    script = [calls("look", "pay"), verdict(0.0, 0.0, "no"), answers("fine")]
+    agents = {"default": AgentConfig(tools=("pay", "look"), critics=(GUARD, a_critic("lookers", tools=("look",))))}
+    async with a_loop(client, script, pay, look, agents=agents) as loop:
+        await loop.run(max_tool_calls=1)
+
+    assert (look.contexts, pay.contexts) == ([], [])
+    assert told(loop, 2)[1] == "[Not run] the run's 1 tool calls are used up; answer with what you have"

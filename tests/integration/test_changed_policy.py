@@ -1,0 +1,126 @@
+"""A verdict does not outlive a wait for a person: what is allowed is judged once more before it starts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import Judgement, Proposal, ToolContext, ToolError
+from tests.support.critics import a_critic, a_person, criticised, verdict
+from tests.support.hold import Hold, until
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import told, updated, waiting
+from tests.support.scripted import answers, calls
+from workflows.types.gate import ApprovalTerms
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+FORBIDDEN = "[Policy denied] forbidden since noon"
+
+
+@dataclass
+class Reloaded:
+    """A policy engine that allows `pay`, on a person's yes where it asks, until it is reloaded."""
+
+    forbids: bool = False
+    asks: bool = False
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Decide by the rules of now."""
+        version = "v2" if self.forbids else "v1"
+        if proposal.call is None or proposal.call.name != "pay":
+            return Judgement(True, version=version)
+        if self.forbids:
+            return Judgement(False, "forbidden since noon", version=version)
+        return Judgement(True, approval=ApprovalTerms() if self.asks else None, version=version)
+
+
+async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
+    """Return the approval that waits, once it is another one than `before`."""
+    found: list[str] = []
+
+    async def asks() -> bool:
+        found[:] = [hold["approval_id"] for hold in (await handle.query("status"))["pending_approvals"]]
+        return len(found) == 1 and found != [before]
+
+    await until(asks)
+    return found[0]
+
+
+async def test_while_a_person_reviews_an_approved_call(client: Client) -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Reloaded(asks=True)
+    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [calls("pay"), answers()], pay, engine=engine, agents=agents) as loop:
+        handle = await loop.start()
+        approval = await next_held(handle)
+        await updated(handle, "approve", {"approval_id": approval, "approver": "ada"})
+        review = await next_held(handle, before=approval)
+        engine.forbids = True
+        await updated(handle, "approve", {"approval_id": review, "approver": "bob"})
+        await loop.ended(handle)
+
+    assert (pay.contexts, told(loop)) == ([], [FORBIDDEN])
+
+
+async def test_a_yes_still_counts_when_nothing_has_changed(client: Client) -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Reloaded(asks=True)
+    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [calls("pay"), answers()], pay, engine=engine, agents=agents) as loop:
+        handle = await loop.start()
+        approval = await next_held(handle)
+        await updated(handle, "approve", {"approval_id": approval, "approver": "ada"})
+        review = await next_held(handle, before=approval)
+        await updated(handle, "approve", {"approval_id": review, "approver": "bob"})
+        await loop.ended(handle)
+
+    assert (len(pay.contexts), told(loop)) == (1, ["ok"])
+
+
+async def test_while_more_budget_is_asked_for(client: Client) -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Reloaded()
+    async with a_loop(client, [calls("look"), calls("pay"), answers()], FakeTool("look"), pay, engine=engine) as loop:
+        handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
+        await waiting(handle)
+        engine.forbids = True
+        await updated(handle, "extend_budget", {"max_tool_calls": 9})
+        await loop.ended(handle)
+
+    assert (pay.contexts, told(loop, 2)) == ([], ["ok", FORBIDDEN])
+
+
+async def test_while_the_run_is_paused(client: Client) -> None:
+    pay, engine, reviewing = FakeTool("pay", effect="irreversible"), Reloaded(), Hold()
+    script = [calls("pay"), reviewing.step(verdict()), answers()]
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, script, pay, engine=engine, agents=agents) as loop:
+        handle = await loop.start()
+        await reviewing.reached()
+        await handle.signal("pause")
+        reviewing.go.set()
+        await until(lambda: _is_paused(handle))
+        engine.forbids = True
+        await handle.signal("resume")
+        await loop.ended(handle)
+
+    assert (pay.contexts, told(loop, 2)) == ([], [FORBIDDEN])
+
+
+async def _is_paused(handle: WorkflowHandle[Any, Any]) -> bool:
+    return (await handle.query("status"))["phase"] == "paused"
+
+
+async def test_before_a_person_has_a_failed_call_made_again(client: Client) -> None:
+    def down(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolError("down", retryable=False)
+
+    engine, options = Reloaded(), ToolOptions(recovery=Recovery(strategy="escalate"))
+    pay = FakeTool("pay", down, "irreversible", options=options)
+    async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
+        handle = await loop.start()
+        wait = await waiting(handle)
+        engine.forbids = True
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        await loop.ended(handle)
+
+    assert len(pay.contexts) == 1
+    assert told(loop)[0].endswith("[Policy denied] An operator wanted it called again: forbidden since noon")

@@ -1,0 +1,69 @@
+"""A call whose arguments policy changes is another call, with another idempotency key."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client
+
+from activities.ports import Judgement, Proposal, ToolContext, ToolError
+from tests.support.hold import Hold
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import updated
+from tests.support.scripted import answers, calls
+from workflows.decisions.idempotency import idempotency_key
+from workflows.types.messages import ToolCall
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
+FALLBACK = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, alternatives=("transfer",)))
+
+
+@dataclass
+class Capped:
+    """A policy engine that puts a lower amount in the place of a higher one, for one purpose."""
+
+    purpose: str
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Change what is more than 5."""
+        call = proposal.call
+        is_too_much = call is not None and proposal.purpose == self.purpose and call.arguments.get("amount", 0) > 5
+        return Judgement(allowed=True, arguments={"amount": 5} if is_too_much else None)
+
+
+def paying(name: str, sent: list[tuple[int, str]], failures: int = 0, options: ToolOptions = LETTERS) -> FakeTool:
+    """Return a tool that keeps each amount with its key, and fails at first."""
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        sent.append((arguments["amount"], context.idempotency_key))
+        if len(sent) <= failures:
+            raise ToolError("down")
+        return "paid"
+
+    return FakeTool(name, body, "idempotent", options=options)
+
+
+async def test_one_that_is_sent_again(client: Client) -> None:
+    """Under the key of the other amount a service might take it for what it has done already."""
+    sent, model = list[tuple[int, str]](), Hold()
+    tool, look = paying("pay", sent, failures=1), FakeTool("look")
+    steps = [calls("pay", arguments={"amount": 9}), model.step(calls("look")), answers()]
+    async with a_loop(client, steps, tool, look, engine=Capped("requeue")) as loop:
+        handle = await loop.start()
+        await model.reached()
+        await updated(handle, "requeue", "1.0")
+        model.go.set()
+        await loop.ended(handle)
+    (first, key), (second, other) = sent
+    assert (first, second, key == other) == (9, 5, False)
+
+
+async def test_an_alternative(client: Client) -> None:
+    failed, sent = list[tuple[int, str]](), list[tuple[int, str]]()
+    tools = [paying("pay", failed, failures=1, options=FALLBACK), paying("transfer", sent)]
+    steps = [calls("pay", arguments={"amount": 9}), answers()]
+    async with a_loop(client, steps, *tools, engine=Capped("fallback")) as loop:
+        ran = await loop.run()
+    changed = ToolCall(call_id="any", name="transfer", arguments={"amount": 5})
+    assert sent == [(5, idempotency_key(ran.handle.first_execution_run_id or "", "1.0.f0", changed))]

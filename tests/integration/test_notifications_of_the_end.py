@@ -1,0 +1,54 @@
+"""Whose end is told, and what becomes of guidance that arrives while it is."""
+
+from temporalio.client import Client
+
+from activities.ports import RunKey
+from client.fork import fork
+from tests.support.delegates import a_cast, agent, delegates, led
+from tests.support.hold import Hold
+from tests.support.loop import WORKER_FACTS, a_loop
+from tests.support.rewound import ended
+from tests.support.scripted import answers
+from workflows.types.notifications import Notification
+
+TELLS_THE_END = WORKER_FACTS.model_copy(update={"notify": ("ended",)})
+
+
+class Told:
+    """Takes messages; stands still in the first one until it is let go."""
+
+    def __init__(self) -> None:
+        self.sent: list[Notification] = []
+        self.first = Hold()
+
+    async def deliver(self, notification: Notification, run: RunKey) -> None:
+        """Take one message."""
+        self.sent.append(notification)
+        await self.first.then(None)
+
+
+async def test_guidance_that_arrives_while_the_end_is_told_makes_the_run_go_on(client: Client) -> None:
+    told = Told()
+    async with a_loop(client, [answers("first"), answers("second")], setup=TELLS_THE_END, notifier=told) as loop:
+        handle = await loop.start()
+        await told.first.reached()
+        await handle.signal("steer", "wait, one more thing")
+        told.first.go.set()
+        ran = await loop.ended(handle)
+
+    assert (ran.result.output, ran.result.iterations) == ("second", 2)
+    assert len({message.message_id for message in told.sent}) == len(told.sent) == 2
+    assert ran.events.count("Terminated") == 1
+
+
+async def test_the_end_of_a_fork_of_a_delegated_run_is_told_since_it_has_no_parent(client: Client) -> None:
+    told = Told()
+    told.first.go.set()
+    agents = {"lead": agent("lead", "helper"), "helper": agent("helper")}
+    scripts = {"lead": [delegates("helper"), answers("done")], "helper": [answers("one"), answers("two")]}
+    async with a_cast(client, agents, scripts, setup=TELLS_THE_END, notifier=told) as (loop, _):
+        first = await led(loop)
+        before = len(told.sent)
+        await ended(client, await fork(client, f"{first.handle.id}.1.0", 1, task="more"))
+
+    assert (before, len(told.sent)) == (1, 2)

@@ -1,0 +1,114 @@
+"""A dead letter that a live run sends again: it is interrupted, paused and counted as calls are."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import ToolContext, ToolError
+from tests.support.hold import Hold, happens
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import stands_still, told, updated
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.agents import AgentConfig
+from workflows.types.messages import Reply
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+LETTERS = Recovery(strategy="dead_letter", max_attempts=1)
+
+
+def save(hold: Hold | None = None, failures: int = 1) -> FakeTool:
+    """Fail as often, then save; a call that is given up is a dead letter."""
+
+    async def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        if len(tool.contexts) <= failures:
+            raise ToolError("down")
+        return await hold.then("saved") if hold else "saved"
+
+    tool = FakeTool("save", body, effect="idempotent", options=ToolOptions(recovery=LETTERS, timeout_s=600))
+    return tool
+
+
+async def test_an_abort_cancels_a_call_that_is_sent_again(client: Client) -> None:
+    saving, model = Hold(), Hold()
+    steps = [calls("save"), model.step(calls("look")), answers()]
+    async with a_loop(client, steps, save(saving), FakeTool("look")) as loop:
+        handle = await loop.start()
+        await model.reached()
+        await updated(handle, "requeue", "1.0")
+        model.go.set()
+        await saving.reached()
+        await handle.signal("abort", "enough")
+        await happens(saving.cancelled)
+        ran = await loop.ended(handle)
+        shown = await handle.query("conversation")
+    assert ran.result.termination.reason == "aborted"
+    assert "[Cancelled]" in shown[-1]["text"]
+
+
+@pytest.mark.parametrize(
+    "letters",
+    [pytest.param(1, id="before the next reasoning step"), pytest.param(2, id="before the next of them")],
+)
+async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, letters: int) -> None:
+    saving, model = Hold(), Hold()
+    tool = save(saving, failures=letters)
+    provider = ScriptedProvider([calls(*["save"] * letters), model.step(calls("look")), answers()])
+    async with a_loop(client, provider, tool, FakeTool("look")) as loop:
+        handle = await loop.start()
+        await model.reached()
+        for number in range(letters):
+            await updated(handle, "requeue", f"1.{number}")
+        model.go.set()
+        await saving.reached()
+        await handle.signal("pause")
+        await handle.query("status")  # it has seen the pause by then
+        saving.go.set()
+        await stands_still(handle)
+        assert (len(tool.contexts), len(provider.seen)) == (letters + 1, 2)
+        await handle.signal("resume")
+        await loop.ended(handle)
+    assert (len(tool.contexts), len(provider.seen)) == (2 * letters, 3)
+
+
+@pytest.mark.parametrize(
+    ("ending", "told_of_the_end"),
+    [
+        pytest.param(answers("first"), [], id="an answer"),
+        pytest.param(
+            calls("terminate", arguments={"reason": "done", "output": "first"}),
+            ["[Not ended] The operator has calls sent again; take it into account."],
+            id="terminate",
+        ),
+    ],
+)
+async def test_what_was_accepted_while_the_model_came_to_an_end_is_sent_first(
+    client: Client, ending: Reply, told_of_the_end: list[str]
+) -> None:
+    tool, model = save(), Hold()
+    agents = {"default": AgentConfig(tools=("save", "terminate"))}
+    steps = [calls("save"), model.step(ending), answers("second")]
+    async with a_loop(client, steps, tool, agents=agents) as loop:
+        handle = await loop.start()
+        await model.reached()
+        await updated(handle, "requeue", "1.0")
+        model.go.set()
+        ran = await loop.ended(handle)
+        shown = await handle.query("conversation")
+    assert (len(tool.contexts), ran.result.output) == (2, "second")
+    assert "[Requeued call] save (1.0)" in shown[-2]["text"]
+    assert told(loop, 2)[1:] == told_of_the_end
+
+
+async def test_calls_that_are_sent_again_count_and_go_beyond_the_limit(client: Client) -> None:
+    tool, model = save(failures=2), Hold()
+    async with a_loop(client, [calls("save", "save"), model.step(calls("save")), answers()], tool) as loop:
+        handle = await loop.start(max_tool_calls=2)
+        await model.reached()
+        for letter in ("1.0", "1.1"):
+            await updated(handle, "requeue", letter)
+        model.go.set()
+        ran = await loop.ended(handle)
+    counts = ran.result.tool_calls
+    assert (len(tool.contexts), counts.run, counts.requeued, counts.spent) == (4, 2, 2, 4)

@@ -1,0 +1,67 @@
+"""What an attempt knows of those before it, from the last heartbeat alone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.earlier_attempts import attempt_failed, may_have_acted
+from tests.support.activities import Beats
+from workflows.types.tools import EARLIER_UNKNOWN, TIME_LIMIT
+
+
+async def is_unsure(attempt: int, last: list[Any]) -> bool:
+    async def asked(request: Any) -> bool:
+        return may_have_acted()
+
+    return await Beats(attempt=attempt, heartbeat_details=last).run(asked, None)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "last", "expected"),
+    [
+        pytest.param(1, [], False, id="the first"),
+        pytest.param(2, [], True, id="the one before went silent before it said a word"),
+        pytest.param(2, [{"note": ""}], True, id="the one before went silent while it worked"),
+        pytest.param(2, [{"failed": 1}], False, id="the one before failed plainly"),
+        pytest.param(3, [{"failed": 1}], True, id="the one before went silent, the one before that failed"),
+        pytest.param(3, [{"failed": 2}], False, id="both failed plainly"),
+        pytest.param(2, ["half done"], True, id="a worker of another maker"),
+    ],
+)
+async def test_an_attempt_before_may_have_acted(attempt: int, last: list[Any], expected: bool) -> None:
+    assert await is_unsure(attempt, last) is expected
+
+
+@given(silent=st.lists(st.booleans(), min_size=1, max_size=6))
+async def test_the_last_failure_tells_whether_any_attempt_went_silent(silent: list[bool]) -> None:
+    """Each attempt hands on only its last heartbeat, and that does not forget."""
+    last: list[Any] = []
+
+    async def fails(request: Any) -> tuple[Any, ...]:
+        return tuple(attempt_failed("down", "ConnectionError", retryable=True).details)
+
+    for attempt, went_silent in enumerate(silent, 1):
+        beats = Beats(attempt=attempt, heartbeat_details=last)
+        told = await beats.run(fails, None)
+        assert (EARLIER_UNKNOWN in told) is any(silent[: attempt - 1])
+        last = last if went_silent else beats.beats or last
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable", "is_local", "expected"),
+    [
+        pytest.param("ConnectionError", True, False, [{"failed": 1}], id="plainly"),
+        pytest.param("ToolError", False, False, [], id="for good: no attempt follows"),
+        pytest.param(TIME_LIMIT, True, False, [], id="it was cut off, and may have acted"),
+        pytest.param("ConnectionError", True, True, [], id="a local one has no heartbeats"),
+    ],
+)
+async def test_what_an_attempt_hands_on(kind: str, retryable: bool, is_local: bool, expected: list[Any]) -> None:
+    async def fails(request: Any) -> None:
+        attempt_failed("down", kind, retryable=retryable)
+
+    beats = Beats(is_local=is_local)
+    await beats.run(fails, None)
+    assert beats.beats == expected

@@ -1,0 +1,64 @@
+"""Dead letters that wait to be sent again: what holds for the end of a run, for keys, for counts."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.core import T0, a_call, a_setup, a_spec, a_state
+from workflows.decisions.observe import with_answer, with_termination
+from workflows.decisions.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.messages import Reply
+from workflows.types.outcome import Outcome, OutcomeStatus
+from workflows.types.state import AgentState
+
+
+def a_letter(**arguments: Any) -> DeadLetter:
+    return DeadLetter(letter_id="1.0", call=a_call(**arguments), key="key-1", error="down", at=T0)
+
+
+LYING = with_dead_letter(a_state(setup=a_setup(a_spec())), a_letter())
+WAITING = requeued(LYING, "1.0")
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param(LYING, ("completed", ""), id="a letter that only lies there holds up no end"),
+        pytest.param(WAITING, None, id="one that waits to be sent does"),
+    ],
+)
+def test_an_end_that_the_model_comes_to(state: AgentState, expected: tuple[str, str] | None) -> None:
+    assert with_answer(state, Reply(text="done", finish="stop")).stop == expected
+    assert with_termination(state, "", "done").stop == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param({"a": 1, "b": {"c": 2, "d": 3}}, "key-1", id="the same"),
+        pytest.param({"b": {"d": 3, "c": 2}, "a": 1}, "key-1", id="in another order"),
+        pytest.param({"a": True, "b": {"c": 2, "d": 3}}, None, id="equal only to Python"),
+        pytest.param({"a": 1}, None, id="others"),
+    ],
+)
+def test_a_letters_key_is_kept_for_the_same_arguments(arguments: dict[str, Any], expected: str | None) -> None:
+    letter = a_letter(a=1, b={"c": 2, "d": 3})
+    assert kept_key(letter, letter.call.model_copy(update={"arguments": arguments})) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param("ok", 1, id="answered"),
+        pytest.param("failed", 1, id="failed again"),
+        pytest.param("cancelled", 1, id="cut short"),
+        pytest.param("denied", 0, id="denied"),
+        pytest.param("not_run", 0, id="never started"),
+    ],
+)
+def test_a_letter_counts_when_it_was_sent(status: OutcomeStatus, expected: int) -> None:
+    letter = a_letter()
+    counts = with_letter_answered(WAITING, letter, Outcome(call=letter.call, status=status, text="")).tool_calls
+    assert (counts.requeued, counts.spent, counts.run) == (expected, expected, 0)
+    assert ("requeued" in counts.model_dump()) is bool(expected)
