@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from client.verified import Check
-from workflows.decisions.journal import first_break
+from workflows.decisions.journal_chain import first_break
 from workflows.types.journal import JournalEntry
 
 

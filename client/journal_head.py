@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from client.signing import is_signed, key_id
 from client.verified import Check
-from workflows.decisions.journal import GENESIS
+from workflows.decisions.journal_chain import GENESIS
 from workflows.types.journal import JournalEntry
 from workflows.types.record import Record
 

@@ -10,7 +10,7 @@ from client.cli.session import session
 from client.journal import read_journal
 from client.journal_file import JournalFile, read_journal_file, write_journal
 from client.journal_head import sealed
-from workflows.decisions.journal import first_break
+from workflows.decisions.journal_chain import first_break
 
 
 async def checked(run_id: str, path: Path, config: Path | None) -> int:

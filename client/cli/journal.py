@@ -15,7 +15,7 @@ from client.cli.session import session
 from client.cli.timeline import Timeline
 from client.cli.watching import followed
 from client.journal import read_journal
-from workflows.decisions.journal import first_break
+from workflows.decisions.journal_chain import first_break
 from workflows.types.journal import JournalEntry
 
 

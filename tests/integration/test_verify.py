@@ -23,7 +23,7 @@ from tests.support.hold import Hold, until
 from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 from tests.support.rewound import ended
 from tests.support.scripted import answers, calls
-from workflows.decisions.journal import chained
+from workflows.decisions.journal_chain import chained
 from workflows.types.journal import JournalEntry
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

@@ -11,7 +11,8 @@ from client.history import read_events
 from tests.replay.record import SCENARIOS
 from tests.support.loop import replayed
 from workflows.decisions.context_fold import ContextFold
-from workflows.decisions.journal import JournalFold, first_break
+from workflows.decisions.journal import JournalFold
+from workflows.decisions.journal_chain import first_break
 from workflows.types.journal import JournalEntry
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))

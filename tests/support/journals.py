@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.core import at
 from tests.support.strategies import json_values, texts
-from workflows.decisions.journal import chained
+from workflows.decisions.journal_chain import chained
 from workflows.types.journal import JournalEntry
 
 Made = tuple[str, int, dict[str, Any]]

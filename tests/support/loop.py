@@ -26,7 +26,7 @@ from tests.support.planted import around_marks
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step
 from worker import Parts, build_worker
 from workflows.agent import AgentWorkflow
-from workflows.decisions.journal import first_break
+from workflows.decisions.journal_chain import first_break
 from workflows.types.agents import AgentConfig
 from workflows.types.context import Setup
 from workflows.types.journal import JournalEntry

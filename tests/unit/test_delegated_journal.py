@@ -9,7 +9,8 @@ from client.cli.nesting import Nesting
 from client.cli.progress import Progress
 from client.cli.timeline import Timeline
 from tests.support.core import T0
-from workflows.decisions.journal import JournalFold, first_break
+from workflows.decisions.journal import JournalFold
+from workflows.decisions.journal_chain import first_break
 from workflows.types.history import Happening
 from workflows.types.journal import JournalEntry
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.core import a_call, a_request, a_setup, a_state, at, conversation_of, user
 from workflows.decisions.conversation import handed_over
-from workflows.decisions.journal import JournalFold, first_break
+from workflows.decisions.journal import JournalFold
+from workflows.decisions.journal_chain import first_break
 from workflows.decisions.result import result
 from workflows.types.gate import Verdict, Verdicts
 from workflows.types.history import Happening, HappeningKind

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.core import at
 from tests.support.strategies import LAW, json_values, texts
-from workflows.decisions.journal import chained, first_break
+from workflows.decisions.journal_chain import chained, first_break
 from workflows.types.journal import JournalEntry
 
 entries_made = st.lists(

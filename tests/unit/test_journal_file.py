@@ -11,7 +11,7 @@ from client.journal_head import sealed
 from client.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
 from tests.support.core import at
 from tests.support.journals import Made, a_journal, journals, three
-from workflows.decisions.journal import first_break
+from workflows.decisions.journal_chain import first_break
 
 RUN = "agent-1"
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)

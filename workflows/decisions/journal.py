@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from hashlib import sha256
-from typing import Any, cast
-
-from pydantic_core import to_json
+from typing import Any
 
 from workflows.decisions.compaction import compaction_data
+from workflows.decisions.journal_chain import GENESIS, chained
+from workflows.decisions.journal_data import Found, as_object, intervention, termination, used
 from workflows.decisions.journal_iteration import JournalIteration
 from workflows.types import names
 from workflows.types.context import ReasonRequest, Setup
@@ -21,15 +20,8 @@ from workflows.types.notes import Note
 from workflows.types.saga import SAGA_ENDED
 from workflows.types.state import AgentState
 
-SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
-"""Signals that a run knows."""
-
 PAUSES = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""
-
-GENESIS = ""
-
-Found = list[tuple[str, dict[str, Any]]]
 
 
 class JournalFold:
@@ -57,7 +49,7 @@ class JournalFold:
         readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
             "started": self._start,
             "signaled": self._signaled,
-            "updated": _intervention,
+            "updated": intervention,
             "noted": self._noted,
             "scheduled": self._scheduled,
             "finished": self._ended,
@@ -72,7 +64,7 @@ class JournalFold:
 
     def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
-        given, forked = _object(arguments[0] if arguments else None), {}
+        given, forked = as_object(arguments[0] if arguments else None), {}
         if len(arguments) > 1 and arguments[1] is not None:
             state = AgentState.model_validate(arguments[1])
             self._iteration = state.iteration
@@ -127,7 +119,7 @@ class JournalFold:
     def _summarised(self, happening: Happening) -> Found:
         """Keep what a summary used for the compaction that it is for."""
         if happening.kind == "finished":
-            self._summary = _used(Reply.model_validate(happening.value))
+            self._summary = used(Reply.model_validate(happening.value))
         return []
 
     def _reasoned(self, happening: Happening) -> Found:
@@ -140,7 +132,7 @@ class JournalFold:
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, **_used(reply)})]
+        return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, **used(reply)})]
 
     def _gated(self, happening: Happening) -> Found:
         """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
@@ -182,25 +174,25 @@ class JournalFold:
         if happening.name in PAUSES:
             self._is_paused = happening.name == "pause"
             self._run.paused(self._is_paused)
-        return _intervention(happening)
+        return intervention(happening)
 
     def _delegated(self, happening: Happening) -> Found:
         place = delegated_place(happening.key)
         if happening.kind == "child_started":
             begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
-            given = _object(happening.value)
+            given = as_object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
             return [*begun, ("DelegationStarted", {**self._run.call(place), **data})]
-        ended = _object(happening.value)
-        termination = _object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
-        is_good = termination.get("reason") == "completed"
-        self._run.ended(place, "ok" if is_good else "failed", "" if is_good else str(termination.get("detail", "")))
-        data = {"workflow_id": happening.key, **termination, "usage": ended.get("usage")}
+        ended = as_object(happening.value)
+        how = as_object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
+        is_good = how.get("reason") == "completed"
+        self._run.ended(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
+        data = {"workflow_id": happening.key, **how, "usage": ended.get("usage")}
         return [("DelegationEnded", {**self._run.call(place), **data}), *self._collected_if_complete()]
 
     def _terminated(self, happening: Happening) -> Found:
         unused: Found = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
-        return [*self._collected(), *unused, ("Terminated", _termination(happening))]
+        return [*self._collected(), *unused, ("Terminated", termination(happening))]
 
     def _collected_if_complete(self) -> Found:
         return self._collected() if self._run.is_complete else []
@@ -229,57 +221,3 @@ class JournalFold:
         self._hash = chained(self._hash, entry)
         self._sequence += 1
         return entry.model_copy(update={"hash": self._hash})
-
-
-def chained(previous: str, entry: JournalEntry) -> str:
-    """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
-    body = to_json(entry.model_dump(mode="json", exclude={"hash"}))
-    return sha256(previous.encode() + body).hexdigest()
-
-
-def first_break(entries: Iterable[JournalEntry]) -> int | None:
-    """Return the sequence of the first entry whose hash or number does not follow from those before it, or None."""
-    previous = GENESIS
-    for expected, entry in enumerate(entries):
-        previous = chained(previous, entry)
-        if entry.hash != previous or entry.sequence != expected:
-            return entry.sequence
-    return None
-
-
-def _used(reply: Reply) -> dict[str, Any]:
-    cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
-    return {"usage": reply.usage.model_dump(), **cost}
-
-
-def _intervention(happening: Happening) -> Found:
-    value = happening.value[0] if happening.value else None
-    told = {"text": value} if value is not None else {}
-    if happening.kind == "updated":
-        return [("InterventionReceived", {"kind": happening.name, **told})]
-    if happening.name == "rewound":
-        rewind = _object(value)
-        steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
-        return [("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer})]
-    if happening.name not in SIGNALS:
-        return [("InterventionReceived", {"kind": happening.name, "known": False})]
-    return [("InterventionReceived", {"kind": happening.name, **told})]
-
-
-def _termination(happening: Happening) -> dict[str, Any]:
-    if happening.kind == "workflow_completed":
-        found = _object(happening.value)
-        keys = ("iterations", "usage", "tool_calls", "duration_s", "conversation_digest")
-        return {**_object(found.get("termination")), **{key: found.get(key) for key in keys}}
-    reasons = {
-        "workflow_failed": "error",
-        "workflow_cancelled": "aborted",
-        "workflow_terminated": "aborted",
-        "workflow_timed_out": "timeout",
-    }
-    detail = happening.text or happening.kind.removeprefix("workflow_")
-    return {"reason": reasons.get(happening.kind, "error"), "detail": detail}
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,27 @@
+"""The chain of a journal: each entry's hash stands for it and for all before it."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+from pydantic_core import to_json
+
+from workflows.types.journal import JournalEntry
+
+GENESIS = ""
+"""The hash before the first entry."""
+
+
+def chained(previous: str, entry: JournalEntry) -> str:
+    """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
+    body = to_json(entry.model_dump(mode="json", exclude={"hash"}))
+    return sha256(previous.encode() + body).hexdigest()
+
+
+def first_break(entries: Iterable[JournalEntry]) -> int | None:
+    """Return the sequence of the first entry whose hash or number does not follow from those before it, or None."""
+    previous = GENESIS
+    for expected, entry in enumerate(entries):
+        previous = chained(previous, entry)
+        if entry.hash != previous or entry.sequence != expected:
+            return entry.sequence
+    return None
