@@ -1,17 +1,12 @@
 """A pause holds, too, where a person decides while the run is paused."""
 
-from typing import Any
-
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
 from tests.support.approvals import Asks, pending, yes
 from tests.support.loop import FakeTool, a_loop
 from tests.support.questions import stands_still, told, updated, waiting
 from tests.support.sagas import Ledger, an_agency, book, saga
 from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
 
 
 async def test_a_step_of_a_saga_that_is_approved_meanwhile_waits(client: Client) -> None:
@@ -68,22 +63,3 @@ async def test_no_call_follows_more_budget_before_the_run_goes_on(client: Client
         await handle.signal("resume")
         await loop.ended(handle)
     assert len(look.contexts) == 2
-
-
-async def test_a_call_that_a_person_wants_again_waits(client: Client) -> None:
-    def down(arguments: dict[str, Any], context: ToolContext) -> str:
-        if len(save.contexts) == 1:
-            raise ToolError("down")
-        return "saved"
-
-    save = FakeTool("save", down, options=ToolOptions(recovery=Recovery(strategy="escalate", max_attempts=1)))
-    async with a_loop(client, [calls("save"), answers()], save) as loop:
-        handle = await loop.start()
-        wait = await waiting(handle)
-        await handle.signal("pause")
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
-        await handle.query("status")
-        assert list((await handle.describe()).raw_description.pending_activities) == []
-        await handle.signal("resume")
-        await loop.ended(handle)
-    assert (len(save.contexts), told(loop)) == (2, ["saved"])

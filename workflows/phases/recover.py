@@ -21,7 +21,6 @@ from workflows.decisions.recovery_texts import (
 from workflows.phases import attributes, critique, gate
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.gate import Permitted, Ruling
-from workflows.phases.resumed import confirmed
 from workflows.phases.run import Run
 from workflows.phases.tried import tried
 from workflows.phases.waiting import decided
@@ -121,7 +120,7 @@ async def _escalated(
         if decision.choice == "abort":
             run.change(recovery.escalated_to_an_end, permitted.call, decision)
             return _plain(permitted, failure)
-        again = await confirmed(run, Ruling(permitted.call, permitted.verdict, permitted))
+        again = await gate.confirm(run, Ruling(permitted.call, permitted.verdict, permitted))
         if again is None or again.permitted is None:  # policy has changed while the person decided
             return _not_retried(permitted, failure, again)
         retries += 1
