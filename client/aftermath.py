@@ -19,7 +19,7 @@ from workflows.types.context import Setup
 from workflows.types.delegation import DELEGATE, delegated_place
 from workflows.types.messages import ToolCall
 from workflows.types.rewind import REWOUND
-from workflows.types.state import AgentState
+from workflows.types.state import state_in
 from workflows.types.tools import ToolRequest, ToolSpec
 
 TEXT_CHARS = 300
@@ -128,8 +128,8 @@ async def _carried(client: Client, started: WorkflowExecutionStartedEventAttribu
     arguments = await _values(client, started.input)
     if not started.continued_execution_run_id or len(arguments) < 2:
         return None
-    state = AgentState.model_validate(arguments[1])
-    return state.setup if state.carried_by else None
+    state = state_in(arguments[1])
+    return state.setup if state and state.carried_by else None
 
 
 async def _values(client: Client, payloads: Payloads) -> list[Any]:

@@ -18,7 +18,7 @@ from workflows.types.journal import JournalEntry
 from workflows.types.messages import Reply
 from workflows.types.notes import Note
 from workflows.types.saga import SAGA_ENDED
-from workflows.types.state import AgentState
+from workflows.types.state import state_in
 
 PAUSES = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""
@@ -65,8 +65,7 @@ class JournalFold:
     def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
         given, forked = as_object(arguments[0] if arguments else None), {}
-        if len(arguments) > 1 and arguments[1] is not None:
-            state = AgentState.model_validate(arguments[1])
+        if state := state_in(arguments[1]) if len(arguments) > 1 else None:
             self._iteration = state.iteration
             self._run = JournalIteration()
             self._setup, self._is_paused = state.setup, bool(state.carried_by) and state.paused

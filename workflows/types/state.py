@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.context import InterventionKind, News, Setup
@@ -180,3 +182,11 @@ class AgentState(Record):
         """Return the limits that are higher than the config's; what is raised before the setup is known may not be."""
         limits = {name: getattr(config, name) for name in self.extended}
         return {name: value for name, value in self.extended.items() if limits[name] and limits[name] < value}
+
+
+def state_in(given: object) -> AgentState | None:
+    """Return the state that stands beside a run's input; None for anything else, which no run begins with."""
+    try:
+        return AgentState.model_validate(given)
+    except ValidationError:
+        return None
