@@ -47,33 +47,28 @@ async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
     return found[0]
 
 
-async def test_while_a_person_reviews_an_approved_call(client: Client) -> None:
-    pay, engine = FakeTool("pay", effect="irreversible"), Reloaded(asks=True)
-    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+async def reviewed(client: Client, pay: FakeTool, *, forbids: bool) -> list[str]:
+    """Approve a call, then let a person review it; by then policy may forbid it. Return what the model is told."""
+    engine, agents = Reloaded(asks=True), criticised(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine, agents=agents) as loop:
         handle = await loop.start()
         approval = await next_held(handle)
         await updated(handle, "approve", {"approval_id": approval, "approver": "ada"})
         review = await next_held(handle, before=approval)
-        engine.forbids = True
+        engine.forbids = forbids
         await updated(handle, "approve", {"approval_id": review, "approver": "bob"})
         await loop.ended(handle)
+    return told(loop)
 
-    assert (pay.contexts, told(loop)) == ([], [FORBIDDEN])
+
+async def test_while_a_person_reviews_an_approved_call(client: Client) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    assert (await reviewed(client, pay, forbids=True), pay.contexts) == ([FORBIDDEN], [])
 
 
 async def test_a_yes_still_counts_when_nothing_has_changed(client: Client) -> None:
-    pay, engine = FakeTool("pay", effect="irreversible"), Reloaded(asks=True)
-    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
-    async with a_loop(client, [calls("pay"), answers()], pay, engine=engine, agents=agents) as loop:
-        handle = await loop.start()
-        approval = await next_held(handle)
-        await updated(handle, "approve", {"approval_id": approval, "approver": "ada"})
-        review = await next_held(handle, before=approval)
-        await updated(handle, "approve", {"approval_id": review, "approver": "bob"})
-        await loop.ended(handle)
-
-    assert (len(pay.contexts), told(loop)) == (1, ["ok"])
+    pay = FakeTool("pay", effect="irreversible")
+    assert (await reviewed(client, pay, forbids=False), len(pay.contexts)) == (["ok"], 1)
 
 
 async def test_while_more_budget_is_asked_for(client: Client) -> None:
