@@ -27,7 +27,7 @@ async def wait_ready(address: str, timeout_s: float) -> None:
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    while reason := await why_silent(address, max(0.1, min(2.0, deadline - loop.time()))):
+    while reason := await why_silent(address, max(1.0, min(2.0, deadline - loop.time()))):
         if loop.time() >= deadline:
             raise ServerUnavailable(
                 f"no Temporal server answers at {address} ({reason})", "check the address and that it runs"
