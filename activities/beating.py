@@ -18,9 +18,9 @@ CHANGED_INTERVAL_S = 0.2
 async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
     """Heartbeat with `details()` until the block ends; sooner where they changed.
 
-    A local activity has no heartbeats: then this does nothing.
+    A local activity has no heartbeats, and what runs outside of one neither: then this does nothing.
     """
-    if activity.info().is_local:
+    if not activity.in_activity() or activity.info().is_local:
         yield
         return
     beat = asyncio.create_task(_beat(details))

@@ -9,9 +9,13 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.instruments import count_opened_circuit
-from workflows.types.breaker import Breaker, CircuitOptions
+from activities.ports import ModelError
+from workflows.types.breaker import Breaker, CircuitOptions, cause_named
+
+MAX_CAUSE_CHARS = 200
 
 MAX_CIRCUITS = 1_000
 """Those that failed or were tried last; a circuit without failures is not kept at all."""
@@ -41,6 +45,13 @@ class _Permit:
     opened_at: datetime | None
 
 
+def _cause(error: BaseException) -> str:
+    """Return what all runs of the worker may read of a failure: a provider's words, of a tool no more than the kind."""
+    if isinstance(error, ModelError):
+        return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
+    return cause_named(error.type if isinstance(error, ApplicationError) else type(error).__name__)
+
+
 class WorkerBreakers:
     """Circuits by name: a tool's, or `provider:` and a provider's. For any thread."""
 
@@ -62,7 +73,7 @@ class WorkerBreakers:
         try:
             yield
         except BaseException as error:
-            self._ended(permit, has_failed=counts(error))
+            self._ended(permit, _cause(error) if counts(error) else None)
             raise
         self._succeeded(permit)
 
@@ -87,16 +98,18 @@ class WorkerBreakers:
         if breaker.state != "closed":
             activity.logger.info("the circuit of %s has closed", permit.name)
 
-    def _ended(self, permit: _Permit, *, has_failed: bool) -> None:
+    def _ended(self, permit: _Permit, cause: str | None) -> None:
+        """Take in the end of a call; `cause` is that of a failure that counts."""
         with self._lock:
             before = self._circuits.get(permit.name, Breaker())
             if before.state == "half_open" and before.opened_at != permit.opened_at:
                 return  # it began before the circuit opened and holds none of the permits that are out now
-            after = before.failed(permit.options, self._clock()) if has_failed else before.released()
+            after = before.released() if cause is None else before.failed(permit.options, self._clock(), cause)
             self._keep(permit.name, after)
         if after.state == "open" and before.state != "open":
             count_opened_circuit(permit.name, "worker")
-            activity.logger.warning("the circuit of %s has opened (failures: %d)", permit.name, after.failures)
+            told = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
+            activity.logger.warning("the circuit of %s has opened (%s)", permit.name, told)
 
     def _keep(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from activities.cache import ByteCache
+from activities.instruments import cache_misses
 from activities.ports import HistorySource, Rebuilt, RunKey
 from workflows.types.clipped import clip
 from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
@@ -51,6 +52,7 @@ class Conversations:
             known = self._from_cache(run, request)
         except (Missing, DigestMismatch):
             self.misses += 1
+            cache_misses.add(1)
             rebuilt = await self._history.rebuild(run, request.iteration)
             known = _unused(rebuilt.setup).with_chain(Chain().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
@@ -78,7 +80,9 @@ class Conversations:
         elif reference(known.chain.digest) == request.context.head:
             return known
         setup = known.setup
-        return known.with_chain(request.context.applied(known.chain, lambda news: self._message(run, news, setup)))
+        return known.with_chain(
+            request.context.applied(known.chain, lambda news: news.shown(self._message(run, news, setup)))
+        )
 
     def _first(self, request: ReasonRequest) -> _Known:
         setup = self._setups.get(request.setup)
@@ -105,7 +109,7 @@ class Conversations:
         iteration, _, index = (news.result or "").partition(".")
         call = self._reply(run, int(iteration)).calls[int(index)]
         spec = setup.tool(call.name)
-        return tool_message(call, clip(content, spec.options.max_result_bytes) if spec else content, is_error=False)
+        return tool_message(call, clip(content, spec.max_result_bytes) if spec else content, is_error=False)
 
     def _reply(self, run: RunKey, iteration: int) -> Reply:
         reply = self._parts.get((run, iteration))

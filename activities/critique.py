@@ -90,7 +90,7 @@ def _material(context: Rebuilt, critic: Critic, request: CritiqueRequest) -> str
     salt = activity.info().activity_id
     parts = [f"What the agent was given:\n{delimited(_given(context), 'task', salt)}"]
     if critic.context == "conversation":
-        said = transcript(context.messages)
+        said = transcript(context.messages, salt)
         parts.append(f"What the agent and its tools said:\n{delimited(said, 'conversation', salt)}")
     parts.append(_subject(context.setup, request, salt))
     if request.problem:

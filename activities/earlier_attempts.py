@@ -6,20 +6,23 @@ from typing import Any, cast
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from workflows.types.tools import EARLIER_UNKNOWN, UNKNOWN_OUTCOMES
+from activities.ports import Acted
+from workflows.types.tools import DONE, EARLIER_UNKNOWN, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
 
 _FAILED = "failed"
+_TOLD: dict[Acted | None, tuple[str, ...]] = {None: (), "no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}
 
 
-def attempt_failed(message: str, kind: str, *, retryable: bool) -> ApplicationError:
+def attempt_failed(message: str, kind: str, *, retryable: bool, acted: Acted | None = None) -> ApplicationError:
     """Return the failure of this attempt; it tells, too, when an earlier one may have had its effect.
 
     The server hands the last heartbeat of an attempt on to the next one, and nothing else.
     """
     is_unsure = may_have_acted()
-    if retryable and not is_unsure and kind not in UNKNOWN_OUTCOMES and not activity.info().is_local:
+    is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
+    if retryable and not is_unsure and is_plain and not activity.info().is_local:
         activity.heartbeat({_FAILED: activity.info().attempt})
-    details = (EARLIER_UNKNOWN,) if is_unsure else ()
+    details = (*_TOLD[acted], *((EARLIER_UNKNOWN,) if is_unsure else ()))
     return ApplicationError(message, *details, type=kind, non_retryable=not retryable)
 
 

@@ -1,19 +1,26 @@
 """The `gate` activity: what does not fit its schema first, then policy; one verdict for each proposal."""
 
-from collections.abc import Callable
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import starmap
 from typing import Any
 
 from temporalio import activity
 
+from activities.beating import heartbeats
 from activities.error_text import error_text
-from activities.instruments import count_denials
+from activities.instruments import count_verdicts
 from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration
 from activities.narrowing import narrowed, target_of
+from activities.permits import BY_THE_LOOP, PermitKeys, own_place
 from activities.ports import Judgement, PolicyEngine, Proposal
 from activities.recordable import recordable
 from workflows.types.answer_json import answer_json
 from workflows.types.delegation import DELEGATE
+from workflows.types.engines import is_weaker
 from workflows.types.gate import GateRequest, Verdict, Verdicts
 from workflows.types.messages import ToolCall
 from workflows.types.text import clean_text
@@ -24,35 +31,102 @@ MAX_REASON_CHARS = 1_000
 MAX_MODIFICATIONS = 2
 """Times that a policy may change the arguments of one call; a set that changes its own change for ever is denied."""
 
+AT_ONCE = 4
+"""Questions to a server at a time: few enough that one which takes them in turn answers each in time."""
+
+FOR_VERDICTS = 0.8
+"""Share of an attempt; the rest is kept for handing in what was decided."""
+
 ArgumentErrors = Callable[[dict[str, Any], Any], list[str]]
-"""Takes a JSON Schema and a value; returns what does not fit; raises ValueError for a schema that is no schema."""
+"""Takes a JSON Schema and a value; returns what does not fit; raises ValueError for a schema that is no schema.
+
+It may wait for a process: called in a thread."""
+
+
+Judge = Callable[[], Awaitable[Verdict]]
+Judged = tuple[str, Judge]
+"""What is judged, in words, and how."""
 
 
 class GateActivities:
     """Verdicts from an injected policy engine. Whatever it raises is a denial."""
 
     def __init__(
-        self, engine: PolicyEngine, argument_errors: ArgumentErrors, secrets: KnownSecrets = NO_SECRETS
+        self,
+        engine: PolicyEngine,
+        argument_errors: ArgumentErrors,
+        secrets: KnownSecrets = NO_SECRETS,
+        engine_name: str = "",
+        permits: PermitKeys | None = None,
     ) -> None:
         self._engine = engine
         self._argument_errors = argument_errors
         self._secrets = secrets
+        self._engine_name = engine_name
+        self._permits = permits
 
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
         """Return the verdicts, in call order."""
         log_iteration(request.iteration)
-        if request.calls:
+        if is_weaker(self._engine_name, request.engine):
+            verdicts = (self._too_weak(request.engine),) * (len(request.calls) or 1)
+        elif request.calls:
             specs = {spec.name: spec for spec in request.specs}
-            verdicts = tuple([await self._on_call(request, call, specs) for call in request.calls])
+            judged = [(call.name, partial(self._on_call, request, call, specs)) for call in request.calls]
+            verdicts = await self._all(judged)
         else:
-            verdicts = (await self._on_answer(request),)
+            verdicts = await self._all([("the answer", partial(self._on_answer, request))])
         verdicts = recordable(verdicts)
-        count_denials(request.calls, verdicts)
-        return self._secrets.hidden_in(Verdicts(verdicts=verdicts))
+        count_verdicts(request.calls, verdicts)
+        about = {"about": "ending"} if request.purpose == "ending" else {}
+        given = Verdicts.model_validate({"verdicts": verdicts, **about})
+        return self._signed(request, self._secrets.hidden_in(given))
+
+    def _signed(self, request: GateRequest, given: Verdicts) -> Verdicts:
+        """Sign what is allowed, exactly as it is recorded; what the loop carries out itself has no activity to ask."""
+        keys = self._permits
+        if keys is None or len(request.places) != len(request.calls):
+            return given
+
+        def signed(verdict: Verdict, call: ToolCall, place: str) -> Verdict:
+            if verdict.decision != "allow" or call.name in BY_THE_LOOP:
+                return verdict
+            arguments = call.arguments if verdict.arguments is None else verdict.arguments
+            terms = (verdict.version, request.purpose, request.approved_by)
+            permit = keys.permit(own_place(place), call.name, arguments, terms)
+            return verdict.model_copy(update={"permit": permit})
+
+        judged = zip(given.verdicts, request.calls, request.places, strict=False)
+        return Verdicts(verdicts=tuple(starmap(signed, judged))) if request.calls else given
+
+    def _too_weak(self, wanted: str) -> Verdict:
+        why = f"this run began under the policy engine {wanted}, and its worker has {self._engine_name}"
+        return _denied(f"{why}; nothing is decided by less, tell the operator")
+
+    async def _all(self, judged: Sequence[Judged]) -> tuple[Verdict, ...]:
+        """Judge all proposals of a request; in this process one after the other, for as long as the attempt lasts."""
+        if self._engine.is_embedded:
+            return tuple([await judge() for _, judge in judged])
+        return await self._all_by_server(judged)
+
+    async def _all_by_server(self, judged: Sequence[Judged]) -> tuple[Verdict, ...]:
+        """Judge several at once; what is late is denied by itself, and costs none of those beside it."""
+        room, allowed_s = asyncio.Semaphore(AT_ONCE), time_for_verdicts()
+        until = None if allowed_s is None else asyncio.get_running_loop().time() + allowed_s
+
+        async def verdict(name: str, judge: Judge) -> Verdict:
+            try:
+                async with asyncio.timeout_at(until), room:
+                    return await judge()
+            except TimeoutError:
+                return _denied(f"the policy engine was too slow: nothing about {name} within {allowed_s:g} s")
+
+        async with heartbeats(lambda: None):
+            return tuple(await asyncio.gather(*(verdict(name, judge) for name, judge in judged)))
 
     async def _on_answer(self, request: GateRequest) -> Verdict:
-        if problem := self._misfit_answer(request):
+        if problem := await self._misfit_answer(request):
             return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
         proposal = _proposal(request)
         judgement = await self._judgement(proposal)
@@ -60,11 +134,12 @@ class GateActivities:
             return _denied("the policy wants to change a final answer; it can only allow or deny one")
         return _verdict(proposal, judgement)
 
-    def _misfit_answer(self, request: GateRequest) -> str:
+    async def _misfit_answer(self, request: GateRequest) -> str:
         if request.output_schema is None:
             return ""
         try:
-            errors = self._argument_errors(request.output_schema, answer_json(request.answer or ""))
+            value = answer_json(request.answer or "")
+            errors = await asyncio.to_thread(self._argument_errors, request.output_schema, value)
         except ValueError as error:
             errors = [str(error)]
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
@@ -72,23 +147,24 @@ class GateActivities:
     async def _on_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
         """Return the verdict; arguments that policy put in place of the model's are checked and judged like any."""
         spec, proposed = specs.get(call.name), call.arguments
+        by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
-            problem = _unknown(call, request.offered) if spec is None else self._misfit(call, spec)
+            problem = _unknown(call, request.offered) if spec is None else await self._misfit(call, spec)
             if problem or spec is None:
-                return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS])
+                return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
             proposal = _proposal(request, call, spec)
-            judgement = await self._judgement(proposal)
+            judgement = _also_by(by, await self._judgement(proposal))
             if not judgement.allowed or judgement.arguments is None or judgement.arguments == call.arguments:
                 verdict = _verdict(proposal, judgement)
                 return verdict if call.arguments == proposed else _with_arguments(verdict, call)
-            call = call.model_copy(update={"arguments": judgement.arguments})
-        return _denied(f"the policy changed the arguments of {call.name} again and again")
+            call, by = call.model_copy(update={"arguments": judgement.arguments}), _by(judgement)
+        return _denied(f"the policy changed the arguments of {call.name} again and again", **by)
 
-    def _misfit(self, call: ToolCall, spec: ToolSpec) -> str:
+    async def _misfit(self, call: ToolCall, spec: ToolSpec) -> str:
         if call.malformed is not None:
-            return f"the arguments of {call.name} are not a JSON object: {call.malformed[:200]}"
+            return f"the arguments of {call.name} are not a JSON object with each key once: {call.malformed[:200]}"
         try:
-            errors = self._argument_errors(spec.parameters, call.arguments)
+            errors = await asyncio.to_thread(self._argument_errors, spec.parameters, call.arguments)
         except ValueError as error:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
@@ -103,9 +179,15 @@ class GateActivities:
             )
 
 
+def time_for_verdicts() -> float | None:
+    """Return the seconds that this attempt has for its verdicts; None where no attempt is counted."""
+    limit = activity.info().start_to_close_timeout if activity.in_activity() else None
+    return limit.total_seconds() * FOR_VERDICTS if limit else None
+
+
 def _verdict(proposal: Proposal, judgement: Judgement) -> Verdict:
     """Return the verdict; only what is set is written, since every verdict is in the history."""
-    by: dict[str, Any] = {name: value for name in ("policies", "version") if (value := getattr(judgement, name))}
+    by = _by(judgement)
     if judgement.allowed is not True:
         return _denied(judgement.reason or "not allowed", **by)
     if judgement.approval is not None and not _is_approved(proposal, judgement):
@@ -118,6 +200,16 @@ def _verdict(proposal: Proposal, judgement: Judgement) -> Verdict:
         return _denied(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
     tools = narrowed(target, judgement)
     return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
+
+
+def _by(judgement: Judgement) -> dict[str, Any]:
+    return {name: value for name in ("policies", "version") if (value := getattr(judgement, name))}
+
+
+def _also_by(earlier: dict[str, Any], judgement: Judgement) -> Judgement:
+    """Return the judgement with the policies before its own that had changed the call: they decided, too."""
+    policies = dict.fromkeys([*earlier.get("policies", ()), *judgement.policies])
+    return dataclasses.replace(judgement, policies=tuple(policies))
 
 
 def _is_approved(proposal: Proposal, judgement: Judgement) -> bool:

@@ -1,17 +1,17 @@
 """Secrets that a worker knows, hidden in whatever it hands on, however it came by them."""
 
-import json
 import os
 import re
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
-from urllib.parse import quote
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
 from activities.ports import ToolError
+from activities.secret_spellings import spellings
 
 MIN_GUESSED_CHARS = 8
 """Of a value that counts as a secret by the name of its variable; hiding shorter ones would hole every text."""
@@ -24,7 +24,23 @@ HIDDEN = "[redacted]"
 _BEGUN_CHARS = 4
 """From so many characters on the beginning of a secret is cut off the end of a text."""
 
-_SECRET_NAME = re.compile(r"(?i)(?:key|token|secret|password|passwd|passphrase|credentials?|headers)$")
+_SECRET_NAME = re.compile(
+    r"(?i)(?:key|token|secret|password|passwd|passphrase|credentials?|headers|auth|authorization|bearer"
+    r"|webhook(?:_?url)?|(?:^|_|db)(?:pass|pwd|pw|pat|dsn|cookies?|sas|jwt|signature))"
+    r"(?:_?(?:v?\d+|prod(?:uction)?|staging|dev|test|live|ci|base|old|new|next|previous|ro|rw|pem|json|b64|base64))*$"
+)
+_ADDRESS_NAME = re.compile(
+    r"(?i)(?:^|_)(?:url|uri|dsn|address|endpoint|connection|proxy|broker|conn(?:ection)?_?str(?:ing)?)$"
+)
+"""Of a variable that may hold an address with a password in it; the rest of the address is no secret."""
+
+_PASSWORD_FIELD = re.compile(
+    r"(?i)\b(?:password|passwd|pwd|accountkey|sharedaccesskey|sig|token|api_?key)=([^;&\s'\"]+)"
+)
+_WRAPPED = re.compile(r"(?<![\w+/=-])(?:[\w+/-]{16,}\r?\n[ \t]*)+[\w+/=-]+", re.ASCII)
+"""Lines as `base64`, MIME and PEM break them."""
+_COMMON = frozenset({"postgres", "password", "passw0rd", "changeme", "changeit", "localhost", "username", "minioadmin"})
+"""Values that stand in every other text; hiding them would hole it and protect nothing."""
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -39,7 +55,7 @@ class KnownSecrets:
     def of(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
         """Take values that have at least so many characters, in every spelling that a text may have of them."""
         worth = {value for value in values if len(value) >= least}
-        return cls(tuple(sorted({form for value in worth for form in _spellings(value)}, key=len, reverse=True)))
+        return cls(tuple(sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)))
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "KnownSecrets":
@@ -50,10 +66,15 @@ class KnownSecrets:
             also: Further variables that hold secrets, whatever their names end in.
         """
         named = {*filter(_SECRET_NAME.search, environment), *also}
-        return cls.of((environment.get(name, "") for name in named), MIN_GUESSED_CHARS)
+        values = [environment.get(name, "") for name in named]
+        values += [part.strip() for value in values for part in value.split(",")]  # a list of keys
+        for name in filter(_ADDRESS_NAME.search, environment):
+            values += _passwords_in(environment[name])
+        return cls.of((value for value in values if value.lower() not in _COMMON), MIN_GUESSED_CHARS)
 
     def hidden(self, text: str, *, is_cut: bool = False) -> str:
         """Return the text without them, nor, where its end was cut off, with the beginning of one."""
+        text = _WRAPPED.sub(self._unwrapped, text) if self.texts else text
         for secret in self.texts:
             text = text.replace(secret, HIDDEN)
         return text[: len(text) - self._begun(text)] if is_cut else text
@@ -68,7 +89,12 @@ class KnownSecrets:
 
     def left_out_of(self, error: ToolError) -> ToolError:
         """Return the error without them."""
-        return ToolError(self.hidden(str(error)), kind=error.kind, retryable=error.retryable)
+        return ToolError(self.hidden(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
+
+    def _unwrapped(self, found: re.Match[str]) -> str:
+        """Return lines of base64 as one where a secret stands across their ends."""
+        joined = "".join(found[0].split())
+        return joined if any(secret in joined for secret in self.texts) else found[0]
 
     def _begun(self, text: str) -> int:
         """Return how many characters at the end are the beginning of one."""
@@ -88,16 +114,12 @@ class KnownSecrets:
         return value
 
 
-def _spellings(value: str) -> Iterator[str]:
-    """Yield a value as it is, in JSON, in Python's representation, in one of these in another, in a URL, in base64."""
-    once = _escaped(value)
-    yield from once.union(*map(_escaped, once))
-    yield quote(value, safe="", errors="replace")
-    yield b64encode(value.encode(errors="replace")).decode().rstrip("=")
-
-
-def _escaped(value: str) -> set[str]:
-    return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+def _passwords_in(address: str) -> list[str]:
+    """Return the passwords in an address or a connection string, as they stand there and as they are meant."""
+    found = _PASSWORD_FIELD.findall(address)
+    with suppress(ValueError):  # it is no address
+        found.append(urlsplit(address).password or "")
+    return [*found, *map(unquote, found)]
 
 
 NO_SECRETS = KnownSecrets()

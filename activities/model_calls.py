@@ -13,15 +13,12 @@ from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.ports import ModelError, ModelProvider, ModelRequest
 from activities.spans import model_span
 from workflows.types.context import Setup
-from workflows.types.input import SLACK_S
+from workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
 from workflows.types.messages import Reply
 from workflows.types.text import clean_text
 
 TAIL_CHARS = 2_000
 """Characters of partial text in a heartbeat."""
-
-LAST_TRY_S = 3.0
-"""A retry that would come after the run's clock has stopped is brought forward to this long before its end."""
 
 
 class Models(Protocol):
@@ -84,15 +81,31 @@ class _Tail:
 
 
 def _failure(error: ModelError, message: str, left: float | None) -> ApplicationError:
-    """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left."""
-    final = not error.retryable
-    delay: timedelta | None = None
-    if error.retry_after_s is not None and not final:
-        wait = error.retry_after_s
-        if left is not None and wait > left:
-            final, wait = left <= LAST_TRY_S, max(left - LAST_TRY_S, 0.0)
-        delay = timedelta(seconds=wait)
-    return ApplicationError(message, type=error.kind, non_retryable=final, next_retry_delay=delay)
+    """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left.
+
+    Where the next try would come after the run's clock has stopped, by that wish or by Temporal's own backoff, it is
+    brought forward; the last one is final, so that a run which nobody answered says what it heard, not that time is up.
+    """
+    if not error.retryable:
+        return ApplicationError(message, type=error.kind, non_retryable=True)
+    wait = error.retry_after_s
+    delay = None if wait is None else timedelta(seconds=wait)
+    if left is not None and (_backoff_s() if wait is None else wait) > left:
+        delay = timedelta(seconds=max(left - LAST_TRY_S, 0.0))
+        if not delay:
+            return ApplicationError(message, OUT_OF_TIME, type=error.kind, non_retryable=True, next_retry_delay=delay)
+    return ApplicationError(message, type=error.kind, next_retry_delay=delay)
+
+
+def _backoff_s() -> float:
+    """Return the seconds after which Temporal would try again by itself."""
+    info = activity.info()
+    policy = info.retry_policy
+    if policy is None:
+        return 0.0
+    longest = policy.maximum_interval or policy.initial_interval * 100
+    pause = policy.initial_interval.total_seconds() * policy.backoff_coefficient ** (info.attempt - 1)
+    return min(pause, longest.total_seconds())
 
 
 def _seconds_left(running_s: float) -> float | None:

@@ -7,10 +7,15 @@ from typing import Any, Literal, Protocol
 
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.delegation import DelegateSpec
+from workflows.types.fork import ForkInput
 from workflows.types.gate import ApprovalTerms, Purpose
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.notifications import Notification
+from workflows.types.state import AgentState
 from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+
+Acted = Literal["no", "maybe", "yes"]
+"""Whether a call that failed had its effect."""
 
 ToolChoice = Literal["auto", "any", "none"]
 """`any`: the model has to call some tool; `none`: it must not."""
@@ -143,11 +148,22 @@ class ToolSource(Protocol):
 class ToolError(Exception):
     """A tool call that failed in a way worth telling the model."""
 
-    def __init__(self, message: str, *, kind: str = "ToolError", retryable: bool = False) -> None:
-        """Describe the failure; `kind` becomes the failure's type, which `non_retryable` can name."""
+    def __init__(
+        self, message: str, *, kind: str = "ToolError", retryable: bool = False, acted: Acted | None = None
+    ) -> None:
+        """Describe the failure.
+
+        Args:
+            message: For the model.
+            kind: Becomes the failure's type, which `non_retryable` can name.
+            retryable: Whether the same call may succeed later.
+            acted: Whether the call had its effect all the same. None: no, where it is final; where it may pass,
+                nobody knows what an irreversible call did.
+        """
         super().__init__(message)
         self.kind = kind
         self.retryable = retryable
+        self.acted: Acted | None = acted or (None if retryable else "no")
 
 
 @dataclass(frozen=True)
@@ -197,10 +213,12 @@ class Judgement:
 
 
 class PolicyEngine(Protocol):
-    """Decides on proposals. Any exception counts as a denial.
+    """Decides on proposals. Any exception counts as a denial."""
 
-    An engine that asks a server says so by `is_embedded = False`: then the gate is an activity of its own.
-    """
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it decides in this process. One that asks a server is asked about several proposals at once."""
+        ...
 
     async def judge(self, proposal: Proposal) -> Judgement:
         """Return the decision for exactly this proposal."""
@@ -258,6 +276,22 @@ class HistorySource(Protocol):
         ...
 
 
+class OtherPlace(Exception):
+    """The run is at home in another folder, or under another configuration, than this worker."""
+
+
+class Pasts(Protocol):
+    """Reads, from the history of another run, what a fork of it shares."""
+
+    async def shared(self, wish: ForkInput) -> AgentState:
+        """Return the state of that run at the end of the iteration, as its fork takes it over.
+
+        Raises:
+            InvalidInput: There is no such run or iteration, or not any more; or what the fork wants does not fit it.
+        """
+        ...
+
+
 class Agents(Protocol):
     """Agents by name, from the worker's configuration."""
 
@@ -266,5 +300,6 @@ class Agents(Protocol):
 
         Raises:
             InvalidInput: Unknown agent, tool or model, naming those that are known.
+            OtherPlace: The run is for another worker.
         """
         ...

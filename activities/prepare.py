@@ -1,12 +1,20 @@
 """The `prepare` activity: what a run works with, from the worker's configuration."""
 
+from datetime import timedelta
+
+from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
-from activities.ports import Agents
+from activities.ports import Agents, OtherPlace
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.input import InvalidInput
+
+MAX_SETUP_BYTES = 500_000
+"""As JSON: every run of a chain carries it, beside its task, its state and its conversation."""
+
+OTHER_PLACE_DELAY = timedelta(seconds=1)
 
 
 class PrepareActivities:
@@ -23,5 +31,19 @@ class PrepareActivities:
             setup = await self._agents.setup(request)
         except InvalidInput as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+        except OtherPlace as error:  # tried again: a worker of that place may be there, too
+            raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
+        size = len(setup.model_dump_json(exclude_unset=True).encode())
+        if size > MAX_SETUP_BYTES:
+            raise ApplicationError(_too_large(setup, size), type="InvalidInput", non_retryable=True)
         self._conversations.keep_setup(setup)
         return setup
+
+
+def _too_large(setup: Setup, size: int) -> str:
+    parts = setup.model_dump(mode="json", include={"instructions", "tools", "critics", "decisions", "output_schema"})
+    sizes = ", ".join(f"{name} {len(to_json(value))}" for name, value in parts.items() if value)
+    return (
+        f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
+        f"({sizes}); shorten it, or narrow the tools with tool_profile"
+    )

@@ -9,7 +9,7 @@ from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.model_calls import ModelCalls, Models
 from activities.model_context import model_context
 from activities.ports import ModelRequest, Rebuilt
-from activities.replies import normalised
+from activities.replies import calls_room, normalised
 from workflows.types.context import ReasonRequest, Setup
 from workflows.types.messages import Reply
 from workflows.types.untrusted import MEANING, as_sent
@@ -28,7 +28,7 @@ class ReasonActivities:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         reply = await self._calls.complete(context.setup, _model_request(context, request), began)
-        reply = normalised(reply, context.messages)
+        reply = normalised(reply, context.messages, calls_room(context.setup.config.max_output_tokens))
         self._conversations.keep_reply(run, request.iteration, reply)
         return reply
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from activities.replies import MAX_DEPTH, is_deeper
 from workflows.types.gate import Verdict
 
-MAX_BYTES = 1_500_000
-"""Of all verdicts on one reply; a payload must stay below 2 MB."""
+MAX_BYTES = 400_000
+"""Of all verdicts on one reply: they stand in a history, and what they change in calls that wait."""
 
 MAX_WAIT_S = 10 * 365 * 86_400.0
 """How long a call can be held; a date some thousand years on is none."""

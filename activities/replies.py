@@ -1,12 +1,13 @@
 """A provider's reply made safe for the history: unique call ids, valid text, bounded size."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic_core import from_json, to_json
 
-from workflows.types.clipped import clip
+from workflows.types.clipped import clip_json
 from workflows.types.messages import FinishReason, Message, Reply, ToolCall
 from workflows.types.text import clean_json, clean_text
 from workflows.types.usage import Usage
@@ -14,12 +15,26 @@ from workflows.types.usage import Usage
 MAX_CALLS = 32
 """Calls of one reply that are taken in; the model is told of the others."""
 
-MAX_TEXT_BYTES = 500_000
-MAX_ARGUMENT_BYTES = 200_000
-"""All arguments of one call; larger ones are refused as malformed rather than cut."""
+MAX_LEFT_OUT_TOOLS = 20
+MAX_LEFT_OUT_CHARS = 64
+"""Tools that are named of those others, and the characters of each name."""
 
-MAX_REPLY_BYTES = 1_500_000
-"""Text, blocks and arguments together; a payload must stay below 2 MB. Blocks that do not fit are left out."""
+_BESIDE_TEXT = ("calls", "blocks", "order", "left_out", "left_out_tools")
+
+MAX_TEXT_BYTES = 300_000
+"""As JSON."""
+
+MAX_CALLS_BYTES = 150_000
+"""Blocks and arguments of all calls together, as JSON: what is sent back with each later request cannot be cut."""
+
+MIN_CALLS_BYTES = 64_000
+MIN_CALL_BYTES = 500
+"""For the arguments of each call, however large those of the others are."""
+
+TOGETHER = ", which is what the calls of this reply leave; make fewer or shorter calls at once"
+
+BYTES_PER_TOKEN = 6
+"""More than a token of any provider holds on the average."""
 
 MAX_DEPTH = 100
 """Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
@@ -29,27 +44,41 @@ MAX_NAME_CHARS = 200
 R = TypeVar("R", Reply, ToolCall, Usage)
 
 
-def normalised(reply: Reply, earlier: Iterable[Message]) -> Reply:
-    """Return the reply as it goes to history; every call has an id that no other call of the conversation has."""
-    text = clip(clean_text(reply.text), MAX_TEXT_BYTES)
-    room = MAX_REPLY_BYTES - len(text.encode())
+def calls_room(max_output_tokens: int) -> int:
+    """Return the bytes that blocks and arguments of one reply may take: what a reply of so many tokens can hold."""
+    return min(max(max_output_tokens * BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
+
+
+def normalised(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_BYTES) -> Reply:
+    """Return the reply as it goes to history; every call has an id that no other call of the conversation has.
+
+    Blocks that do not fit into `room` are left out; arguments beyond it are refused as malformed rather than cut.
+    """
+    text = clip_json(clean_text(reply.text), MAX_TEXT_BYTES)
     blocks = _fitting_blocks(reply.blocks, room)
-    room -= len(to_json(blocks))
+    room -= len(to_json(blocks)) if blocks else 0
     taken = {call.call_id for message in earlier for call in message.calls}
     calls: list[ToolCall] = []
     for call in reply.calls[:MAX_CALLS]:
         fresh = _changed(call, call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
         taken.add(fresh.call_id)
-        calls.append(_bounded(fresh, min(MAX_ARGUMENT_BYTES, room)))
-        room -= len(to_json(calls[-1].arguments)) + len((calls[-1].malformed or "").encode())
+        calls.append(_bounded(fresh, max(room, MIN_CALL_BYTES)))
+        room -= len(to_json(calls[-1].arguments)) + len(to_json(calls[-1].malformed or ""))
     left_out = len(reply.calls) - len(calls) or reply.left_out
-    return _changed(_described(reply), text=text, blocks=blocks, calls=tuple(calls), left_out=left_out)
+    tools = _left_out_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
+    fields = {"calls": tuple(calls), "left_out": left_out, "left_out_tools": tools}
+    return _changed(_described(reply), text=text, blocks=blocks, **fields)
 
 
 def text_alone(reply: Reply, text: str) -> Reply:
     """Return the reply with that text, and without calls and blocks; what is not set stays so."""
-    fields = {name: getattr(reply, name) for name in reply.model_fields_set - {"text", "calls", "blocks", "left_out"}}
+    fields = {name: getattr(reply, name) for name in reply.model_fields_set - {"text", *_BESIDE_TEXT}}
     return Reply(text=text, **fields)
+
+
+def _left_out_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
+    counts = Counter(call.name[:MAX_LEFT_OUT_CHARS] for call in calls)
+    return {_name(name, "unnamed"): count for name, count in counts.most_common(MAX_LEFT_OUT_TOOLS)}
 
 
 def _described(reply: Reply) -> Reply:
@@ -76,7 +105,8 @@ def _unique(call_id: str, taken: set[str]) -> str:
 
 
 def _name(text: str, otherwise: str) -> str:
-    return clean_text(text).strip()[:MAX_NAME_CHARS].strip() or otherwise
+    name = clean_text(text).strip()[:MAX_NAME_CHARS].strip()
+    return name.encode()[:MAX_NAME_CHARS].decode(errors="ignore").strip() or otherwise
 
 
 def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple[dict[str, Any], ...]:
@@ -89,13 +119,13 @@ def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple
 
 def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
     if call.malformed is not None:
-        return _changed(call, arguments={}, malformed=clip(clean_text(call.malformed), max(max_bytes, 200)))
+        return _changed(call, arguments={}, malformed=clip_json(clean_text(call.malformed), max_bytes))
     if is_deeper(call.arguments, MAX_DEPTH):
         return _changed(call, arguments={}, malformed=f"(nested more than {MAX_DEPTH} deep)")
     arguments = clean_json(call.arguments)
     text = to_json(arguments)
     if len(text) > max_bytes:
-        return _changed(call, arguments={}, malformed=f"(more than {max_bytes} bytes)")
+        return _changed(call, arguments={}, malformed=f"(more than {max_bytes} bytes{TOGETHER})")
     if not _can_be_read(text):
         return _changed(call, arguments={}, malformed="(a number out of range)")
     return _changed(call, arguments=arguments)

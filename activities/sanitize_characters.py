@@ -4,12 +4,17 @@ import re
 from collections import Counter
 from unicodedata import category
 
-_SEQUENCE = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,4096}+(?:\x07|\x1b\\|\x9c)"  # a string: title, link, device
+from activities.sanitize_emoji import is_emoji
+
+SEQUENCE = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])"  # a string: title, link, device
+    r"[^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
     r"|(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+[@-~]"  # a control sequence: colour, cursor, erase
     r"|\x1b[ -/]{0,8}+[0-~]"
 )
-_LINE_START = re.compile(r"\r(?!\n)|\x85")
+"""Of a terminal. A string ends where another begins, so that many that never end cost no more than one."""
+
+_LINE_START = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 _TAGS = "\U000e0000-\U000e007f"
@@ -18,14 +23,24 @@ _BIDI = "\u202a-\u202e\u2066-\u2069"
 _ZERO_WIDTH = "\u200b-\u200f\u061c\u2060-\u2065\ufeff\u180e"
 _OTHER = (
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u206a-\u206f\u3164\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a"
+    "\u2800\U00013430-\U0001343f\U00016fe4\U0001bca0-\U0001bca3\U0001d159"
     "\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
 )
-_RUN = re.compile(f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_OTHER}]+")
+_PRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+_UNASSIGNED = (
+    "\ufdd0-\ufdef\ufffe\uffff\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U000dffff"
+    "\U000e1000-\U000effff\U000ffffe\U000fffff\U0010fffe\U0010ffff"
+)
+"""For good, or in planes that nobody uses; what a later Unicode adds to the others is shown."""
+
+_RUN = re.compile(f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_OTHER}{_PRIVATE}{_UNASSIGNED}]+")
 _KINDS = (
     ("tag characters", re.compile(f"[{_TAGS}]")),
     ("variation selectors", re.compile(f"[{_SELECTORS}]")),
     ("direction controls", re.compile(f"[{_BIDI}]")),
     ("zero-width characters", re.compile(f"[{_ZERO_WIDTH}]")),
+    ("private-use characters", re.compile(f"[{_PRIVATE}]")),
+    ("unassigned characters", re.compile(f"[{_UNASSIGNED}]")),
     ("other invisible characters", re.compile(f"[{_OTHER}]")),
 )
 
@@ -39,19 +54,22 @@ _JOINING = re.compile(
 """Scripts in which a joiner, or its opposite, changes a word."""
 
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
-_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_NEAR = 40
+_BRAILLE = re.compile("[\u2801-\u28ff]")
+_HIEROGLYPH = re.compile("[\U00013000-\U0001342f\U00013440-\U000143ff]")
+_NEAR = 3
+"""Characters between a direction mark and the right-to-left letter that it is for: a bracket, a full stop, a blank."""
+
 _OF_EMOJI = frozenset({"\ufe0e", "\ufe0f", "\u200d", "\ufe0f\u200d"})
 _JOINERS = frozenset({"\u200c", "\u200d"})
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
 _MONGOLIAN = frozenset("\u180b\u180c\u180d\u180e\u180f")
 _JAMO_FILLERS = frozenset("\u115f\u1160")
-_IDEOGRAPHIC = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_HIEROGLYPH_JOINERS = frozenset(map(chr, range(0x13430, 0x13440)))
 
 
 def without_sequences(text: str) -> tuple[str, Counter[str]]:
-    """Return the text without terminal sequences and control characters; a lone carriage return ends a line."""
-    text, sequences = _SEQUENCE.subn("", text)
+    """Return the text without terminal sequences and control characters; what else ends a line becomes a newline."""
+    text, sequences = SEQUENCE.subn("", text)
     text, returns = _LINE_START.subn("\n", text)
     text, controls = _CONTROL.subn("", text)
     return text, +Counter({"terminal sequences": sequences, "control characters": returns + controls})
@@ -76,21 +94,23 @@ def _is_needed(run: str, text: str, start: int, end: int) -> bool:
     before, after = text[start - 1 : start] if start else "", text[end : end + 1]
     if not before:
         return False
-    if run in _OF_EMOJI and _is_emoji(before) and (_is_emoji(after) or "\u200d" not in run):
+    if run in _OF_EMOJI and is_emoji(before) and (is_emoji(after) or "\u200d" not in run):
         return True
     rules = (
         run == "\ufe0f" and before in "0123456789#*" and after == "\u20e3",
         run in _FLAGS and before == "\U0001f3f4",
         run in _JOINERS and _JOINING.match(before),
-        run in _DIRECTION_MARKS and _RIGHT_TO_LEFT.search(text, max(start - _NEAR, 0), end + _NEAR),
+        run in _DIRECTION_MARKS and _turns(text[max(start - _NEAR, 0) : start], text[end : end + _NEAR]),
         run in _MONGOLIAN and "\u1800" <= before <= "\u18af",
         run in _JAMO_FILLERS and ("\u1100" <= before <= "\u11ff" or "\u1100" <= after <= "\u11ff"),
         run == "\u034f" and "\u0590" <= before <= "\u05ff",
-        _IDEOGRAPHIC.fullmatch(run) and _HAN.match(before),
-        run == "\ufe00" and category(before) == "Sm",
+        run == "\u2800" and _BRAILLE.match(before) and _BRAILLE.match(after),
+        run in _HIEROGLYPH_JOINERS and _HIEROGLYPH.match(before),
+        run == "\ufe00" and "\u2205" <= before <= "\u2aff" and category(before) == "Sm",
     )
     return any(rules)
 
 
-def _is_emoji(character: str) -> bool:
-    return bool(character) and (character in "‼⁉ℹ〰〽↔" or category(character) in {"So", "Sk", "Sm"})
+def _turns(before: str, after: str) -> bool:
+    """Return whether a direction mark between these may matter: right-to-left letters are near, no other mark is."""
+    return _RIGHT_TO_LEFT.search(before + after) is not None and _DIRECTION_MARKS.isdisjoint(before)

@@ -2,16 +2,18 @@
 
 import re
 from collections import Counter
+from html import unescape
+
+from activities.hiding_style import declarations, hiding
 
 _DOCUMENT = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.I)
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,40}")
 _REST_OF_TAG = re.compile(r"""[^"'>]*+(?:"[^"]*+"[^"'>]*+|'[^']*+'[^"'>]*+)*+>""")
 _MAX_TAG_CHARS = 1_000
-_HIDDEN_ATTRIBUTE = re.compile(r"""\shidden(?=[\s=/>])|\saria-hidden\s*=\s*["']?true""", re.I)
+_HIDDEN_ATTRIBUTE = re.compile(r"""\s(?:hidden|popover)(?=[\s=/>])|\saria-hidden\s*=\s*["']?true""", re.I)
 _STYLE = re.compile(r"""\sstyle\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
-_HIDING = re.compile(
-    r"display:none|visibility:(?:hidden|collapse)|opacity:0*\.?0*(?:;|!|$)|font-size:0*\.?0*(?:px|pt|em|rem|%)?(?:;|!|$)"
-)
+_OPEN = re.compile(r"\sopen(?=[\s=/>])", re.I)
+_NEVER_SHOWN = frozenset({"template", "noembed", "noframes", "datalist", "annotation", "annotation-xml", "mphantom"})
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
@@ -56,7 +58,7 @@ def _hidden_elements(text: str) -> list[tuple[int, int]]:
             if depth == 0:
                 spans.append((began, end))
                 hiding = ""
-        elif not is_end and _is_hidden(text[start:end]):
+        elif not is_end and _is_hidden(name, text[start:end]):
             if name in _VOID or text[end - 2] == "/":
                 spans.append((start, end))
             else:
@@ -77,11 +79,8 @@ def _tags(text: str) -> list[tuple[int, int, str, bool]]:
     return found
 
 
-def _is_hidden(tag: str) -> bool:
-    if _HIDDEN_ATTRIBUTE.search(tag):
+def _is_hidden(name: str, tag: str) -> bool:
+    if name in _NEVER_SHOWN or _HIDDEN_ATTRIBUTE.search(tag) or (name == "dialog" and not _OPEN.search(tag)):
         return True
     style = _STYLE.search(tag)
-    return (
-        style is not None
-        and _HIDING.search(re.sub(r"\s+", "", "".join(filter(None, style.groups()))).lower()) is not None
-    )
+    return style is not None and bool(hiding(declarations(unescape("".join(filter(None, style.groups()))))))

@@ -1,11 +1,13 @@
 """Suspected instructions: lines that talk to a model rather than to a reader. They are marked, never dropped."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
-from unicodedata import normalize
 
 from activities.sanitize_patterns import PATTERNS
+from workflows.types.compatibility import compatible
 from workflows.types.linear_pattern import compiled
 
 _LOOK_ALIKE = str.maketrans(
@@ -13,23 +15,42 @@ _LOOK_ALIKE = str.maketrans(
     "abbrdeeziijkmhopcdtyxhsqwabeiknoptuxy" + "oieastbasil",
 )
 _MAX_MEMORY = 256 * 1024 * 1024
+MAX_FOUND = 500
+"""Lines that are named, and matches that are looked at; who reads so many needs no more."""
+
 _SPACED = re.compile(r"\b\w(?:[ ._*\-]\w){5,400}\b")
 _SEPARATORS = re.compile(r"[ ._*\-]")
 
 
 def suspected(text: str) -> dict[int, str]:
-    """Return the numbers of the suspected lines, from 0, with their kinds; what runs on stands at its first line."""
-    if not any(_any().search(view) for view in _views(text)):
-        return {}
+    """Return the numbers of the suspected lines, from 0, with their kinds; what runs on stands at its first line.
+
+    Only lines that hold a part of some match are looked at one by one: that costs far more than the search for them.
+    """
     lines = text.split("\n")
     found: dict[int, str] = {}
-    for number, line in enumerate(lines):
+    for number in sorted(set(_touched(text))):
+        if len(found) == MAX_FOUND:
+            break
+        line = lines[number]
         kind = _kind(line)
         if kind is None and number not in found and number + 1 < len(lines) and _kind(lines[number + 1]) is None:
             kind = _kind(f"{line}\n{lines[number + 1]}")
         if kind is not None:
             found[number] = kind
     return found
+
+
+def _touched(text: str) -> Iterator[int]:
+    """Yield the numbers of lines in which a match lies, and of each line before one.
+
+    A view of a text has as many lines as the text.
+    """
+    for view in _views(text):
+        number, at = 0, 0
+        for match in islice(_any().finditer(view), MAX_FOUND):
+            number, at = number + view.count("\n", at, match.start()), match.start()
+            yield from range(max(number - 1, 0), number + match.group().count("\n") + 1)
 
 
 def _kind(text: str) -> str | None:
@@ -41,7 +62,7 @@ def _kind(text: str) -> str | None:
 
 def _views(text: str) -> tuple[str, ...]:
     """Return the text as it reads, and without disguises: look-alikes, digits for letters, spaced letters."""
-    plain = normalize("NFKC", text).casefold()
+    plain = compatible(text).casefold()
     bare = _SPACED.sub(lambda match: _SEPARATORS.sub("", match.group()), plain.translate(_LOOK_ALIKE))
     return (plain,) if bare == plain else (plain, bare)
 

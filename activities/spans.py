@@ -47,7 +47,8 @@ def tool_span(tool: str, call_id: str) -> Generator[None]:
 
     def ended(seconds: float, failure: str) -> None:
         outcome = "ok" if not failure else _CANCELLED if failure == _CANCELLED else "failed"
-        instruments.tool_duration.record(seconds, {names.TOOL: tool, names.OUTCOME: outcome})
+        failed = {names.ERROR: failure} if failure else {}
+        instruments.tool_duration.record(seconds, {names.TOOL: tool, names.OUTCOME: outcome, **failed})
 
     with _span(f"execute_tool {tool}", SpanKind.INTERNAL, about, ended):
         yield
@@ -57,11 +58,14 @@ def _noted(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent:
     usage = reply.usage
     span.set_attribute(names.FINISH_REASONS, (reply.finish,))
     span.set_attribute(names.INPUT_TOKENS, usage.input_tokens)
+    span.set_attribute(names.CACHED_TOKENS, usage.cached_input_tokens)
     span.set_attribute(names.OUTPUT_TOKENS, usage.output_tokens)
-    if reply.model:
-        span.set_attribute(names.RESPONSE_MODEL, reply.model)
-    instruments.token_usage.record(usage.input_tokens, {**asked, names.TOKEN_TYPE: "input"})
-    instruments.token_usage.record(usage.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+    answered = {**asked, names.RESPONSE_MODEL: reply.model or asked[names.REQUEST_MODEL]}
+    span.set_attribute(names.RESPONSE_MODEL, answered[names.RESPONSE_MODEL])
+    instruments.token_usage.record(usage.input_tokens, {**answered, names.TOKEN_TYPE: "input"})
+    instruments.token_usage.record(usage.output_tokens, {**answered, names.TOKEN_TYPE: "output"})
+    if reply.cost_usd:
+        instruments.cost.add(reply.cost_usd, {**answered, names.AGENT: agent})
     instruments.iterations.add(1, {names.AGENT: agent})
     return reply
 
@@ -72,7 +76,7 @@ def _span(
 ) -> Generator[Span]:
     info = activity.info()
     about = {**attributes, names.CONVERSATION: info.workflow_id or "", names.ATTEMPT: info.attempt}
-    span = get_tracer(names.SCOPE).start_span(name, kind=kind, attributes=about)
+    span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, kind=kind, attributes=about)
     started, failure = perf_counter(), ""
     with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:

@@ -7,12 +7,9 @@ from typing import Any, TypeVar
 from temporalio import activity
 
 from activities.ports import ToolError
-from workflows.types.tools import TIME_LIMIT, ToolSpec
+from workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
 
 T = TypeVar("T")
-
-MARGIN_S = 1.0
-"""At most, and at most a fifth of the limit: what it takes to end the call and to say so while the server listens."""
 
 ENDING_S = 4.0
 """What a call gets to end in once it is cancelled; a run waits five seconds for it."""
@@ -28,16 +25,16 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec) -> T:
         ToolError: Kind TimeLimit.
     """
     limit_s = _limit_s()
-    margin_s = min(MARGIN_S, limit_s / 5)
-    call = asyncio.create_task(_contained(work))
+    outer = asyncio.current_task()
+    call = asyncio.create_task(_contained(work), name=outer.get_name() if outer else None)
     try:
-        done, _ = await asyncio.wait((call,), timeout=limit_s - margin_s)
+        done, _ = await asyncio.wait((call,), timeout=limit_s)
     except asyncio.CancelledError:
         if not await _cancelled(call, spec.name, ENDING_S):
             raise
         return call.result()
     if not done:
-        await _cancelled(call, spec.name, margin_s / 2)
+        await _cancelled(call, spec.name, REPORT_S / 2)
         raise ToolError(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
     return call.result()
 
@@ -47,12 +44,13 @@ async def _contained(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
-        raise ToolError(f"{type(error).__name__}: {error}", kind=type(error).__name__) from None
+        raise ToolError(f"{type(error).__name__}: {error}", kind=type(error).__name__, acted="maybe") from None
 
 
 def _limit_s() -> float:
-    limit = activity.info().start_to_close_timeout
-    return limit.total_seconds() if limit else float("inf")
+    """Return the call's own limit: the server waits longer, for the report."""
+    waits = activity.info().start_to_close_timeout
+    return max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
 
 
 async def _cancelled(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:

@@ -58,7 +58,7 @@ class _Guarded(ActivityInboundInterceptor):
                 return await super().execute_activity(input)
         except TurnedAway as turned_away:
             text = told_to_model(str(turned_away), is_again=activity.info().attempt > 1)
-            raise attempt_failed(text, CIRCUIT_OPEN, retryable=False) from None
+            raise attempt_failed(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
 
 
 def _counts(error: BaseException, options: ToolOptions) -> bool:

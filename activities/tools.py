@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
@@ -15,7 +16,8 @@ from activities.error_text import error_text
 from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration_of
 from activities.own_run import own_run
-from activities.ports import Tool, ToolContext, ToolError, ToolSource
+from activities.permits import PermitKeys, check_permit
+from activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
 from activities.sanitize import sanitized
 from activities.shutdown import told_of_shutdown
 from activities.spans import tool_span
@@ -34,31 +36,48 @@ QUICKLY_SANITIZED = 50_000
 
 
 def tool_activities(
-    tools: Iterable[Tool], conversations: Conversations, secrets: KnownSecrets = NO_SECRETS
+    tools: Iterable[Tool],
+    conversations: Conversations,
+    secrets: KnownSecrets = NO_SECRETS,
+    permits: PermitKeys | None = None,
 ) -> list[Callable[..., Any]]:
     """Return one activity for each tool; none of the secrets stands in what they return.
 
     Raises:
         ValueError: A tool has a reserved name.
     """
-    return [_tool_activity(tool, conversations, secrets) for tool in tools]
+    worker = _Worker(conversations, secrets, permits)
+    return [_tool_activity(tool, worker) for tool in tools]
 
 
-def _tool_activity(tool: Tool, conversations: Conversations, secrets: KnownSecrets) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class _Worker:
+    """What every call of a tool is carried out with."""
+
+    conversations: Conversations
+    secrets: KnownSecrets
+    permits: PermitKeys | None
+
+
+def _tool_activity(tool: Tool, worker: _Worker) -> Callable[..., Any]:
     if tool.spec.name in OWN_ACTIVITIES:
         raise ValueError(f"a tool cannot be named {tool.spec.name!r}: that is an activity of orga itself")
 
     @activity.defn(name=tool.spec.name)
     async def run(request: ToolRequest) -> ToolOutput:
-        return await _carried_out(tool, request, conversations, secrets)
+        return await _carried_out(tool, request, worker)
 
     return run
 
 
 def source_activity(
-    source: ToolSource, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS
+    source: ToolSource,
+    conversations: Conversations,
+    secrets: KnownSecrets = NO_SECRETS,
+    permits: PermitKeys | None = None,
 ) -> Callable[..., Any]:
     """Return the activity that stands for every type that is none of this worker's: a tool of the source has it."""
+    worker = _Worker(conversations, secrets, permits)
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -66,16 +85,15 @@ def source_activity(
         name = activity.info().activity_type
         tool = source.tool(name, request.digest)
         if tool is None:
-            raise attempt_failed(f"this worker has no activity {name!r}", "NotFoundError", retryable=True)
-        return await _carried_out(tool, request, conversations, secrets)
+            raise attempt_failed(f"this worker has no activity {name!r}", "NotFoundError", retryable=True, acted="no")
+        return await _carried_out(tool, request, worker)
 
     return run
 
 
-async def _carried_out(
-    tool: Tool, request: ToolRequest, conversations: Conversations, secrets: KnownSecrets
-) -> ToolOutput:
-    info = activity.info()
+async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> ToolOutput:
+    check_permit(worker.permits, request)
+    info, secrets = activity.info(), worker.secrets
     log_iteration_of(info.activity_id)
     progress = _Progress(secrets)
     context = ToolContext(
@@ -89,8 +107,8 @@ async def _carried_out(
         async with heartbeats(progress.details):
             output = await _call(tool, request, context, secrets)
     content = secrets.hidden(await _fit_for_a_model(output.content))
-    content = clip(content, tool.spec.options.max_result_bytes)
-    conversations.keep_result(own_run(), info.activity_id, content)
+    content = clip(content, tool.spec.max_result_bytes)
+    worker.conversations.keep_result(own_run(), info.activity_id, content)
     return ToolOutput(content=content)
 
 
@@ -104,15 +122,17 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets:
     try:
         return await within_limit(tool.call(request.arguments, context), tool.spec)
     except ToolError as error:
-        raise _failure(secrets, str(error), error.kind, error.retryable) from None
+        raise _failure(secrets, str(error), error.kind, error.retryable, error.acted) from None
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
         raise _failure(secrets, error_text(error), type(error).__name__, retryable=True) from None
 
 
-def _failure(secrets: KnownSecrets, text: str, kind: str, retryable: bool) -> ApplicationError:
+def _failure(
+    secrets: KnownSecrets, text: str, kind: str, retryable: bool, acted: Acted | None = None
+) -> ApplicationError:
     message = clip(secrets.hidden(sanitized(clean_text(text[:MAX_ERROR_CHARS]))), MAX_ERROR_BYTES)
-    return attempt_failed(message, kind, retryable=retryable)
+    return attempt_failed(message, kind, retryable=retryable, acted=acted)
 
 
 class _Progress:

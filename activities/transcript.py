@@ -4,21 +4,32 @@ from pydantic_core import to_json
 
 from workflows.types.clipped import clip
 from workflows.types.messages import Message
+from workflows.types.untrusted import SOURCE_CHARS, delimited
 
 MAX_PART_BYTES = 4_000
 """Of one message or one call; what is worth keeping of a longer one stands at its beginning."""
 
 
-def transcript(messages: tuple[Message, ...]) -> str:
-    """Return what was said, called and returned, in order, each part under who said it."""
-    return "\n\n".join(part for message in messages for part in _parts(message))
+def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
+    """Return what was said, called and returned, in order, each part between two lines that it cannot forge.
+
+    Args:
+        messages: In order.
+        salt: What the authors of the texts could not know.
+    """
+    return "\n\n".join(part for message in messages for part in _parts(message, salt))
 
 
-def _parts(message: Message) -> list[str]:
-    parts = [f"{_speaker(message)}:\n{clip(message.text, MAX_PART_BYTES)}"] if message.text else []
+def _parts(message: Message, salt: str) -> list[str]:
+    parts = [_part(_speaker(message), message.text, salt)] if message.text else []
     for call in message.calls:
-        parts.append(f"assistant calls {call.name}: {clip(to_json(call.arguments).decode(), MAX_PART_BYTES)}")
+        parts.append(_part(f"call of {call.name} by the assistant", to_json(call.arguments).decode(), salt))
     return parts
+
+
+def _part(title: str, text: str, salt: str) -> str:
+    line = "".join(c if c.isprintable() else "?" for c in title[:SOURCE_CHARS])
+    return delimited(clip(text, MAX_PART_BYTES), line, salt)
 
 
 def _speaker(message: Message) -> str:

@@ -20,7 +20,7 @@ MEASURES = {
     "e": "a run of 5,000 iterations",
     "f": "decisions",
     "g": "policy engines",
-    "h": "audit",
+    "h": "audit and verify",
 }
 
 
@@ -54,7 +54,7 @@ async def _measured(rig: Rig, letter: str, quick: bool) -> list[Figure]:
         case "g":
             figures = await engines.measure(rig, rounds=3 if quick else 11)
         case "h":
-            figures = await audit.measure(rig, iterations=1_000, rounds=1 if quick else 3)
+            figures = await audit.measure(rig, iterations=1_000, rounds=3 if quick else 5)
         case _:
             figures = await endurance.measure(rig, iterations=1_000 if quick else 5_000)
     return figures

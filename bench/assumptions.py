@@ -26,7 +26,8 @@ Decisions: the functions of workflows/decisions and workflows/types, called from
   share is a profiler's; processor time of the workflow tasks is measured without it.
 Policy engines: the same run under each in turn, on a worker each, with bench/policies. OPA: a server over loopback,
   asked in an activity of its own, and compiled to WebAssembly in the worker's process.
-Audit: all proposals of a run judged anew by bench/policies; the replay beside has the same histories at hand."""
+Audit: all proposals of a run judged anew by bench/policies; verify: all its checks. The replay beside has the same
+  histories at hand. Times are the least of several, taken in turn: what else the machine does only adds to one."""
 
 
 def header() -> str:

@@ -8,12 +8,13 @@ from typing import Any
 from temporalio.client import Client, WorkflowHistory
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
 from activities.adapters.policy.listed import ListedTools
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import ModelProvider, ModelRequest, ToolContext, ToolError
 from bench.ours import our_input
 from bench.script import MODEL, RESULT, TEXT
-from worker import Parts, build_worker
+from client.worker_parts import Parts
+from worker import build_worker
 from workflows.types.agents import AgentConfig
 from workflows.types.context import Setup
 from workflows.types.messages import Reply, ToolCall

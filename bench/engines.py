@@ -31,7 +31,7 @@ class Timed:
 
     def __init__(self, engine: PolicyEngine) -> None:
         self.engine = engine
-        self.is_embedded = getattr(engine, "is_embedded", True)
+        self.is_embedded = engine.is_embedded
         self.spent_ms: list[float] = []
 
     async def judge(self, proposal: Proposal) -> Judgement:

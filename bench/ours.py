@@ -6,12 +6,13 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
 from activities.adapters.policy.ladder import gate_execution
 from activities.adapters.policy.listed import ListedTools
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import PolicyEngine, ToolContext
 from bench.script import MODEL, RESULT, TOOL, Script
-from worker import Parts, build_worker
+from client.worker_parts import Parts
+from worker import build_worker
 from workflows.types.agents import AgentConfig
 from workflows.types.context import Setup
 from workflows.types.tools import ToolOutput, ToolSpec

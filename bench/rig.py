@@ -57,7 +57,7 @@ class Side:
             args=self.arguments(iterations),
             id=f"{self.name}-{uuid.uuid4()}",
             task_queue=self.task_queue,
-            result_type=dict if self.name == "ours" else int,
+            result_type=dict if self.name == "ours" else str,
         )
         await handle.result()
         return handle

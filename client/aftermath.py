@@ -1,11 +1,12 @@
 """What happened to a run after a boundary: what people sent into it, and what its tools did outside."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
@@ -14,17 +15,33 @@ from temporalio.client import Client
 from client.boundaries import Boundary
 from client.chain import RunHistory
 from workflows.decisions.interventions import signal_text
-from workflows.decisions.summaries import call_summary, one_line
+from workflows.decisions.summaries import call_summary
 from workflows.types.context import Setup
 from workflows.types.delegation import DELEGATE, delegated_place
 from workflows.types.messages import ToolCall
 from workflows.types.rewind import REWOUND
 from workflows.types.state import state_in
 from workflows.types.tools import ToolRequest, ToolSpec
+from workflows.types.visible import one_line
 
 TEXT_CHARS = 300
+IN_FLIGHT = "not known to have ended"
 ENDINGS = frozenset({"abort", "cancel"})
 """What is never delivered again: it would end the run where it ended before."""
+
+
+_ENDINGS = {
+    "activity_task_completed_event_attributes": "ok",
+    "activity_task_failed_event_attributes": "failed",
+    "activity_task_timed_out_event_attributes": "timed out, unknown",
+    "activity_task_canceled_event_attributes": "cancelled, unknown",
+    "child_workflow_execution_completed_event_attributes": "ended",
+    "child_workflow_execution_failed_event_attributes": "failed",
+    "child_workflow_execution_timed_out_event_attributes": "timed out",
+    "child_workflow_execution_canceled_event_attributes": "cancelled",
+    "child_workflow_execution_terminated_event_attributes": "terminated",
+}
+"""How a call, or a delegated run, ended, by the event that says so."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,11 @@ class Effect:
     tool: str
     at: datetime
     text: str
+    is_irreversible: bool = False
+    arguments: str = ""
+    """As JSON on one line, cut."""
+    outcome: str = IN_FLIGHT
+    """`ok`, or how it failed; a delegated run knows its own calls."""
 
 
 def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[HistoryEvent]:
@@ -62,10 +84,21 @@ async def sent_after(client: Client, runs: Sequence[RunHistory], boundary: Bound
 
 async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
     """Return the calls after the boundary that are not read-only, in order; delegated runs count as such."""
-    setup = await _setup(client, runs)
+    setup = await recorded_setup(client, (event for run in runs for event in run.events))
     specs = {tool.name: tool for tool in setup.tools} if setup else {}
-    found = [await _effect(client, event, specs) for event in events_after(runs, boundary)]
-    return tuple(effect for effect in found if effect is not None)
+    found: list[Effect] = []
+    begun: dict[int, int] = {}
+    for event in events_after(runs, boundary):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # events are numbered anew
+            begun = {}
+        effect = await _effect(client, event, specs)
+        if effect is not None:
+            begun[event.event_id] = len(found)
+            found.append(effect)
+        elif (ending := _ending(event)) and ending[0] in begun:
+            place = begun[ending[0]]
+            found[place] = replace(found[place], outcome=ending[1])
+    return tuple(found)
 
 
 async def _sent(client: Client, event: HistoryEvent) -> Sent | None:
@@ -88,15 +121,34 @@ async def _sent(client: Client, event: HistoryEvent) -> Sent | None:
 async def _effect(client: Client, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
     if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
-        return Effect(_iteration(delegated_place(child)), DELEGATE, _time(event), f"{DELEGATE} {child}")
+        return Effect(
+            _iteration(delegated_place(child)), DELEGATE, _time(event), f"{DELEGATE} {child}", is_irreversible=True
+        )
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return None
     attributes = event.activity_task_scheduled_event_attributes
     spec = specs.get(attributes.activity_type.name)
     if spec is None or spec.effect == "read_only":
         return None
-    text = call_summary(await _call(client, attributes.input, spec), spec)
-    return Effect(_iteration(attributes.activity_id), spec.name, _time(event), text)
+    call = await _call(client, attributes.input, spec)
+    return Effect(
+        _iteration(attributes.activity_id),
+        spec.name,
+        _time(event),
+        call_summary(call, spec),
+        is_irreversible=spec.effect == "irreversible",
+        arguments=one_line(to_json(call.arguments, inf_nan_mode="strings").decode(), TEXT_CHARS),
+    )
+
+
+def _ending(event: HistoryEvent) -> tuple[int, str] | None:
+    """Return which event this one ends, a call or a delegated run, and how."""
+    named = event.WhichOneof("attributes") or ""
+    if named not in _ENDINGS:
+        return None
+    attributes: Any = getattr(event, named)
+    begun = getattr(attributes, "scheduled_event_id", 0) or getattr(attributes, "started_event_id", 0)
+    return int(begun), _ENDINGS[named]
 
 
 async def _call(client: Client, payloads: Payloads, spec: ToolSpec) -> ToolCall:
@@ -107,10 +159,10 @@ async def _call(client: Client, payloads: Payloads, spec: ToolSpec) -> ToolCall:
     return ToolCall(call_id=request.call_id, name=spec.name, arguments=request.arguments)
 
 
-async def _setup(client: Client, runs: Sequence[RunHistory]) -> Setup | None:
+async def recorded_setup(client: Client, events: Iterable[HistoryEvent]) -> Setup | None:
     """Return what the run works with, as the first run of the chain was told or the oldest one there carried it."""
     prepared: set[int] = set()
-    for event in (event for run in runs for event in run.events):
+    for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             carried = await _carried(client, event.workflow_execution_started_event_attributes)
             if carried is not None:

@@ -5,19 +5,22 @@ from typing import Any
 
 import uuid_utils
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
-from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from client.errors import OrgaError, RunFailed
+from client.errors import RunFailed
 from client.exchange import Exchange, translated
-from workflows.decisions.summaries import one_line
-from workflows.types.input import AgentInput, parse_input
-from workflows.types.names import AGENT_WORKFLOW, TASK_QUEUE
+from client.run_ids import id_taken, reuse_policy
+from client.workplace import settled
+from workflows.types.input import AgentInput, InvalidInput, parse_input
+from workflows.types.names import AGENT_WORKFLOW
 from workflows.types.result import AgentResult
 from workflows.types.status import AgentStatus, ShownMessage
 from workflows.types.text import clean_text
+from workflows.types.visible import as_line, can_be_typed, one_line
 from workflows.types.waits import Choice, Resolution
+from workflows.types.workplace import WORKPLACE_MEMO
 
 SUMMARY_CHARS = 150
 
@@ -135,8 +138,11 @@ class AgentHandle:
         return await self.status()
 
     async def conversation(self) -> list[ShownMessage]:
-        """Return the messages as the model would see them."""
-        return [ShownMessage.model_validate(message) for message in await self._exchange.query("conversation")]
+        """Return the messages as the model would see them, asked for page by page."""
+        found: list[ShownMessage] = []
+        while page := await self._exchange.query("conversation", {"offset": len(found)}):
+            found += map(ShownMessage.model_validate, page)
+        return found
 
     async def result(self) -> AgentResult:
         """Wait for the ending; a run that is rewound meanwhile has another.
@@ -172,7 +178,8 @@ async def start_agent(
     agent_input: AgentInput | Mapping[str, Any] | str,
     *,
     workflow_id: str | None = None,
-    task_queue: str = TASK_QUEUE,
+    task_queue: str | None = None,
+    again: bool = False,
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
 ) -> AgentHandle:
     """Start a run and return its handle.
@@ -181,32 +188,56 @@ async def start_agent(
         client: From `connect`.
         agent_input: The input of `AgentWorkflow`; a string is the task.
         workflow_id: `agent-<uuid7>` unless given.
-        task_queue: Where the workers poll.
+        task_queue: Where the workers poll; None for those of the folder and configuration that `connect` was called
+            with, `orga` for a client of another making.
+        again: Start even though a run with this id has ended; its history is found by its run id only, then.
         search_attributes: Set from the start; the run adds its own.
 
     Raises:
         InvalidInput: Before anything is started, naming each bad key.
-        OrgaError: A run with this id is live already.
+        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
     """
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
-    workflow_id = workflow_id or f"agent-{uuid_utils.uuid7()}"
+    workflow_id = run_id_of(workflow_id)
+    if task_queue is not None:
+        _has_no_hidden(task_queue, "task_queue")
+    queue, place = settled(client)
     try:
         handle = await client.start_workflow(
             AGENT_WORKFLOW,
             checked.model_dump(mode="json", exclude_unset=True),
             id=workflow_id,
-            task_queue=task_queue,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            task_queue=task_queue or queue,
+            id_reuse_policy=reuse_policy(again=again),
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=one_line(checked.task, SUMMARY_CHARS),
             search_attributes=search_attributes,
+            memo=None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")},
         )
     except RPCError as error:
         raise translated(error, workflow_id) from error
     except WorkflowAlreadyStartedError:
-        raise OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id") from None
+        raise await id_taken(client, workflow_id) from None
     return AgentHandle(client, handle.id)
+
+
+def run_id_of(given: str | None) -> str:
+    """Return the id that a new run gets.
+
+    Raises:
+        InvalidInput: People could not read the one that is given, or a command with it would not be what it looks like.
+    """
+    if given is None:
+        return f"agent-{uuid_utils.uuid7()}"
+    _has_no_hidden(given, "id")
+    return given
+
+
+def _has_no_hidden(name: str, what: str) -> None:
+    if not can_be_typed(name):
+        told = "must be one line, not empty, without control or hidden characters or double spaces, - not first"
+        raise InvalidInput(f"{what} {as_line(name)!r}: {told}")
 
 
 def _cause(error: WorkflowFailureError) -> str:

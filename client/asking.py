@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from client.agents import AgentHandle
 from client.errors import OrgaError
-from client.pollers import pollers
+from client.pollers import may_be_polled
 from workflows.types.status import AgentStatus
 
 AT_ONCE = 10
@@ -32,7 +32,7 @@ class Asking:
     async def statuses(self, runs: Sequence[Asked]) -> list[AgentStatus | None]:
         """Return the status of each run, in order; None where there is no answer."""
         for queue in {run.task_queue for run in runs} - self._polled.keys():
-            self._polled[queue] = bool(await pollers(self._client, queue))
+            self._polled[queue] = await may_be_polled(self._client, queue)
         found: list[AgentStatus | None] = []
         for start in range(0, len(runs), AT_ONCE):
             found += await asyncio.gather(*map(self._status, runs[start : start + AT_ONCE]))

@@ -11,8 +11,10 @@ from client.chain import RunHistory, histories, run_chain
 from client.errors import NotAnAgent, RunNotFound
 from client.gate_record import GATE, GateRecord, Judged
 from client.history import read_events
+from client.observed_runner import Observer
 from client.rejudged import SAME, Rejudge, Rejudged
-from client.replay_check import replayed
+from client.replay_check import progress, replayed
+from client.server.endpoint import Report
 from workflows.types.delegation import child_id
 
 _ANSWERED = {"finished", "failed"}
@@ -40,7 +42,12 @@ def counts(audits: Iterable[RunAudit]) -> dict[str, int]:
 
 
 async def audited(
-    client: Client, runs: Iterable[str], rejudge: Rejudge, *, are_named: bool = True
+    client: Client,
+    runs: Iterable[str],
+    rejudge: Rejudge,
+    *,
+    are_named: bool = True,
+    report: Report = lambda _: None,
 ) -> AsyncGenerator[RunAudit]:
     """Yield the audit of each run, and of the runs that it delegated to; each run once.
 
@@ -52,6 +59,7 @@ async def audited(
         runs: Their ids.
         rejudge: With the engine that judges anew.
         are_named: Whether somebody named just these: then each has to be there. What a query has found may be gone.
+        report: Is told how far it is, often, from another thread too.
 
     Raises:
         RunNotFound: No run has one of the ids that are named.
@@ -65,7 +73,7 @@ async def audited(
             continue
         seen.add(run)
         try:
-            audit, delegated = await _audit(client, run, rejudge)
+            audit, delegated = await _audit(client, run, rejudge, report)
         except (RunNotFound, NotAnAgent) as error:
             if is_named:
                 raise
@@ -74,25 +82,27 @@ async def audited(
         waiting = [*((child, False) for child in delegated), *waiting]
 
 
-async def _audit(client: Client, run: str, rejudge: Rejudge) -> tuple[RunAudit, list[str]]:
+async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> tuple[RunAudit, list[str]]:
     chain = await run_chain(client, run)
     judgements: list[Rejudged] = []
     lacking = ["the server has the oldest runs of its chain no longer"] if chain.is_cut else []
     delegated: list[str] = []
-    for part in await histories(client, chain):
-        record, lacks = await _recorded(client, part)
+    parts = await histories(client, chain)
+    for number, part in enumerate(parts, 1):
+        record, lacks = await _recorded(client, part, progress(report, run, number, parts))
         lacking += lacks
         for fact in record.facts:
             if isinstance(fact, Judged):
+                report(f"{run}: {len(judgements):,} proposals judged anew")
                 judgements += await rejudge.judged(run, fact)
             elif fact.kind == "child":
                 delegated.append(child_id(run, fact.place))
     return RunAudit(run, tuple(judgements), tuple(lacking)), delegated
 
 
-async def _recorded(client: Client, part: RunHistory) -> tuple[GateRecord, list[str]]:
+async def _recorded(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, list[str]]:
     record = GateRecord(client.data_converter.payload_converter)
-    outcome = await replayed(part.history, client.data_converter, record.observe)
+    outcome = await replayed(part.history, client.data_converter, record.observe, observe)
     if not outcome.failure:
         return record, []
     rebuilt = sum(isinstance(fact, Judged) for fact in record.facts)

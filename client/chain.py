@@ -41,9 +41,13 @@ async def run_chain(client: Client, workflow_id: str, last_run: str | None = Non
         try:
             started = await _started(client, workflow_id, run_id)
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND and run_ids:
-                return RunChain(workflow_id, tuple(run_ids), is_cut=True)
-            raise
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise unreadable(workflow_id, error) from error
+            if not run_ids:
+                raise RunNotFound(workflow_id, run_id) from None
+            return RunChain(workflow_id, tuple(run_ids), is_cut=True)
+        if started.workflow_type.name != AGENT_WORKFLOW:
+            raise NotAnAgent(workflow_id, started.workflow_type.name)
         run_ids.insert(0, run_id)
         run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
     return RunChain(workflow_id, tuple(run_ids))

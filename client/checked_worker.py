@@ -1,7 +1,8 @@
 """What a worker of a configuration could run, and what stands in the way; for `orga doctor`."""
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import with_default
+from activities.adapters.cost_problems import cost_refusal
 from activities.adapters.critic_problems import critic_refusal
 from activities.adapters.mcp.names import is_of_some_server
 from activities.adapters.mcp.settings import server_settings
@@ -17,9 +19,11 @@ from activities.adapters.policy.ladder import PolicySettings, engine_name, polic
 from activities.adapters.policy.problems import BrokenPolicies
 from activities.adapters.tools.catalog import ToolCatalog
 from client.config import OrgaConfig
+from client.model_prices import is_priced
 from client.notify_settings import notify_settings
 from client.policy_settings import policy_settings
 from client.worker_tools import worker_tools
+from client.writable_rules import writable_rules
 from workflows.types.agents import AgentConfig
 from workflows.types.tools import ToolSpec
 
@@ -46,15 +50,19 @@ class _Problems:
 
 
 def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
-    """Return agents, tools, models, policy and problems, as JSON values."""
-    problems = _Problems()
+    """Return agents, tools, models, policy, problems and warnings, as JSON values."""
+    problems, warnings = _Problems(), _Problems()
     tools: dict[str, ToolSpec] = {}
     with problems.of("tools", "correct [tools] in orga.toml"):
         catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env))
+        if found := writable_rules(config, root, env):
+            warnings.add("rules", found.problem, found.remedy)
         tools = {name: tool.spec for name, tool in catalog.items()}
     standard = config.models.default or default_model(env)
     agents = with_default(config.agents)
-    _check_models(agents, standard, ModelRegistry(env, config.models.base_urls).check, problems)
+    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+    _check_models(agents, standard, models.check, problems)
+    _check_costs(agents, standard, is_priced(config.models, models), problems)
     is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     with problems.of("policy", "correct [policy] in orga.toml"):
@@ -68,9 +76,10 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
             name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()
         },
         "tools": list(tools),
-        "models": {"default": standard},
+        "models": asyncio.run(_looked_at(models, [agent.model or standard for agent in agents.values()])),
         "policy": _policy(config, env),
         "problems": problems.found,
+        "warnings": warnings.found,
     }
 
 
@@ -83,6 +92,24 @@ def _check_models(
             check(model)
         if problem := critic_refusal(agent.critics, model, check):
             problems.add(f"agents.{name}", problem, "name another model")
+
+
+async def _looked_at(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
+    """Return why each model cannot be asked now, or ""; one that is not configured is left out."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        with suppress(ValueError):
+            found[name] = await models.unreachable(name)
+    await models.close()
+    return found
+
+
+def _check_costs(
+    agents: Mapping[str, AgentConfig], standard: str, is_priced: Callable[[str], bool], problems: _Problems
+) -> None:
+    for name, agent in agents.items():
+        if problem := cost_refusal(agent.config, agent.model or standard, agent.critics, is_priced):
+            problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
 
 
 def _policy(config: OrgaConfig, env: Environment) -> str:

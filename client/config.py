@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from workflows.types.agents import AgentConfig
 from workflows.types.breaker import CircuitOptions
 from workflows.types.mcp import McpServer
-from workflows.types.names import TASK_QUEUE
 from workflows.types.notifications import NotifyEvent
+from workflows.types.prices import ModelPrice
 from workflows.types.record import Border
 from workflows.types.sandbox import Sandbox
 from workflows.types.tools import ToolOptions
@@ -27,7 +27,8 @@ class TemporalConfig(Border):
     address: str | None = Field(default=None, min_length=1)
     """`host:port`."""
     namespace: str | None = Field(default=None, min_length=1)
-    task_queue: str = Field(default=TASK_QUEUE, min_length=1)
+    task_queue: str | None = Field(default=None, min_length=1)
+    """Null: `orga`. On the embedded server a mark of the folder is added, so that each folder has its own."""
     roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
     """Events after which a run continues as new."""
 
@@ -41,6 +42,11 @@ class ModelsConfig(Border):
     """By provider: `openai-compatible = "http://localhost:8000/v1"`."""
     breaker: CircuitOptions = CircuitOptions()
     """Of each provider, shared by all runs of a worker."""
+    prices: dict[str, ModelPrice] = {}
+    """By `provider:model`; they win over the list that is installed and over what the provider bills."""
+    unpriced: Literal["refuse", "allow"] = "refuse"
+    """What becomes of a run that has `max_cost_usd` and a model whose price nobody knows. `allow`: the limit limits
+    nothing, and the run goes ahead."""
 
 
 class FilesConfig(Border):
@@ -86,7 +92,7 @@ class ToolsConfig(Border):
     """`[tools]`: what agents can be given."""
 
     python: tuple[str, ...] = ()
-    """Functions by import path, `package.module:function`."""
+    """Functions by import path, `package.module:function`; of modules that are installed, or lie beside the file."""
     manifests: tuple[str, ...] = ()
     """TOML files that each declare one tool, globs among them: `tools/*.toml`, relative to the file that says so."""
     files: FilesConfig = FilesConfig()
@@ -178,3 +184,15 @@ class OrgaConfig(Border):
     audit: AuditConfig = AuditConfig()
     notify: NotifyConfig = NotifyConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    _file: Path | None = PrivateAttr(default=None)
+
+    @property
+    def file(self) -> Path | None:
+        """Where it was read; None where there is no file."""
+        return self._file
+
+    def of_file(self, path: Path | None) -> "OrgaConfig":
+        """Return the same, read from there."""
+        config = self.model_copy()
+        config._file = path
+        return config

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from client.config import OrgaConfig
 from client.config_environment import Setting, bare_sections, merged, settings
 from client.config_problems import Place, explained
-from client.errors import OrgaError
+from client.errors import ConfigError
 from client.policy_folder import with_policy_folder
 from client.toml_lines import line_of
+from client.trust import Asked, asked_by, require_owner, require_trust
 
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
@@ -27,10 +28,6 @@ PATHS = (
     ("audit", "signing_key_file"),
 )
 """Keys whose relative paths start at the file's own folder."""
-
-
-class ConfigError(OrgaError):
-    """A configuration that cannot be used: one line a problem."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +46,64 @@ def load_config(
     Order of the file: `named`, then `ORGA_CONFIG`, then the first `orga.toml` from `folder` upwards. None is fine.
 
     Raises:
-        ConfigError: Naming file, line and key of each problem, and what is allowed there.
+        ConfigError: Naming file, line and key of each problem, and what is allowed there. `Untrusted`: The file asks
+            for more than reading, and nobody has trusted it; `--config` and `ORGA_CONFIG` say where it is, not that.
     """
     env = os.environ if env is None else env
     folder = folder or Path.cwd()
+    read = _read_config(named, folder, env)
+    if read.path:
+        require_trust(read.asked(env), env)
+    base = read.path.parent if read.path else folder
+    return LoadedConfig(with_policy_folder(read.config(env), base).of_file(read.path), read.path)
+
+
+def asked_config(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> Asked | None:
+    """Return what the file asks trust for that `load_config` would read; None where there is none.
+
+    Raises:
+        ConfigError: As `load_config`, but for trust.
+    """
+    read = _read_config(named, folder, env)
+    return read.asked(env) if read.path else None
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file as it stands, or none, with the settings that win over it."""
+
+    path: Path | None
+    text: str
+    file: dict[str, Any]
+    found: list[Setting]
+
+    def config(self, env: Mapping[str, str]) -> OrgaConfig:
+        if bare := bare_sections(env):
+            raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
+        try:
+            return OrgaConfig.model_validate(merged(self.file, self.found), extra="forbid")
+        except ValidationError as error:
+            places = _places(self.path, self.text, self.found)
+            raise ConfigError("\n".join(explained(error, OrgaConfig, places))) from None
+
+    def asked(self, env: Mapping[str, str]) -> Asked:
+        """Return what the file asks for by itself: what the environment says is the user's own."""
+        assert self.path is not None
+        try:
+            config = OrgaConfig.model_validate(self.file, extra="forbid")
+        except ValidationError:
+            config = self.config(env)
+        return asked_by(self.path, self.text, self.file, config)
+
+
+def _read_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> _Read:
     path = find_config(named, folder, env)
-    text = _read(path) if path else ""
-    file = _parsed(text, path) if path else {}
-    if bare := bare_sections(env):
-        raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
-    found = settings(env, file)
-    try:
-        config = OrgaConfig.model_validate(merged(file, found), extra="forbid")
-    except ValidationError as error:
-        raise ConfigError("\n".join(explained(error, OrgaConfig, _places(path, text, found)))) from None
-    return LoadedConfig(with_policy_folder(config, path.parent if path else folder), path)
+    if path is None:
+        return _Read(None, "", {}, settings(env, {}))
+    require_owner(path, env, named=bool(named or env.get(VARIABLE)))
+    text = _read(path)
+    file = _parsed(text, path)
+    return _Read(path, text, file, settings(env, file))
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Path | None:
@@ -95,8 +135,10 @@ def _read(path: Path) -> str:
 def _parsed(text: str, path: Path) -> dict[str, Any]:
     try:
         return _rooted(tomllib.loads(text), path.parent)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: its values are nested too deeply") from None
 
 
 def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -107,7 +149,15 @@ def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:
             table = cast("dict[str, Any]", table).get(name) if isinstance(table, dict) else None
         if isinstance(table, dict) and key in table:
             table[key] = _placed(folder, cast("dict[str, Any]", table)[key])
+    for server in _tables(_tables(file, "mcp"), "servers").values():
+        if isinstance(server, dict) and "command" in server:
+            server["cwd"] = _placed(folder, cast("dict[str, Any]", server).get("cwd", "."))
     return file
+
+
+def _tables(above: dict[str, Any], name: str) -> dict[str, Any]:
+    found = above.get(name)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _placed(folder: Path, path: Any) -> Any:

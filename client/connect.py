@@ -1,9 +1,11 @@
 """Connecting to the Temporal server that is configured, or to the embedded one."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import quote
 
 from temporalio.client import Client, Plugin
@@ -11,11 +13,14 @@ from temporalio.client import Client, Plugin
 from client.config import OrgaConfig
 from client.config_file import load_config
 from client.converter import data_converter
+from client.pollers import identity_suffix, own_identity
 from client.server.embedded import ensure_server
 from client.server.endpoint import Endpoint, Report, ServerUnavailable
 from client.server.leases import lease
 from client.server.readiness import connect_failure
 from client.server.resolve import connect_options, resolve_endpoint
+from client.workplace import own_queue, settle, workplace
+from workflows.types.workplace import Workplace
 
 TIMEOUT_S = 10.0
 
@@ -26,6 +31,10 @@ class Connection:
 
     client: Client
     endpoint: Endpoint
+    workplace: Workplace
+    """Where the process is at home."""
+    task_queue: str
+    """Of the runs that it starts, and of the workers that carry them out."""
 
     def at_ui(self, ui: str | None) -> "Connection":
         """Return the connection with its UI at another address, where one is given."""
@@ -43,7 +52,8 @@ async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
     """Yield a client for the functions of `client.agents` and `client.journal`.
 
     `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server the embedded
-    one is started, and kept up as long as the block lasts.
+    one is started, and kept up as long as the block lasts. `start_agent` then sends runs to the task queue that the
+    workers of this folder and configuration poll.
 
     Raises:
         ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
@@ -54,20 +64,35 @@ async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
 
 
 @asynccontextmanager
-async def connection(config: OrgaConfig, report: Report, plugins: Sequence[Plugin] = ()) -> AsyncGenerator[Connection]:
-    """Yield a connection as `connect` does; `report` is told what takes long, `plugins` are the client's."""
+async def connection(
+    config: OrgaConfig, report: Report, plugins: Sequence[Plugin] = (), *, root: Path | None = None
+) -> AsyncGenerator[Connection]:
+    """Yield a connection as `connect` does.
+
+    Args:
+        config: Where to connect.
+        report: Is told what takes long.
+        plugins: Of the client.
+        root: Of file tools, where it is not the configuration's.
+    """
+    place = workplace(config, root)
     temporal = config.temporal
     endpoint = await resolve_endpoint(temporal.address, report, namespace=temporal.namespace)
     with lease() if endpoint.embedded else nullcontext():
         if endpoint.embedded:
             endpoint = await ensure_server(report)  # it may have stopped, idle, before the lease was ours
-        yield Connection(await _client(endpoint, plugins), endpoint)
+        client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place)}")
+        queue = own_queue(config, place, embedded=endpoint.embedded)
+        settle(client, queue, place if endpoint.embedded else None)
+        yield Connection(client, endpoint, place, queue)
 
 
-async def _client(endpoint: Endpoint, plugins: Sequence[Plugin]) -> Client:
+async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) -> Client:
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            return await Client.connect(**connect_options(endpoint), data_converter=data_converter, plugins=plugins)
+            return await Client.connect(
+                **connect_options(endpoint), data_converter=data_converter, plugins=plugins, identity=identity
+            )
     except (RuntimeError, ValueError, TimeoutError) as error:
         raise ServerUnavailable(
             f"the Temporal server at {endpoint.address} does not answer ({connect_failure(error) or 'timeout'})",

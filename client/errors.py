@@ -5,11 +5,16 @@ class OrgaError(Exception):
     """A failure that a user can mend."""
 
 
+class ConfigError(OrgaError):
+    """A configuration that cannot be used: one line a problem."""
+
+
 class RunNotFound(OrgaError):
     """No run has this id."""
 
-    def __init__(self, workflow_id: str) -> None:
-        super().__init__(f"there is no run {workflow_id!r}; `orga list` shows the ids")
+    def __init__(self, workflow_id: str, run_id: str = "") -> None:
+        which = f"the server keeps no run {run_id!r} of" if run_id else "there is no run"
+        super().__init__(f"{which} {workflow_id!r}; `orga list` shows the ids")
 
 
 class RunEnded(OrgaError):
@@ -23,6 +28,16 @@ class Refused(OrgaError):
     """The run turned a decision away before it reached its history; it says why."""
 
 
+class TooLong(Refused):
+    """Guidance that the run would cut: it was not sent."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"not sent: it has {size:,} bytes and a run takes no more than {limit:,}; put it into a file that the "
+            "agent reads"
+        )
+
+
 class NotAnAgent(OrgaError):
     """The id belongs to a workflow of another type."""
 
@@ -33,20 +48,28 @@ class NotAnAgent(OrgaError):
 class NoAnswer(OrgaError):
     """A query got no answer: only a worker can answer it."""
 
-    def __init__(self, task_queue: str) -> None:
+    def __init__(self, task_queue: str, command: str = "orga worker") -> None:
         super().__init__(
-            f"no worker answered on task queue {task_queue!r}; start one with `orga worker` (`orga journal` needs none)"
+            f"no worker answered on task queue {task_queue!r}; start one with `{command}` (`orga journal` needs none)"
         )
+
+
+class TaskFails(NoAnswer):
+    """The run's workflow task fails again and again: workers are there, none can go on with it."""
+
+    def __init__(self, workflow_id: str, told: str, way_out: str) -> None:
+        super().__init__("")
+        self.args = (f"run {workflow_id!r} cannot go on: {told}; {way_out}",)
 
 
 class NotTakenYet(NoAnswer):
     """A decision was sent, but no worker took it in time: a worker that was there a moment ago has gone."""
 
-    def __init__(self, task_queue: str) -> None:
-        super().__init__(task_queue)
+    def __init__(self, task_queue: str, command: str = "orga worker") -> None:
+        super().__init__(task_queue, command)
         self.args = (
             f"no worker on task queue {task_queue!r} has taken the decision yet; it may take effect when one comes: "
-            "start one with `orga worker`, and look at `orga status` before you send it again",
+            f"start one with `{command}`, and look at `orga status` before you send it again",
         )
 
 

@@ -1,26 +1,23 @@
 """Forking a run: another one with the same past, up to the end of an iteration."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
-import uuid_utils
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from client.agents import SUMMARY_CHARS, AgentHandle
-from client.boundaries import NoSuchIteration, boundary_of
-from client.chain import RunHistory, histories, run_chain
+from client.agents import SUMMARY_CHARS, AgentHandle, run_id_of
 from client.errors import OrgaError
-from client.replayed_state import replayed_state, until_task
-from workflows.decisions.forks import fork_of
-from workflows.decisions.roll_over import MAX_CARRIED_BYTES
-from workflows.decisions.summaries import one_line
+from client.past import shared_past
+from client.run_ids import id_taken, reuse_policy
+from client.workplace import home_of
+from workflows.types.fork import ForkInput, parse_fork
 from workflows.types.names import AGENT_WORKFLOW
-from workflows.types.state import AgentState, ForkedFrom
+from workflows.types.state import AgentState
+from workflows.types.visible import one_line
+from workflows.types.workplace import WORKPLACE_MEMO
 
 
 async def fork(
@@ -34,6 +31,8 @@ async def fork(
     new_id: str | None = None,
 ) -> AgentHandle:
     """Start a run that shares another's past up to the end of an iteration; the other one is left alone.
+
+    It is started with a reference: its worker reads the past from the other run's history.
 
     The fork has the model, instructions and settings of its past and the tools that its agent has now. Its effects are
     its own: no idempotency key is one of the other run, but for the dead letters that it sends again.
@@ -53,55 +52,31 @@ async def fork(
         NoSuchIteration: The run has not finished that iteration.
         RunNotFound: No run has this id.
     """
-    runs = await histories(client, await run_chain(client, workflow_id))
-    run, state, at = await _past(client, workflow_id, runs, at_iteration)
-    if state.stop is not None and state.stop[0] == "completed" and task is None and not requeue:
-        raise OrgaError(f"iteration {at_iteration} is the answer of run {workflow_id!r}: give the fork a --task")
-    source = ForkedFrom(workflow_id=workflow_id, run_id=run.run_id, iteration=at_iteration)
-    forked = fork_of(state, source, changes=changes or {}, task=task, ended_at=at, requeue=requeue)
-    if len(forked.model_dump_json(exclude_unset=True).encode()) > MAX_CARRIED_BYTES:
-        raise OrgaError(f"the past of {workflow_id!r} is too large to share; fork it at an earlier iteration")
-    described = await AgentHandle(client, workflow_id).describe()
-    return await _started(client, forked, new_id or f"agent-{uuid_utils.uuid7()}", described.task_queue)
+    new_run_id = run_id_of(new_id)
+    given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
+    wish = parse_fork({"fork": given, **(changes or {}), **({} if task is None else {"task": task})})
+    return await _started(client, wish, await shared_past(client, wish), new_run_id)
 
 
-async def _past(
-    client: Client, workflow_id: str, runs: list[RunHistory], iteration: int
-) -> tuple[RunHistory, AgentState, datetime]:
-    """Return the run that had finished the iteration, its state then, and when that was."""
-    try:
-        boundary = boundary_of(workflow_id, runs, iteration)
-    except NoSuchIteration:
-        state = await _final_state(client, runs[-1])
-        if state is None or state.iteration != iteration:
-            raise
-        return runs[-1], state, runs[-1].events[-1].event_time.ToDatetime(tzinfo=UTC)
-    run = next(run for run in runs if run.run_id == boundary.run_id)
-    state = await replayed_state(until_task(run.history, boundary.event_id), client.data_converter)
-    return run, state, boundary.at
-
-
-async def _final_state(client: Client, run: RunHistory) -> AgentState | None:
-    """Return the state that a run ended with; one that was terminated may have ended in the middle of anything."""
-    if run.events[-1].event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
-        return None
-    return await replayed_state(run.history, client.data_converter)
-
-
-async def _started(client: Client, state: AgentState, workflow_id: str, task_queue: str) -> AgentHandle:
-    given = state.input.model_dump(mode="json", exclude_unset=True)
+async def _started(client: Client, wish: ForkInput, past: AgentState, workflow_id: str) -> AgentHandle:
+    """Start the fork with a reference to just this past: the worker reads it once more, from the same run."""
+    described = await AgentHandle(client, wish.fork.workflow_id).describe()
+    run_id = past.forked_from.run_id if past.forked_from else ""
+    named = wish.model_copy(update={"fork": wish.fork.model_copy(update={"run_id": run_id})})
+    home = await home_of(described)
     try:
         await client.start_workflow(
             AGENT_WORKFLOW,
-            args=[given, state.model_dump(mode="json", exclude_unset=True)],
+            named.model_dump(mode="json", exclude_unset=True),
             id=workflow_id,
-            task_queue=task_queue,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            task_queue=described.task_queue,
+            id_reuse_policy=reuse_policy(),
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            static_summary=one_line(state.input.task, SUMMARY_CHARS),
+            static_summary=one_line(past.input.task, SUMMARY_CHARS),
+            memo=None if home is None else {WORKPLACE_MEMO: home.model_dump(mode="json")},
         )
     except WorkflowAlreadyStartedError:
-        raise OrgaError(f"run {workflow_id!r} is live already; choose another id") from None
+        raise await id_taken(client, workflow_id, "leave it out") from None
     except RPCError as error:
         raise OrgaError(f"the server refuses {workflow_id!r}: {error.message}") from error
     return AgentHandle(client, workflow_id)

@@ -48,6 +48,8 @@ class Started:
     call_id: str
     """Empty for a run of another agent, which is not told."""
     arguments: dict[str, Any]
+    permit: str = ""
+    """The gate's signature that it brought along."""
 
 
 Fact = Judged | Started
@@ -90,12 +92,13 @@ class GateRecord:
         if not is_local and not command.HasField("schedule_activity"):
             return
         scheduled = command.schedule_local_activity if is_local else command.schedule_activity
-        value = _value(self._converter, scheduled.arguments)
         if scheduled.activity_type == GATE:
-            self._asked[scheduled.seq] = GateRequest.model_validate(value)
+            request = _value(self._converter, scheduled.arguments)
+            self._asked[scheduled.seq] = GateRequest.model_validate(request)
         elif scheduled.activity_type not in OWN_ACTIVITIES:
+            request = _value(self._converter, scheduled.arguments)
             kind = "local" if is_local else "activity"
-            self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, value, kind))
+            self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, request, kind))
 
 
 async def carried_out(history: WorkflowHistory, converter: DataConverter) -> list[Started]:
@@ -116,7 +119,8 @@ async def carried_out(history: WorkflowHistory, converter: DataConverter) -> lis
 def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> Started:
     """Return a tool's activity, from its input as plain JSON."""
     given = _object(request)
-    return Started(kind, name, place, str(given.get("call_id", "")), _object(given.get("arguments")))
+    call_id, permit = str(given.get("call_id", "")), str(given.get("permit", ""))
+    return Started(kind, name, place, call_id, _object(given.get("arguments")), permit)
 
 
 def started_child(workflow_id: str, given: Any) -> Started:

@@ -11,14 +11,17 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
+from temporalio.client import WorkflowHistory as ServerHistory
 
 from activities.ports import Rebuilt, RunKey
+from client.bounded_arguments import bounded
 from client.converter import Unreadable
 from workflows.decisions.context_fold import ContextFold
-from workflows.decisions.forks import is_fork
 from workflows.types.context import DigestMismatch
 from workflows.types.history import Happening, HappeningKind
+from workflows.types.messages import Message
 from workflows.types.notes import NOTES_MEMO
+from workflows.types.rewind import REWOUND
 
 
 async def happenings(
@@ -42,6 +45,27 @@ async def read_events(client: Client, events: AsyncIterable[HistoryEvent]) -> As
             yield happening
 
 
+async def folded_context(client: Client, history: ServerHistory, iteration: int) -> tuple[Message, ...]:
+    """Return what the model call of an iteration was about; of one that began elsewhere, what was carried over.
+
+    Raises:
+        DigestMismatch: Some model call is about other messages than the history holds.
+    """
+    fold, found = ContextFold(), tuple[Message, ...]()
+    try:
+        async for happening in read_events(client, _each(history.events)):
+            fold.feed(happening)
+            found = fold.messages if fold.iteration <= iteration else found
+    except ValidationError as error:
+        raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
+    return found
+
+
+async def _each(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+    for event in events:
+        yield event
+
+
 class WorkflowHistory:
     """The history behind `activities.conversations`: a run's own, read through the worker's client."""
 
@@ -61,21 +85,34 @@ class WorkflowHistory:
         return Rebuilt(fold.setup, fold.messages)
 
 
+NO_RESET = "no reset was made here"
+"""Why a run takes no notice of somebody's word that it was set back."""
+
+
 class _Reader:
     """Decodes events; remembers which activity a completion belongs to."""
 
     def __init__(self, client: Client) -> None:
         self._converter = client.data_converter
         self._activities: dict[int, tuple[str, str]] = {}
+        self._is_reset = False
 
     async def read(self, event: HistoryEvent) -> Happening | None:
         handler = _HANDLERS.get(event.event_type)
         return await handler(self, event) if handler else None
 
     async def values(self, payloads: Iterable[Payload]) -> list[Any]:
-        items = list(payloads)
-        if self._converter.payload_codec is not None:
-            items = await self._converter.payload_codec.decode(items)
+        return self._read(await self._decoded(payloads))
+
+    async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
+        """Return the arguments of a signal or an update, as far as the run reads them."""
+        return self._read(bounded(await self._decoded(payloads)))
+
+    async def _decoded(self, payloads: Iterable[Payload]) -> list[Payload]:
+        codec, items = self._converter.payload_codec, list(payloads)
+        return items if codec is None else await codec.decode(items)
+
+    def _read(self, items: list[Payload]) -> list[Any]:
         return [_plain(value) for value in self._converter.payload_converter.from_payloads(items)]
 
     async def first(self, payloads: Payloads) -> Any:
@@ -92,14 +129,22 @@ class _Reader:
     async def started(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_started_event_attributes
         arguments = await self.values(attributes.input.payloads)
-        if not attributes.continued_execution_run_id and not is_fork(arguments[1] if arguments[1:] else None):
-            arguments = arguments[:1]  # the second is a state, which only a run that continues or forks another takes
+        if not attributes.continued_execution_run_id:
+            arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
         return self.happening("started", event, value=arguments)
 
     async def signaled(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_signaled_event_attributes
-        value = await self.values(attributes.input.payloads)
-        return self.happening("signaled", event, name=attributes.signal_name, value=value)
+        value = await self.sent(attributes.input.payloads)
+        refused = NO_RESET if attributes.signal_name == REWOUND and not self._is_reset else ""
+        return self.happening("signaled", event, name=attributes.signal_name, value=value, text=refused)
+
+    async def task_failed(self, event: HistoryEvent) -> None:
+        """Note a reset: a run believes in it only until its next workflow task is done."""
+        self._is_reset = self._is_reset or bool(event.workflow_task_failed_event_attributes.base_run_id)
+
+    async def task_completed(self, event: HistoryEvent) -> None:
+        self._is_reset = False
 
     async def scheduled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_scheduled_event_attributes
@@ -147,7 +192,7 @@ class _Reader:
 
     async def updated(self, event: HistoryEvent) -> Happening:
         given = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        return self.happening("updated", event, name=given.name, value=await self.values(given.args.payloads))
+        return self.happening("updated", event, name=given.name, value=await self.sent(given.args.payloads))
 
     async def child_started(self, event: HistoryEvent) -> Happening:
         attributes = event.start_child_workflow_execution_initiated_event_attributes
@@ -208,6 +253,8 @@ class _Reader:
 _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _Reader.started,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _Reader.signaled,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _Reader.task_failed,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _Reader.task_completed,
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _Reader.scheduled,
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _Reader.finished,
     EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _Reader.failed,

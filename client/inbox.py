@@ -1,6 +1,6 @@
 """The inbox: what waits for a person, over all runs. Visibility says which runs wait, the runs say for what."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,6 +9,9 @@ from temporalio.service import RPCError
 
 from client.asking import AT_ONCE, Asked, Asking
 from client.errors import OrgaError
+from client.failing_tasks import FailingTask, failing_tasks
+from client.server.lacking import reason_of
+from client.workplace import home_of, worker_command
 from workflows.types.names import AGENT_WORKFLOW
 from workflows.types.search_attributes import AGENT, WAITING
 from workflows.types.status import AgentStatus, Budgets
@@ -26,10 +29,13 @@ class Question:
     agent: str | None
     kind: str
     task_queue: str
+    worker_command: str
     run_started: datetime
     wait: Wait | None = None
     """None where no worker answers: then no more than the kind is known."""
     budgets: Budgets | None = None
+    failing: FailingTask | None = None
+    """What keeps workers from going on with the run; nobody can decide anything there until that is mended."""
 
 
 async def inbox(client: Client, *, kind: WaitKind | None = None, queue: str | None = None) -> AsyncGenerator[Question]:
@@ -49,7 +55,9 @@ async def inbox(client: Client, *, kind: WaitKind | None = None, queue: str | No
     for start in range(0, len(runs), AT_ONCE):
         some = runs[start : start + AT_ONCE]
         statuses = await asking.statuses([Asked(run.id, run.task_queue) for run in some])
-        for question in _questions(some, statuses):
+        silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
+        failing = await failing_tasks(client, silent)
+        async for question in _questions(some, statuses, failing):
             if kind in (None, question.kind) and _is_for(queue, question):
                 yield question
 
@@ -58,18 +66,23 @@ async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
     try:
         found = [run async for run in client.list_workflows(WAITING_RUNS)]
     except RPCError as error:
-        raise OrgaError(f"the server does not list waiting runs: {error.message}; see `orga doctor`") from error
+        raise OrgaError(f"the server does not list waiting runs: {reason_of(error)}; see `orga doctor`") from error
     return sorted(found, key=lambda run: run.start_time)
 
 
-def _questions(runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None]) -> Iterator[Question]:
+async def _questions(
+    runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
+) -> AsyncGenerator[Question]:
     for run, status in zip(runs, statuses, strict=True):
+        command = worker_command(await home_of(run))
         attributes = run.typed_search_attributes
         agent, kind = attributes.get(AGENT), attributes.get(WAITING) or ""
         if status is None:
-            yield Question(run.id, agent, kind, run.task_queue, run.start_time)
+            stuck = failing.get(run.id)
+            yield Question(run.id, agent, kind, run.task_queue, command, run.start_time, failing=stuck)
         for wait in status.waiting if status else ():
-            yield Question(run.id, agent, wait.kind, run.task_queue, run.start_time, wait, status and status.budgets)
+            budgets = status and status.budgets
+            yield Question(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait, budgets)
 
 
 def _is_for(queue: str | None, question: Question) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from client.chain import RunChain, run_chain, unreadable
+from client.errors import RunNotFound
 from client.history import happenings
 from client.resets import reset_to
 from client.told import Told
@@ -80,9 +81,7 @@ async def _delegated(client: Client, happening: Happening) -> AsyncGenerator[Jou
         return
     try:
         chain = await run_chain(client, happening.key, happening.run_id)
-    except RPCError as error:
-        if error.status != RPCStatusCode.NOT_FOUND:
-            raise unreadable(happening.key, error) from error
+    except RunNotFound:
         for entry in JournalFold().feed(_missing(happening, "the server has this run no longer")):
             yield entry
         return

@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from client.errors import OrgaError
 from client.journal_head import SealedHead
+from workflows.decisions.journal_chain import canonical_line
 from workflows.types.journal import JournalEntry
-from workflows.types.record import Record
+from workflows.types.json_keys import each_once
 
 HOW = "this is no journal; write one with: orga journal ID --export FILE"
 
@@ -32,7 +32,8 @@ class JournalFile:
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
     """Write the file, all of it or nothing."""
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text("".join(f"{_line(record)}\n" for record in (*entries, head)), encoding="ascii")
+    lines = [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
+    beside.write_bytes(b"".join(line + b"\n" for line in lines))
     beside.replace(path)
 
 
@@ -49,7 +50,7 @@ def read_journal_file(path: Path) -> JournalFile:
     entries: list[JournalEntry] = []
     for number, line in enumerate(lines if lines != [""] else [], start=1):
         try:
-            keys = json.loads(line, object_pairs_hook=_each_once)
+            keys = json.loads(line, object_pairs_hook=each_once)
             if isinstance(keys, dict) and "head" in keys and number == len(lines):
                 return JournalFile(tuple(entries), SealedHead.model_validate_json(line, strict=True, extra="forbid"))
             entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
@@ -58,14 +59,3 @@ def read_journal_file(path: Path) -> JournalFile:
                 f"{path}:{number} is no journal entry: entry {len(entries)} was changed, or {HOW}"
             ) from None
     return JournalFile(tuple(entries))
-
-
-def _line(record: Record) -> str:
-    return json.dumps(record.model_dump(mode="json"))
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
-    return found

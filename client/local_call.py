@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
-from activities.adapters.arguments import argument_errors
+from activities.adapters.schemas.arguments import argument_errors
 from activities.error_text import error_text
 from activities.gate import GateActivities
 from activities.known_secrets import KnownSecrets
@@ -111,7 +111,7 @@ async def carried_out(tool: Tool, arguments: dict[str, Any], secrets: KnownSecre
         return Called(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
     except Exception as error:  # a run would report it, too
         return Called(False, _fit(error_text(error), secrets, MAX_ERROR_BYTES), type(error).__name__)
-    return Called(True, _fit(output.content, secrets, tool.spec.options.max_result_bytes))
+    return Called(True, _fit(output.content, secrets, tool.spec.max_result_bytes))
 
 
 def _fit(text: str, secrets: KnownSecrets, limit: int) -> str:

@@ -1,4 +1,7 @@
-"""Logs of orga's processes: one line a record on stderr, JSON or for people, with the run that it belongs to."""
+"""Logs of orga's processes: one line a record on stderr, JSON or for people, with the run that it belongs to.
+
+For people an exception follows, on lines that no record begins like.
+"""
 
 import logging
 import sys
@@ -9,6 +12,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 from temporalio import activity, workflow
 
+from client.log_lines import for_people, json_line
 from client.log_secrets import SecretMask
 
 _FIRST = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
@@ -23,7 +27,8 @@ def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str]
     The values of the variables in `secrets` are hidden, too, whatever these are called.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Masked(_rendering(json), SecretMask.of_environment(also=secrets)))
+    mask = SecretMask.of_environment(also=secrets)
+    handler.setFormatter(_Masked(_rendering(json, mask), mask))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
@@ -39,7 +44,7 @@ def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str]
     )
 
 
-def _rendering(json: bool) -> list[Processor]:
+def _rendering(json: bool, mask: SecretMask) -> list[Processor]:
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -50,10 +55,8 @@ def _rendering(json: bool) -> list[Processor]:
     ]
     if json:
         rename = structlog.processors.EventRenamer("message")
-        render = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
-        return [*common, structlog.processors.format_exc_info, rename, _ordered, render]
-    plain = structlog.dev.plain_traceback  # a rich one shows the values of local variables
-    return [*common, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        return [*common, structlog.processors.format_exc_info, rename, _ordered, json_line]
+    return [*common, *for_people(mask.hidden, colors=sys.stderr.isatty())]
 
 
 class _Masked(structlog.stdlib.ProcessorFormatter):

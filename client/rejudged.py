@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from activities.adapters.arguments import argument_errors
+from activities.adapters.schemas.arguments import argument_errors
 from activities.gate import GateActivities
 from activities.ports import Judgement, PolicyEngine, Proposal
 from client.errors import OrgaError
@@ -94,6 +94,7 @@ class _Heard:
 
     def __init__(self, engine: PolicyEngine) -> None:
         self._engine = engine
+        self.is_embedded = engine.is_embedded
         self.failure: Exception | None = None
 
     async def judge(self, proposal: Proposal) -> Judgement:

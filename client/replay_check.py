@@ -1,5 +1,6 @@
 """Replaying one run through the code of today, and comparing how it ends then with how it ended."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,10 +12,12 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
-from client.observed_runner import ObservedRunner, Observer
+from client.chain import RunHistory
+from client.observed_runner import REPLAY_BUILD, ObservedRunner, Observer
 from client.sandbox import workflow_runner
+from client.server.endpoint import Report
 from workflows.agent import AgentWorkflow
-from workflows.decisions.summaries import one_line
+from workflows.types.visible import one_line
 
 MESSAGE_CHARS = 500
 
@@ -38,12 +41,28 @@ async def replayed(history: WorkflowHistory, converter: DataConverter, *watching
             look(activation, completion)
 
     runner = ObservedRunner(workflow_runner(converter), observe)
-    replayer = Replayer(workflows=[AgentWorkflow], data_converter=converter, workflow_runner=runner)
+    replayer = Replayer(
+        workflows=[AgentWorkflow], data_converter=converter, workflow_runner=runner, build_id=REPLAY_BUILD
+    )
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if outcome.replay_failure is not None:
         return Replayed(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
     said = ending.payloads
     return Replayed("", None if said is None else converter.payload_converter.from_payloads(said))
+
+
+def progress(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
+    """Return an observer that reports how far the replay of a run of a chain is; the first has number 1.
+
+    It reports from the thread that the replay has.
+    """
+    events = len(runs[number - 1].events)
+
+    def observe(activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
+        done = f"event {activation.history_length:,} of {events:,}"
+        report(f"{workflow_id}: run {number} of {len(runs)}, {done}")
+
+    return observe
 
 
 async def recorded_ending(history: WorkflowHistory, converter: DataConverter) -> list[Any] | None:
@@ -56,6 +75,18 @@ async def recorded_ending(history: WorkflowHistory, converter: DataConverter) ->
     else:
         return None
     return await converter.decode(payloads)
+
+
+def ending_of(outcome: Replayed, run_id: str) -> list[Any] | None:
+    """Return how the run ends today; what it hands over names the run, which a replay does not know once it was reset.
+
+    It calls such a run by the id of the first one.
+    """
+    match outcome.ending:
+        case [given, {"carried_by": _} as state]:
+            return [given, {**cast("dict[str, Any]", state), "carried_by": run_id}]
+        case ending:
+            return ending
 
 
 def difference(recorded: Any, computed: Any, place: str = "") -> str:

@@ -18,7 +18,7 @@ from temporalio.worker import (
 )
 
 from client.errors import OrgaError
-from client.observed_runner import ObservedRunner
+from client.observed_runner import REPLAY_BUILD, ObservedRunner
 from workflows.agent import AgentWorkflow
 from workflows.types.state import AgentState
 
@@ -42,7 +42,11 @@ async def replayed_state(history: WorkflowHistory, converter: DataConverter) -> 
     seen = _Seen()
     runner = ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe)
     replayer = Replayer(
-        workflows=[AgentWorkflow], data_converter=converter, workflow_runner=runner, interceptors=[seen]
+        workflows=[AgentWorkflow],
+        data_converter=converter,
+        workflow_runner=runner,
+        interceptors=[seen],
+        build_id=REPLAY_BUILD,
     )
     replayed = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if replayed.replay_failure is not None or seen.state is None:

@@ -15,11 +15,15 @@ from client.boundaries import Boundary, NoSuchIteration, boundary_at, boundary_o
 from client.chain import RunHistory, histories, run_chain
 from client.delegates import Delegate
 from client.errors import OrgaError
+from client.exchange import check_length
 from client.resets import finished, reset, reset_from
+from client.server.lacking import reason_of
 from client.standstill import stands_still, standstill
+from workflows.types.delegation import DELEGATE
 from workflows.types.result import AgentResult
-from workflows.types.rewind import REWOUND, Rewind
+from workflows.types.rewind import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from workflows.types.text import clean_text
+from workflows.types.visible import one_line
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,16 @@ class RewindPlan:
     """Delegated runs at work for what is left behind: they are aborted, and have ended before the run goes on."""
     is_at_the_answer: bool = False
     """The run ended with the answer of that iteration: only guidance makes it go on."""
+
+    @property
+    def left_behind(self) -> tuple[str, ...]:
+        """The calls that nothing takes back, a line each: tool, arguments, outcome."""
+        lines = [
+            f"{each.text if each.tool == DELEGATE else each.tool} {each.arguments}".rstrip() + f": {each.outcome}"
+            for each in self.effects
+            if each.is_irreversible
+        ]
+        return tuple(one_line(line, MAX_LINE_CHARS) for line in lines)
 
 
 async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> RewindPlan:
@@ -59,20 +73,26 @@ async def carry_out(
             nothing was rewound then.
     """
     boundary, guidance = plan.boundary, clean_text(steer or "").strip()
+    check_length(guidance)
     if plan.is_at_the_answer and not guidance:
         raise OrgaError(
             f"iteration {boundary.iteration} is the answer of run {boundary.workflow_id!r}: say with --steer what is "
             "wrong with it, or choose an earlier iteration"
         )
-    rewind = Rewind(to_iteration=boundary.iteration, boundary_at=boundary.at, steer=guidance or None)
-    argument = rewind.model_dump(mode="json")
+    rewind = Rewind(
+        to_iteration=boundary.iteration,
+        boundary_at=boundary.at,
+        steer=guidance or None,
+        left=plan.left_behind[-MAX_LINES:],
+    )
+    argument = rewind.model_dump(mode="json", exclude_defaults=True)
     try:
         async with _alone(client, boundary):
             if keep_interventions and (run_id := await finished(client, boundary, REWOUND, argument)):
                 return run_id
             return await reset(client, boundary, REWOUND, argument, keeps_interventions=keep_interventions)
     except RPCError as error:
-        raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {error.message}") from error
+        raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {reason_of(error)}") from error
 
 
 async def rewind(

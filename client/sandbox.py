@@ -6,10 +6,11 @@ from typing import Any
 from temporalio.converter import DataConverter, StorageDriverStoreContext, WithSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from temporalio.workflow import Info
 
-from client.compiled_once import compile_once
 from client.converter import data_converter
+from client.errors import OrgaError
+from client.wrapped_runner import WrappedInstance
+from orga.own_code import foreign, pin
 
 PASSED_THROUGH = (
     "workflows.types",
@@ -23,8 +24,16 @@ so that no run can leave anything behind for another."""
 
 
 def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkflowRunner:
-    """Return the sandbox that every worker and replayer uses, for the converter that it uses."""
-    compile_once()
+    """Return the sandbox that every worker and replayer uses, for the converter that it uses.
+
+    What it imports anew for each run is our code as this process first had it, whatever `sys.path` and our files say.
+
+    Raises:
+        OrgaError: Modules of another program bear our names here.
+    """
+    pin()
+    if strangers := foreign():
+        raise OrgaError(f"these modules are not orga's: {', '.join(strangers)}; start workers with `orga worker`")
     asks = converter.external_storage is not None or isinstance(converter.payload_codec, WithSerializationContext)
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return _Runner(restrictions=restrictions, is_asked_for_contexts=asks)
@@ -46,23 +55,11 @@ class _Runner(SandboxedWorkflowRunner):
         return instance if self.is_asked_for_contexts else _WithoutContexts(instance)
 
 
-class _WithoutContexts(WorkflowInstance):
+class _WithoutContexts(WrappedInstance):
     """A sandboxed instance whose payloads have no context."""
-
-    def __init__(self, sandboxed: WorkflowInstance) -> None:
-        self._sandboxed = sandboxed
-
-    def activate(self, act: Any) -> Any:
-        return self._sandboxed.activate(act)
 
     def get_serialization_context(self, command_info: Any) -> None:
         return None
 
     def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
         return StorageDriverStoreContext(target=None)
-
-    def get_info(self) -> Info:
-        return self._sandboxed.get_info()
-
-    def get_thread_id(self) -> int | None:
-        return self._sandboxed.get_thread_id()

@@ -8,7 +8,8 @@ class Check:
     """One thing that was looked at."""
 
     name: str
-    """`replay`, `gate`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head` or `delegate`."""
+    """`replay`, `gate`, `permits`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head`,
+    `delegate`."""
     workflow_id: str
     ok: bool
     detail: str

@@ -1,14 +1,14 @@
-"""A worker as a child process: `python -m client.worker_child FOLDER [worker's options]`.
+"""A worker as a child process, which ends with its parent: when the other end of its standard input is closed.
 
-It works in FOLDER, whatever folder made the modules of orga importable, and ends with its parent: when the other end of
-its standard input is closed, however the parent died.
+However the parent died, that is so.
 """
 
 import os
-import runpy
 import signal
-import sys
 import threading
+from importlib import import_module
+
+from orga.own_code import WORKER
 
 
 def end_with_parent() -> None:
@@ -19,13 +19,6 @@ def end_with_parent() -> None:
 
 
 def main() -> None:
-    """Run `worker.py` as if it had been called by itself."""
-    folder, *arguments = sys.argv[1:]
-    os.chdir(folder)
-    sys.argv = ["worker", *arguments]
+    """Run `worker.py` as `orga-worker` does."""
     threading.Thread(target=end_with_parent, daemon=True).start()
-    runpy.run_module("worker", run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main()
+    import_module(WORKER).main()

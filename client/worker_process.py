@@ -11,10 +11,10 @@ from typing import IO
 from temporalio.client import Client
 
 from client.errors import OrgaError
-from client.pollers import own_identity, pollers
+from client.pollers import is_of_process, pollers
 from client.server.home import prepared_home
-from client.server.own_modules import ROOT, module_command
-from client.worker_order import WorkerOrder
+from client.worker_order import POLLS, WorkerOrder
+from orga.start import module_command
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
@@ -58,12 +58,19 @@ class WorkerProcess:
             WorkerFailed: It ended, or took too long; with what it said last.
         """
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
-        while own_identity(self.pid) not in await pollers(client, task_queue):
+        while not await self._is_seen(client, task_queue):
             if (code := self.exit_code()) is not None:
                 raise WorkerFailed(f"the worker ended at its start{_how(code)}: {self._last_words()}")
             if asyncio.get_running_loop().time() > deadline:
                 raise WorkerFailed(f"the worker does not poll after {START_TIMEOUT_S:g} s: {self._last_words()}")
             await asyncio.sleep(CHECK_S)
+
+    async def _is_seen(self, client: Client, task_queue: str) -> bool:
+        """Ask the server, and where that does not tell who polls, go by the worker's own word."""
+        there = await pollers(client, task_queue)
+        if there is None:
+            return self.log is not None and POLLS in self.log.read_text(errors="replace")
+        return any(is_of_process(each, self.pid) for each in there)
 
     async def stop(self) -> None:
         """Ask it to finish what it does, then end it."""
@@ -126,8 +133,7 @@ async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
 
 def _popen(order: WorkerOrder, output: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        module_command("client.worker_child", str(Path.cwd()), *order.arguments()),
-        cwd=ROOT,
+        module_command("client.worker_child", *order.arguments()),
         env=order.environment(),
         stdin=subprocess.PIPE,
         stdout=output,

@@ -1,17 +1,20 @@
 """The tools that a worker has of its own, and where each comes from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from activities.adapters.manifests.build import manifest_tool, secret_variables
 from activities.adapters.mcp.settings import own_options
+from activities.adapters.rules import Rules
 from activities.adapters.tools.catalog import builtin_tools, with_options
 from activities.adapters.tools.github_api import GitHubSettings
 from activities.adapters.tools.python_function import load_function
 from activities.ports import Tool
 from client.config import OrgaConfig
 from client.manifest_files import ManifestFile, manifests_of
+from client.rules_in_use import rules_in_use
+from client.tool_folders import tool_folders
 
 BUILT_IN = "built-in"
 
@@ -23,6 +26,8 @@ class WorkerTool:
     tool: Tool
     source: str
     """`built-in`, an import path, or the file of a manifest."""
+    digest: str = ""
+    """Of the code of a Python function, with all modules that came with it."""
 
 
 def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list[WorkerTool]:
@@ -32,6 +37,7 @@ def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list
         ValueError: A function or a manifest that cannot be used, options for no tool.
     """
     wanted = config.tools
+    rules = rules_in_use(config, root, env)
     github = GitHubSettings(wanted.github.base_url, wanted.github.repo, env.get("GITHUB_TOKEN"))
     builtin = builtin_tools(
         root,
@@ -39,13 +45,15 @@ def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list
         commands=wanted.commands.allow,
         sandbox=wanted.commands.sandbox,
         github=github,
+        rules=rules,
     )
     found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
-    found += [WorkerTool(load_function(path), path) for path in wanted.python]
-    found += [WorkerTool(_of_manifest(file, config, root, env), str(file.path)) for file in manifests_of(config)]
+    functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
+    found += [WorkerTool(function, path, function.code_digest) for function, path in functions]
+    found += [WorkerTool(_of_manifest(file, config, root, env, rules), str(file.path)) for file in manifests_of(config)]
     options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
     tools = with_options([each.tool for each in found], options)
-    return [WorkerTool(tool, each.source) for tool, each in zip(tools, found, strict=True)]
+    return [replace(each, tool=tool) for tool, each in zip(tools, found, strict=True)]
 
 
 def manifest_secrets(config: OrgaConfig) -> list[str]:
@@ -53,8 +61,8 @@ def manifest_secrets(config: OrgaConfig) -> list[str]:
     return [name for file in manifests_of(config) for name in secret_variables(file.manifest)]
 
 
-def _of_manifest(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Tool:
+def _of_manifest(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> Tool:
     try:
-        return manifest_tool(file.manifest, root, env, config.tools.web.allow_hosts)
+        return manifest_tool(file.manifest, root, env, config.tools.web.allow_hosts, rules)
     except ValueError as error:
         raise ValueError(f"{file.path}: {error}") from error

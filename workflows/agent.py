@@ -7,23 +7,28 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from workflows.decisions import budget, interventions, notifications, observe, progress, roll_over
+from workflows.decisions import budget, denials, gathering, interventions, notifications, observe, progress, taint
 from workflows.decisions.begin import first_state
+from workflows.decisions.carrying import carried, holding_up
 from workflows.decisions.deciding import due, with_undecided_answer
-from workflows.decisions.limits import remaining_s, stop_reason
+from workflows.decisions.limits import is_time_for_another, stop_reason
+from workflows.decisions.notes import noted
 from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
 from workflows.handlers import Handlers
 from workflows.phases import act, attributes, critique, gate, more_budget, reason, requeue, spans, stuck
 from workflows.phases.approve import approved
-from workflows.phases.deadline import watch_clock
+from workflows.phases.clock import event_time
+from workflows.phases.deadline import watch_clock, watch_length
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
 from workflows.phases.holding import tell_parent
 from workflows.phases.hydrate import hydrate
 from workflows.phases.notify import Announcer, end_told
 from workflows.phases.pace import enter, unpaused
+from workflows.phases.past import take_past
 from workflows.phases.prepare import setup_of
-from workflows.phases.run import Run
+from workflows.phases.resets import Resets
+from workflows.phases.run import RollOver, Run
 from workflows.types.input import AgentInput, InvalidInput
 from workflows.types.result import AgentResult, StopReason
 
@@ -36,20 +41,21 @@ class AgentWorkflow(Handlers):
     def __init__(self, *given: Any) -> None:
         """Take the input as any JSON, and any number of it: bad input fails the run with a clear error, hangs nothing.
 
-        `given` is the input; with a state behind it in a run that continues another as new, or that shares its past.
+        `given` is the input; with a state behind it in a run that continues another as new.
         """
         info = workflow.info()
         self._problem = ""
-        before = info.continued_run_id
+        before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""
         carried = given[1] if len(given) > 1 else None
         try:
             raw = given[0] if given else None
-            state = first_state(raw, carried, before, info.original_execution_run_id, workflow.now())
+            state = first_state(raw, carried, before, info.original_execution_run_id, event_time(), parent=parent)
         except InvalidInput as error:
             self._problem = str(error)
             placeholder = AgentInput(task="(invalid input)")
-            state = first_state(placeholder, None, None, info.original_execution_run_id, workflow.now())
+            state = first_state(placeholder, None, None, info.original_execution_run_id, event_time())
         self._run = Run(state)
+        self._resets = Resets(self._run)
         self._announcer = Announcer(self._run)
 
     @workflow.run
@@ -63,10 +69,11 @@ class AgentWorkflow(Handlers):
             raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
         loop = asyncio.create_task(self._loop())
         try:
-            return await asyncio.shield(loop)
+            return await self._run.until_done(loop)
         except asyncio.CancelledError:
+            self._run.tick()
             self._run.change(interventions.with_abort, "cancelled")
-            return await loop
+            return await self._run.until_done(loop)
 
     async def _loop(self) -> AgentResult:
         run = self._run
@@ -74,7 +81,7 @@ class AgentWorkflow(Handlers):
             await self._prepare()
         if run.state.setup is None:
             return self._ended(self._stop() or ("error", "nothing was prepared"))
-        spans.name_run(run.setup.agent)
+        spans.name_run(run.setup)
         while (ended := await self._lived()) is None:
             attributes.show_goes_on(run)
         return ended
@@ -82,24 +89,45 @@ class AgentWorkflow(Handlers):
     async def _lived(self) -> AgentResult | None:
         """Go on to an end, and tell it; None where guidance came before that was done."""
         run = self._run
-        watches = [asyncio.create_task(watch_clock(run)), asyncio.create_task(tell_parent(run))]
+        watches = [run.beside(watch(run)) for watch in (watch_clock, watch_length, tell_parent)]
         self._announcer.start()
-        await unpaused(run)
-        await hydrate(run)
-        while (stop := await self._ending()) is None:
-            await self._iterate()
+        try:
+            stop = await self._stopped()
+        except RollOver:
+            await self._roll_over()
         for watch in watches:
             watch.cancel()
         await self._announcer.stop()
+        await self._bring_gathered(stop[0])
         ended = self._ended(stop)
         await end_told(run, stop)
         run.change(notifications.reopened)
         return ended if run.state.stop is not None else None
 
+    async def _bring_gathered(self, reason: StopReason) -> None:
+        """Let a run that ends without an answer bring what it has, as far as the gate lets it."""
+        run = self._run
+        text = gathering.missing_output(run.state, reason)
+        if text and await gate.lets_through(run, text):
+            run.change(gathering.with_output, text)
+
+    async def _stopped(self) -> tuple[StopReason, str]:
+        """Iterate until the run ends, and return how."""
+        run = self._run
+        await unpaused(run, may_roll_over=True)
+        await hydrate(run)
+        await stuck.resolved(run)
+        if run.state.pending is not None:
+            await self._iterate()
+        while (stop := await self._ending()) is None:
+            await self._iterate()
+        return stop
+
     async def _prepare(self) -> None:
         """Find the setup, unless the run ends before it has one."""
         run = self._run
         try:
+            await take_past(run)
             setup = await setup_of(run)
         except ActivityError as error:
             if is_invalid_input(error):
@@ -108,20 +136,49 @@ class AgentWorkflow(Handlers):
             return
         if setup is not None:
             run.prepare(setup)
+            run.change(taint.with_definitions)
             attributes.show_start(run)
 
     async def _ending(self) -> tuple[StopReason, str] | None:
         """Return how the run ends now; at a limit a person may be asked first."""
         while (stop := self._stop()) is not None and budget.is_asked_for(self._run.state, stop):
-            declined = await more_budget.asked_for(self._run, stop, lambda limit=stop: self._stop() != limit)
+            declined = await more_budget.asked_for(
+                self._run, stop, lambda limit=stop: self._stop() != limit, may_roll_over=True
+            )
             if declined is not None:
                 return declined
         return stop
 
     async def _iterate(self) -> None:
         run = self._run
+        proposed = self._held_up() or await self._proposed()
+        if proposed is None:
+            return
+        try:
+            await unpaused(run, may_roll_over=True)
+            await self._take(proposed)
+        except RollOver:
+            run.change(holding_up, proposed.judged.reply)
+            raise
+        await unpaused(run, may_roll_over=True)
+        attributes.show_progress(run)
+        if run.is_due:
+            raise RollOver
+        return
+
+    def _held_up(self) -> reason.Proposed | None:
+        """Return what the model had proposed when the run before this one continued as new."""
+        run, reply = self._run, self._run.state.pending
+        if reply is None:
+            return None
+        run.change(holding_up, None)
+        return reason.proposed_before(run, reply)
+
+    async def _proposed(self) -> reason.Proposed | None:
+        """Return what the model proposes; None where it comes to no reply."""
+        run = self._run
         await requeue.send_again(run)
-        await unpaused(run)
+        await unpaused(run, may_roll_over=True)
         if run.is_interrupted():
             return None
         run.change(interventions.taken_in)
@@ -129,17 +186,13 @@ class AgentWorkflow(Handlers):
         with spans.phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
-            is_asked_again = proposed.is_out_of_time and remaining_s(run.state, run.config, workflow.now()) > 0
+            is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.config, run.now)
             if proposed.detail and not is_asked_again:
                 run.change(observe.with_stop, "error", proposed.detail)
-            return await unpaused(run)
+            await unpaused(run)
+            return None
         run.change(observe.with_reply, proposed.judged.reply, proposed.seen)
-        await unpaused(run)
-        await self._take(proposed)
-        await unpaused(run)
-        attributes.show_progress(run)
-        await self._roll_over_if_due()
-        return None
+        return proposed
 
     async def _take(self, proposed: reason.Proposed) -> None:
         """Do with a reply what it asks for."""
@@ -158,14 +211,14 @@ class AgentWorkflow(Handlers):
             gated = await gate.judge(run, proposed)
         if gated is None:
             return self._leave_unjudged(proposed)
-        gated = replace(gated, rulings=await approved(run, gated.rulings, str(run.state.iteration)))
+        gated = replace(gated, rulings=await self._approved(gated))
         stood_still_s = run.state.clock.stopped_s
         if gated.answer is not None and not run.is_interrupted():
             return await self._take_answer(proposed, gated)
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
-        await more_budget.for_calls(run, gated.allowed)
+        await more_budget.for_calls(run, gated.allowed, may_roll_over=not gated.has_approvers)
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
@@ -176,15 +229,22 @@ class AgentWorkflow(Handlers):
             return self._leave_unjudged(proposed)
         return await self._act(gated)
 
+    async def _approved(self, gated: gate.Gated) -> tuple[gate.Ruling, ...]:
+        return await approved(self._run, gated.rulings, str(self._run.state.iteration), may_roll_over=True)
+
     async def _act(self, gated: gate.Gated) -> None:
         run = self._run
         run.change(last_calls, gated.reply)
+        if all(ruling.permitted is not None for ruling in gated.rulings):
+            run.change(gathering.with_gathered, gated.reply.text)
         enter(run, "acting")
         with spans.phase_span("act", run.state.iteration):
             acted = await act.run_tools(run, gated)
         verdicts = tuple(ruling.verdict for ruling in acted.rulings)
-        run.change(observe.with_outcomes, acted.reply, acted.outcomes, observe.denied_calls(acted.outcomes, verdicts))
-        run.change(progress.with_attempts, acted.outcomes, workflow.now())
+        denied = denials.repeated(acted.outcomes, verdicts, "denied")
+        invalid = denials.invalid_calls(acted.outcomes, verdicts)
+        run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
+        run.change(progress.with_attempts, acted.outcomes, run.now)
         await stuck.resolved(run)
 
     def _leave_unjudged(self, proposed: reason.Proposed) -> None:
@@ -207,16 +267,17 @@ class AgentWorkflow(Handlers):
         state = self._run.state
         if state.stop is not None and state.aborted is None:
             return state.stop
-        return stop_reason(state, state.config, workflow.now())
+        return stop_reason(state, state.config, self._run.now)
 
-    async def _roll_over_if_due(self) -> None:
-        run, length = self._run, self._run.length
-        if roll_over.is_due(run.state, run.setup, length.events, length.size, length.is_long):
-            await self._announcer.stop()
-            self._roll_over()
-
-    def _roll_over(self) -> NoReturn:
-        workflow.continue_as_new(args=[None, roll_over.carried(self._run.state, workflow.info().run_id)])
+    async def _roll_over(self) -> NoReturn:
+        await self._announcer.stop()
+        run = self._run
+        if run.state.phase in {"waiting", "paused"}:  # which the next run enters from here
+            enter(run, "acting")
+        state = carried(run.state, workflow.info().run_id)
+        if left_out := len(run.state.conversation.messages) - len(state.conversation.messages):
+            run.change(noted, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out)
+        workflow.continue_as_new(args=[None, state])
 
     def _ended(self, stop: tuple[StopReason, str]) -> AgentResult:
         run = self._run
@@ -224,4 +285,4 @@ class AgentWorkflow(Handlers):
         enter(run, "done")
         if run.state.setup is not None:
             attributes.show_end(run, stop[0])
-        return result(run.state, stop, workflow.now())
+        return result(run.state, stop, run.now)

@@ -1,16 +1,19 @@
 """What clients may ask of a live run: its signals, updates and queries. They only record; the loop acts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from temporalio import workflow
+from temporalio.common import RawValue
 
-from workflows.decisions import approvals, budget, interventions, recovery, rewinds, waits
+from workflows.decisions import approvals, budget, interventions, recovery, waits
 from workflows.decisions.holding import with_delegate_held
-from workflows.decisions.result import shown_conversation, status
+from workflows.decisions.result import parsed_page, shown_conversation, status
+from workflows.phases.clock import live_time, wall_time
+from workflows.phases.resets import Resets
 from workflows.phases.run import Run
 from workflows.types.approvals import ApprovalDecision
 from workflows.types.context import InterventionKind
-from workflows.types.state import Intervention
 from workflows.types.status import AgentStatus, ShownMessage
 
 
@@ -18,6 +21,7 @@ class Handlers:
     """A handler takes any arguments: one that could not be called would fail the workflow task again and again."""
 
     _run: Run
+    _resets: Resets
 
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
@@ -32,31 +36,37 @@ class Handlers:
     @workflow.signal
     def pause(self, *_: Any) -> None:
         """Stop before the next phase; clocks and budgets stand still."""
-        self._run.change(interventions.with_pause, workflow.now())
+        self._run.change(interventions.with_pause, self._run.heard())
 
     @workflow.signal
     def resume(self, *_: Any) -> None:
         """Go on after a pause."""
-        self._run.change(interventions.with_resume, workflow.now())
+        self._run.change(interventions.with_resume, self._run.heard())
 
     @workflow.signal
     def abort(self, *why: Any) -> None:
         """Cancel what is in flight and end."""
-        self._run.change(interventions.with_abort, interventions.signal_text(why))
+        self._resets.abort(interventions.signal_text(why))
 
     @workflow.signal
     def rewound(self, *rewind: Any) -> None:
-        """Go on from where a reset put the run; sent by `orga rewind` together with the reset."""
-        self._run.change(rewinds.with_rewind, rewind[0] if rewind else None, workflow.now())
+        """Go on from where a reset put the run: sent by `orga rewind` with the reset, by anybody else in vain."""
+        self._resets.claimed(_first(rewind))
 
     @workflow.signal
     def delegate_held(self, *held: Any) -> None:
         """Stop or go on with the clock; sent by a delegated run that a person holds up."""
-        self._run.change(with_delegate_held, held, workflow.now())
+        self._run.change(with_delegate_held, held, self._run.heard())
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Count a signal that says nothing here: it takes room in the history all the same."""
+        self._run.heard()
 
     @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:
         """Raise limits of this run; return those that hold now."""
+        self._run.heard()
         raised = budget.extension(self._run.state, _first(limits))
         self._run.change(budget.extended, raised)
         return self._run.state.extended
@@ -70,7 +80,7 @@ class Handlers:
     def resolve_escalation(self, *resolution: Any) -> str:
         """Decide what waits for a person; return the choice."""
         decision = waits.parsed_resolution(self._run.state, _first(resolution))
-        self._run.change(waits.with_resolution, decision, workflow.now())
+        self._run.change(waits.with_resolution, decision, self._run.heard())
         return decision.choice
 
     @resolve_escalation.validator
@@ -86,7 +96,7 @@ class Handlers:
     @approve.validator
     def _may_be_approved(self, *decision: Any) -> None:
         self._refuse_when_over()
-        approvals.parsed_decision(self._run.state, _first(decision), workflow.now())
+        approvals.parsed_decision(self._run.state, _first(decision), live_time())
 
     @workflow.update
     def deny(self, *decision: Any) -> None:
@@ -96,34 +106,37 @@ class Handlers:
     @deny.validator
     def _may_be_denied(self, *decision: Any) -> None:
         self._refuse_when_over()
-        approvals.parsed_decision(self._run.state, _first(decision), workflow.now())
+        approvals.parsed_decision(self._run.state, _first(decision), live_time())
 
     @workflow.update
     def requeue(self, *letter_id: Any) -> None:
         """Send a dead letter again, before the next reasoning step."""
-        self._run.change(recovery.requeued, str(_first(letter_id)))
+        self._run.heard()
+        self._run.change(recovery.requeued, recovery.parsed_letter_id(_first(letter_id)))
 
     @requeue.validator
     def _is_a_dead_letter(self, *letter_id: Any) -> None:
         self._refuse_when_over()
-        recovery.requeued(self._run.state, str(_first(letter_id)))
+        recovery.requeued(self._run.state, recovery.parsed_letter_id(_first(letter_id)))
 
     @workflow.query
     def status(self) -> AgentStatus:
-        """Where the run stands."""
-        return status(self._run.state, workflow.now())
+        """Where the run stands, while it goes on by the clock of the worker that is asked."""
+        is_over = self._run.state.phase == "done"
+        return status(self._run.state, self._run.now if is_over else wall_time())
 
     @workflow.query
-    def conversation(self) -> list[ShownMessage]:
-        """The messages as the model would see them."""
-        return shown_conversation(self._run.state)
+    def conversation(self, *page: Any) -> list[ShownMessage]:
+        """The messages as the model would see them; of a long conversation a page: `{"offset": 0, "limit": 100}`."""
+        return shown_conversation(self._run.state, parsed_page(_first(page)))
 
     def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
-        guidance = Intervention(kind=kind, text=interventions.signal_text(arguments))
-        self._run.change(interventions.with_guidance, guidance)
+        self._run.heard()
+        self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
 
     def _decide(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""
+        self._run.heard()
         parsed = ApprovalDecision.model_validate(_first(decision))
         self._run.change(approvals.answered, parsed, approved)
 

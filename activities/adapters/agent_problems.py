@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from activities.adapters.critic_problems import listed_tools, unwatched
 from activities.adapters.known_names import there_are
 from activities.adapters.loop_tools import LOOP_TOOLS
-from activities.adapters.named_tools import named_in_config, named_in_options
+from activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
 from workflows.types.agents import AgentConfig
 from workflows.types.decision import DECIDE
 from workflows.types.delegation import DELEGATE, Delegate
@@ -62,6 +62,8 @@ def _tool_problems(
         if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"
             yield AgentProblem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
+    for key, fault in acting_lookups(agent.config, tools):
+        yield AgentProblem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
 
 
 def _is_there(listed: str, tools: Mapping[str, ToolSpec]) -> bool:

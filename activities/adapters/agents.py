@@ -1,19 +1,22 @@
 """Agents from configuration: which model, instructions, tools and limits a run works with."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from activities.adapters.agent_problems import critic_problems, delegate_problems
 from activities.adapters.answer_schema import schema_refusal
+from activities.adapters.cost_problems import cost_refusal
 from activities.adapters.critic_problems import critic_refusal
 from activities.adapters.known_names import there_are
-from activities.adapters.named_tools import named_in_config, unknown_tools
+from activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
 from activities.adapters.offered_tools import offered_tools
 from activities.adapters.run_config import run_config
-from activities.ports import Absent, ToolSource
+from activities.ports import Absent, OtherPlace, ToolSource
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.input import InvalidInput, LoopConfig
 from workflows.types.tools import ToolSpec
+from workflows.types.workplace import Workplace
 
 
 def with_default(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
@@ -33,6 +36,7 @@ class ConfiguredAgents:
         worker_facts: Setup,
         *,
         source: ToolSource | None = None,
+        is_priced: Callable[[str], bool] = lambda model: True,
     ) -> None:
         """Take what the worker has.
 
@@ -43,6 +47,7 @@ class ConfiguredAgents:
             check_model: Raises ValueError, with cause and remedy, for a model that cannot be called.
             worker_facts: A setup whose policy, search attributes and roll-over limits are taken over.
             source: Where there are more tools, which may differ from run to run.
+            is_priced: Whether the cost of a model's replies will be known, or nobody minds.
 
         Raises:
             ValueError: Delegates that are no agents.
@@ -53,27 +58,37 @@ class ConfiguredAgents:
         self._check_model = check_model
         self._facts = worker_facts
         self._source = source
+        self._is_priced = is_priced
         found = [found for name, agent in agents.items() for found in delegate_problems(name, agent, self.known)]
         found += [found for name, agent in agents.items() for found in critic_problems(name, agent)]
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
     async def setup(self, request: PrepareRequest) -> Setup:
-        """Return the setup of a run; the run's own settings win over the agent's."""
+        """Return the setup of a run; the run's own settings win over the agent's.
+
+        Raises:
+            InvalidInput: What the starter got wrong.
+            OtherPlace: The run was started for another folder or configuration.
+        """
+        self._refuse_others(request.workplace)
         agent = self.known.get(request.agent)
         if agent is None:
             raise InvalidInput(f"agent: there is no agent {request.agent!r}; {there_are(request.agent, self.known)}")
         model = self._model(request, agent)
-        if problem := schema_refusal(request.output_schema, model):
+        if problem := await asyncio.to_thread(schema_refusal, request.output_schema, model):
             raise InvalidInput(f"output_schema: {problem}")
         if problem := critic_refusal(agent.critics, model, self._check_model):
             raise InvalidInput(problem)
         config = run_config(agent.config, request.config, request.ceiling)
+        if problem := cost_refusal(config, model, agent.critics, self._is_priced):
+            raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
         offered = offered_tools(request, self.known, tools, config.tool_profile, absent)
-        if unknown := list(unknown_tools(config, offered.tools, tools, absent)):
-            raise InvalidInput("; ".join(unknown))
+        acting = [f"{key}: {fault}" for key, fault in acting_lookups(config, tools)]
+        if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:
+            raise InvalidInput("; ".join(faults))
         fields = {
             "agent": request.agent,
             "model": model,
@@ -89,6 +104,12 @@ class ConfiguredAgents:
         }
         set_fields = {key: value for key, value in optional.items() if value is not None}
         return self._facts.model_copy(update=fields | set_fields)
+
+    def _refuse_others(self, place: Workplace | None) -> None:
+        own = self._facts.workplace
+        if place is not None and own is not None and place.mark != own.mark:
+            where = f"{place.folder}" + (f" ({place.config})" if place.config else "")
+            raise OtherPlace(f"the run was started for {where}, and this worker works for {own.folder}")
 
     async def _tools_now(
         self, agent: AgentConfig, request: PrepareRequest, config: LoopConfig

@@ -30,6 +30,7 @@ from httpx import (
 )
 
 __all__ = [
+    "REFUSALS",
     "TRANSIENT",
     "URL",
     "AsyncBaseTransport",
@@ -61,6 +62,13 @@ SILENCE_S = 120.0
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be others later."""
+
+REFUSALS = frozenset(
+    {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429}
+    | {431, 451}
+)
+"""Statuses that say: nothing was done. Not 408 and 409, which a request that is being carried out may get; nor any of
+5xx, which a proxy says, too, when it lost a server that was at work."""
 
 
 def http_client(

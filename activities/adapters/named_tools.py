@@ -32,12 +32,21 @@ def unknown_tools(
             yield f"{place.key}: this worker has no tool {place.tool!r}; {there_are(place.tool, known)}"
 
 
+def acting_lookups(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
+    """Yield key and fault of each tool that is to look references up, and does more than read.
+
+    Nobody reviews a lookup, and the text of a task chooses what is looked up.
+    """
+    for place in _resolving(config):
+        spec = known.get(place.tool)
+        if spec is not None and spec.effect != "read_only":
+            yield place.key, f"{place.tool} is {spec.effect}; only a read_only tool looks references up"
+
+
 def named_in_config(config: LoopConfig) -> Iterator[NamedTool]:
     """Yield the tools that a config names."""
     yield from _alternatives("config.recovery", config.recovery)
-    if config.pre_hydration is not None:
-        for kind, tool in config.pre_hydration.resolution_tools.items():
-            yield NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
+    yield from _resolving(config)
 
 
 def named_in_options(tools: Iterable[ToolSpec]) -> Iterator[NamedTool]:
@@ -45,6 +54,12 @@ def named_in_options(tools: Iterable[ToolSpec]) -> Iterator[NamedTool]:
     for spec in tools:
         if spec.options.recovery is not None:
             yield from _alternatives(f"tools.options.{spec.name}.recovery", spec.options.recovery)
+
+
+def _resolving(config: LoopConfig) -> Iterator[NamedTool]:
+    if config.pre_hydration is not None:
+        for kind, tool in config.pre_hydration.resolution_tools.items():
+            yield NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
 
 
 def _alternatives(place: str, recovery: Recovery) -> Iterator[NamedTool]:

@@ -1,13 +1,14 @@
 """The tools that a run is offered: all sources together, then what the run, its profile and its ceiling leave."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic_core import to_json
 
 from activities.adapters.decide_tool import decide_tool
 from activities.adapters.known_names import there_are
+from activities.adapters.listed_globs import IsOfServer, is_meant
 from activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_specs, delegate_tool
 from activities.ports import Absent
 from workflows.types.agents import AgentConfig
@@ -19,8 +20,8 @@ from workflows.types.profile import ToolProfile, is_glob, matches
 from workflows.types.saga import SAGA
 from workflows.types.tools import ToolSpec
 
-MAX_BYTES = 600_000
-"""Of all definitions together: they are recorded once, in one payload."""
+MAX_BYTES = 350_000
+"""Of all definitions together: they are part of the setup, which every run of a chain carries."""
 
 _logger = logging.getLogger(__name__)
 
@@ -48,8 +49,12 @@ def offered_tools(
     """
     agent = agents[request.agent]
     delegates = delegate_specs(agent.delegates, agents)
+
+    def is_of_server(listed: str) -> bool:
+        return absent(listed) is not None
+
     known = {**worker, TERMINATE: TERMINATE_TOOL, SAGA: SAGA_TOOL}
-    listed = [tool for each in agent.tools for tool in _meant(each, worker, absent)]
+    listed = [tool for each in agent.tools for tool in _meant(each, worker, is_of_server)]
     if delegates:
         known[DELEGATE] = delegate_tool(delegates)
         listed.append(DELEGATE)
@@ -58,14 +63,16 @@ def offered_tools(
         listed.append(DECIDE)
     chosen = listed if request.tools is None else request.tools
     for tool in chosen:
-        is_away = not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
+        is_away = tool not in known and not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
         if tool not in listed and not is_away:
             raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
     found = [_known(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
     specs = [spec for spec in found if spec is not None]
     visible = profile.visible(specs) if profile else specs
     most = request.ceiling.tools
-    tools = tuple(spec for spec in visible if most is None or matches(spec.name, most))
+    tools = tuple(
+        spec for spec in visible if most is None or is_meant(spec.name, most, is_of_server, is_own=not spec.digest)
+    )
     _check_size(tools)
     names = {spec.name for spec in tools}
     decisions = agent.decisions if DECIDE in names else {}
@@ -73,12 +80,12 @@ def offered_tools(
     return Offered(tools, delegates if DELEGATE in names else (), decisions)
 
 
-def _meant(listed: str, worker: Iterable[str], absent: Callable[[str], Absent | None]) -> list[str]:
+def _meant(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsOfServer) -> list[str]:
     """Return the tools that a listed name means: of a glob those of the worker that fit it now."""
     if not is_glob(listed):
         return [listed]
-    found = [name for name in worker if matches(name, [listed])]
-    if not found and absent(listed) is None:
+    found = [name for name, spec in worker.items() if is_meant(name, [listed], is_of_server, is_own=not spec.digest)]
+    if not found and not is_of_server(listed):
         raise InvalidInput(f"tools: no tool of this worker fits {listed!r}; {there_are(listed, worker)}")
     return found
 

@@ -10,13 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from client.agents import AgentHandle
+from client.cli import held_in_full
 from client.cli.exit_codes import ExitCode, UsageError
 from client.cli.held_calls import held_calls, table
 from client.cli.interrupts import completed
 from client.cli.login_name import login_name
 from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note
+from client.cli.output import json_result, note, result
 from client.cli.session import session
+from client.cli.terminal_text import apart, behind
 from client.errors import Refused
 
 Approvals = Annotated[
@@ -44,6 +46,7 @@ def approve(
     approval: Approvals = None,
     *,
     all_: All = False,
+    show: Annotated[bool, typer.Option("--show", help="Only show the calls, with all of their arguments.")] = False,
     by: By = None,
     reason: Annotated[str, typer.Option(help="Why; stands in the journal.")] = "",
     json: Json = False,
@@ -54,7 +57,11 @@ def approve(
     A yes is for exactly the call that was shown, once; the first decision counts.
 
     Example: orga approve ID 3f29c5d27a4b91e0c6d8f713 --reason "Agreed with the customer."
+
+    Example: orga approve ID --show
     """
+    if show:
+        return completed(_held(run, _distinct(approval), config, as_json=json))
     return _decided(_Decision("approved", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
 
 
@@ -73,6 +80,22 @@ def deny(
     Example: orga deny ID 3f29c5d27a4b91e0c6d8f713 --reason "Too much, ask for half."
     """
     return _decided(_Decision("denied", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
+
+
+async def _held(run_id: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
+    """Show these calls, or all that are held, and decide nothing."""
+    async with session(config) as here:
+        held = (await here.run(run_id).live_status()).pending_approvals
+    if missing := set(approvals) - {hold.approval_id for hold in held}:
+        raise UsageError(f"run {run_id!r} holds no call {', '.join(sorted(missing))}; `orga inbox` shows what waits")
+    shown = [hold for hold in held if not approvals or hold.approval_id in approvals]
+    if not shown:
+        raise UsageError(f"run {run_id!r} holds no call for a person; `orga inbox` shows what waits")
+    if as_json:
+        json_result([held_in_full.as_json(hold) for hold in shown])
+    else:
+        result(*apart(held_in_full.lines_of(run_id, shown)))
+    return ExitCode.COMPLETED
 
 
 def _distinct(approvals: Sequence[str] | None) -> tuple[str, ...]:
@@ -108,7 +131,7 @@ async def _told(decision: _Decision, config: Path | None, *, as_json: bool) -> i
         told = f"{decision.word} by {decision.by}: {', '.join(taken)} of {run.id}"
         note(f"{told}; follow it: orga attach {quote(run.id)}")
     for why in refused.values():
-        note(f"orga: {why}")
+        note(*behind("orga: ", why))
     return ExitCode.USAGE if refused else ExitCode.COMPLETED
 
 
@@ -119,7 +142,7 @@ async def _pending(run: AgentHandle, decision: _Decision) -> list[str]:
     if not calls:
         raise UsageError(f"run {run.id!r} holds no call for a person; `orga inbox` shows what waits")
     if len(calls) > 1 and not decision.all:
-        note("\n".join(table(calls, datetime.now(UTC))))
+        note(*table(calls, datetime.now(UTC)))
         raise UsageError(f"run {run.id!r} holds {len(calls)} calls: name some, or give --all")
     return [str(call["id"]) for call in calls]
 

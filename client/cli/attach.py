@@ -9,11 +9,17 @@ from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json, NoWorker, RunId
 from client.cli.output import note
 from client.cli.session import session
+from client.cli.terminal_text import on_one_line
+from client.pollers import may_be_polled
 from client.worker_keeping import kept_worker
+from client.workplace import home_of, worker_command
+from workflows.types.workplace import Workplace
 
 
 def attach(run: RunId, no_worker: NoWorker = False, json: Json = False, config: ConfigFile = None) -> int:
     """Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.
+
+    A run of another folder is only followed: its worker is started there.
 
     A run that has ended is shown at once, with its result. Exit codes are those of `orga run`.
 
@@ -28,7 +34,15 @@ async def _attach(run_id: str, config: Path | None, *, no_worker: bool, as_json:
         if link := here.connection.link(run_id):
             note(link)
         queue = described.task_queue
-        if no_worker or described.status != WorkflowExecutionStatus.RUNNING:
+        if not (is_own := here.may_work_on(queue)) and not await may_be_polled(here.client, queue):
+            note(_elsewhere(run_id, queue, await home_of(described)))
+        if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
             return await follow(here, run_id, queue, None, as_json=as_json)
         async with kept_worker(here.client, here.worker_order(queue), note) as keeper:
             return await follow(here, run_id, queue, keeper, as_json=as_json)
+
+
+def _elsewhere(run_id: str, queue: str, home: Workplace | None) -> str:
+    if home is None:
+        return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"
+    return f"the run is at home in {on_one_line(home.folder)}: {worker_command(home, f'orga attach {run_id}')}"

@@ -17,9 +17,7 @@ VARIABLE = "ORGA_SIGNING_KEY_FILE"
 
 Key = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PUB", help="Trust this public key, ed25519:… or a file with it, beside \\[audit] trusted_keys."
-    ),
+    typer.Option(metavar="PUB", help="Trust this public key, ed25519:… or a file with it, not \\[audit] trusted_keys."),
 ]
 
 
@@ -51,12 +49,14 @@ def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
 
 
 def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
-    """Return the keys that signatures are checked with: those of the configuration, and those of the command line.
+    """Return the keys that signatures are checked with: those of the command line, else those of the configuration.
+
+    A configuration that lies beside an export must not vouch for it where somebody says which key does.
 
     Raises:
         KeyProblem: One of them is no public key.
     """
-    return [public_key(_text(key)) for key in (*named, *config.trusted_keys)]
+    return [public_key(_text(key)) for key in named or config.trusted_keys]
 
 
 def _text(key: str) -> str:

@@ -6,19 +6,18 @@ from typing import Any
 from client.audit import RunAudit, counts
 from client.cli.terminal_text import on_one_line
 from client.rejudged import SAME, Rejudged
+from workflows.types.visible import in_full
 
 PROPOSAL_CHARS = 60
 REASON_CHARS = 80
 HEADINGS = ("RUN", "ITERATION", "PROPOSAL", "CHANGE", "DECIDED BY THEN", "DECIDED BY NOW", "REASON NOW")
 
 
-def table(audits: Sequence[RunAudit], *, everything: bool) -> str:
+def table(audits: Sequence[RunAudit], *, everything: bool) -> list[str]:
     """Return one line for each proposal that would be decided otherwise, or for each there is."""
     cells = [HEADINGS, *map(_cells, _shown(audits, everything=everything))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-    )
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
 
 def as_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
@@ -31,12 +30,12 @@ def as_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
     }
 
 
-def summary(audits: Sequence[RunAudit]) -> str:
+def summary(audits: Sequence[RunAudit]) -> list[str]:
     """Return one line that counts, and one for each part that could not be judged anew."""
     found = counts(audits)
     told = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
-    lacking = [f"{audit.run}: {why}" for audit in audits for why in audit.not_rebuilt]
-    return "\n".join([f"{sum(found.values())} proposals of {len(audits)} runs: {told}", *lacking])
+    lacking = [f"{in_full(audit.run)}: {on_one_line(why, 600)}" for audit in audits for why in audit.not_rebuilt]
+    return [f"{sum(found.values())} proposals of {len(audits)} runs: {told}", *lacking]
 
 
 def _shown(audits: Sequence[RunAudit], *, everything: bool) -> list[Rejudged]:

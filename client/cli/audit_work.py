@@ -1,7 +1,6 @@
 """What `orga audit` does with the runs that it is given; it loads the policy engines, so commands import it late."""
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +12,12 @@ from client.cli.audit_table import as_json, summary, table
 from client.cli.exit_codes import ExitCode, UsageError
 from client.cli.output import json_result, note, result
 from client.cli.policy_options import chosen
+from client.cli.progress_line import progress_line
 from client.cli.run_rows import Filter, rows
 from client.cli.session import session
 from client.config_file import load_config
 from client.policy_settings import policy_settings
 from client.rejudged import Rejudge
-
-PROGRESS_S = 5.0
 
 
 class Wanted:
@@ -60,15 +58,16 @@ async def audit_runs(wanted: Wanted, rejudge: Rejudge, config: Path | None, *, e
     async with session(config) as here:
         ids = await wanted.ids(here.client)
         found: list[RunAudit] = []
-        told = time.monotonic()
-        async for audit in audited(here.client, ids, rejudge, are_named=wanted.is_named):
-            found.append(audit)
-            if time.monotonic() - told >= PROGRESS_S:
-                told = time.monotonic()
-                note(f"… {len(found)} runs; {summary(found).splitlines()[0]}")
+        with progress_line() as report:
+
+            def told(step: str) -> None:
+                report(f"{len(found):,} runs are done; {step}" if found else step)
+
+            async for audit in audited(here.client, ids, rejudge, are_named=wanted.is_named, report=told):
+                found.append(audit)
     if json:
         json_result(as_json(found, everything=everything))
     elif everything or not all(audit.is_same for audit in found):
-        result(table(found, everything=everything))
-    note(summary(found))
+        result(*table(found, everything=everything))
+    note(*summary(found))
     return 0 if all(audit.is_same for audit in found) else ExitCode.FAILED

@@ -5,20 +5,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from client.agents import start_agent
 from client.cli.output import note
+from client.cli.run_rows import Filter
 from client.cli.session import Session
+from client.cli.terminal_text import on_one_line
 from client.cli.worker_check import WorkerReport, worker_report
-from client.config_file import ConfigError, load_config
+from client.config import OrgaConfig
+from client.config_file import LoadedConfig, load_config
 from client.connect import Connection, connection
-from client.errors import OrgaError
-from client.pollers import pollers
+from client.errors import ConfigError, OrgaError
+from client.failing_tasks import failing_tasks
+from client.held_loops import hold_of
+from client.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, pollers
 from client.server.endpoint import ServerUnavailable
 from client.server.home import prepared_home
-from client.server.search_attributes import SearchAttributesRefused, missing
+from client.server.lacking import is_lacking, reason_of
+from client.server.search_attributes import NoSearchAttributes, SearchAttributesRefused, missing
+from client.trust import Untrusted
 from client.worker_keeping import kept_worker
 from workflows.types.input import AgentInput, LoopConfig
+
+_MODEL_REMEDY = "check its name, key and address: [models] and [agents] of orga.toml, and the provider's variables"
+
+_ANOTHER_SERVER = "fit for tests; for all else: temporal server start-dev, or no address at all"
+
+LATEST_RUNS = 200
+"""That are looked at."""
 
 DEEP_TASK = "Answer with the single word OK."
 
@@ -31,6 +47,8 @@ class Check:
     ok: bool
     detail: str
     remedy: str = ""
+    warning: bool = False
+    """It works, and is better known."""
 
 
 async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check]:
@@ -38,18 +56,28 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
     yield _folder()
     try:
         loaded = load_config(config)
+    except Untrusted as error:
+        yield _untrusted(error)
+        loaded = LoadedConfig(OrgaConfig())
     except ConfigError as error:
         yield Check("config", ok=False, detail=str(error), remedy="correct the file or the variable that is named")
         return
-    yield Check("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
-    for check in _parts(await worker_report(loaded.path)):
-        yield check
+    else:
+        yield Check("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
+        for check in _parts(await worker_report(loaded.path)):
+            yield check
     try:
         async with connection(loaded.config, note) as connected:
             async for check in _server(Session(loaded, connected), deep=deep):
                 yield check
     except ServerUnavailable as error:
         yield Check("server", ok=False, detail=error.cause, remedy=error.remedy)
+
+
+def _untrusted(error: Untrusted) -> Check:
+    """Return what a configuration asks for that is left alone, so that all else is looked at without it."""
+    *lines, remedy = str(error).splitlines()
+    return Check("config", ok=False, detail="\n".join([*lines, "it was not read further"]), remedy=remedy)
 
 
 def _folder() -> Check:
@@ -67,10 +95,16 @@ def _parts(report: WorkerReport) -> list[Check]:
     if report.agents:
         agents = "; ".join(f"{name} ({agent.model}, {len(agent.tools)} tools)" for name, agent in report.agents.items())
         found.append(Check("agents", ok=True, detail=agents))
+    for model, problem in report.models.items():
+        told = problem or "it can be asked; --deep lets it answer"
+        found.append(Check(f"model {model}", ok=not problem, detail=told, remedy=_MODEL_REMEDY))
     if report.tools:
         found.append(Check("tools", ok=True, detail=", ".join(report.tools)))
     if report.policy:
         found.append(Check("policy", ok=True, detail=report.policy))
+    found += [
+        Check(each.place, ok=True, detail=each.problem, remedy=each.remedy, warning=True) for each in report.warnings
+    ]
     return found
 
 
@@ -78,10 +112,58 @@ async def _server(here: Session, *, deep: bool) -> AsyncGenerator[Check]:
     yield await _answers(here.connection)
     yield await _attributes(here)
     there = await pollers(here.client, here.task_queue)
-    none = "none polls; orga run and orga attach bring their own"
-    yield Check("worker", ok=True, detail=", ".join(there) or none)
+    yield _workers(here, there)
+    for check in held_workers(there or []):
+        yield check
+    for check in await _runs(here.client):
+        yield check
     if deep:
         yield await _model(here)
+
+
+def _workers(here: Session, there: list[str] | None) -> Check:
+    """Tell who works for this folder, and whether under the configuration that stands there now."""
+    own = identity_suffix(here.connection.workplace)
+    queue = f"task queue {here.task_queue!r}"
+    if here.connection.endpoint.embedded:
+        queue = f"{queue} of {here.connection.workplace.root}"
+    if there is None:
+        detail = f"the server does not tell who polls {queue}; orga run and orga attach bring a worker of their own"
+        return Check("worker", ok=True, detail=detail, remedy=_ANOTHER_SERVER, warning=True)
+    if not there:
+        return Check("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach bring their own")
+    told = [_worker(each) for each in there]
+    others = [each for each in there if config_digest(each) not in (None, own.removeprefix(MARK))]
+    detail = f"{', '.join(told)} on {queue}"
+    if not others:
+        return Check("worker", ok=True, detail=detail)
+    mine = "this orga.toml" if here.loaded.path else "no orga.toml"
+    problem = f"{detail}; here it is {mine}, {own.removeprefix(MARK)}"
+    return Check("worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again")
+
+
+def held_workers(there: list[str]) -> list[Check]:
+    """Tell which workers of this machine were held up; of others their logs and metrics tell."""
+    held = {each: hold_of(each) for each in there}
+    return [
+        Check(
+            f"worker {on_one_line(each.partition(MARK)[0])}",
+            ok=True,
+            detail=f"its event loop was {on_one_line(told)}: all its runs waited as long",
+            remedy="its log has each time; a function of yours that computes or blocks belongs into `blocking`",
+            warning=True,
+        )
+        for each, told in held.items()
+        if told
+    ]
+
+
+def _worker(identity: str) -> str:
+    digest = config_digest(identity)
+    process = on_one_line(identity.partition(MARK)[0])
+    if digest is None:
+        return process
+    return f"{process} ({'no orga.toml' if digest == NO_CONFIG else f'orga.toml {on_one_line(digest)}'})"
 
 
 async def _answers(connected: Connection) -> Check:
@@ -89,12 +171,14 @@ async def _answers(connected: Connection) -> Check:
     endpoint = connected.endpoint
     kind = "embedded" if endpoint.embedded else "configured"
     where = f"{endpoint.address}, namespace {endpoint.namespace!r}"
-    return Check("server", ok=True, detail=f"{kind}, {where}, version {info.server_version}")
+    return Check("server", ok=True, detail=f"{kind}, {where}, version {info.server_version or 'unknown'}")
 
 
 async def _attributes(here: Session) -> Check:
     try:
         lacking = await missing(here.client)
+    except NoSearchAttributes as error:
+        return Check("search attributes", ok=True, detail=str(error), remedy=_ANOTHER_SERVER, warning=True)
     except SearchAttributesRefused as error:
         return Check("search attributes", ok=False, detail=str(error), remedy="let an administrator do that")
     if lacking:
@@ -102,16 +186,33 @@ async def _attributes(here: Session) -> Check:
     return Check("search attributes", ok=True, detail="all are registered")
 
 
+async def _runs(client: Client) -> list[Check]:
+    """Return the live runs that no worker can go on with."""
+    try:
+        live = [run.id async for run in client.list_workflows(Filter(running=True).visibility(), limit=LATEST_RUNS)]
+    except RPCError as error:
+        if not is_lacking(error):
+            raise
+        detail = f"the server does not list them: {reason_of(error)}"
+        return [Check("runs", ok=True, detail=detail, remedy=_ANOTHER_SERVER, warning=True)]
+    failing = await failing_tasks(client, live)
+    if not failing:
+        return [Check("runs", ok=True, detail=f"{len(live)} live, none of them is stuck")]
+    return [
+        Check(f"run {each.workflow_id}", ok=False, detail=each.told, remedy=each.way_out) for each in failing.values()
+    ]
+
+
 async def _model(here: Session) -> Check:
     """Let the default agent's model answer once, as a run would."""
-    remedy = "check the model's name, key and address; the line above says which model it is"
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:
         async with kept_worker(here.client, here.worker_order(), note):
-            run = await start_agent(here.client, task, task_queue=here.task_queue)
+            run = await start_agent(here.client, task)
             ended = await run.result()
     except OrgaError as error:
-        return Check("model", ok=False, detail=str(error), remedy=remedy)
+        return Check("model", ok=False, detail=str(error), remedy=_MODEL_REMEDY)
     ok = bool(ended.usage.model_calls)
-    return Check("model", ok=ok, detail=f"{ended.termination.reason} {ended.termination.detail}".strip(), remedy=remedy)
+    told = f"{ended.termination.reason} {ended.termination.detail}".strip()
+    return Check("model", ok=ok, detail=told, remedy=_MODEL_REMEDY)

@@ -6,10 +6,13 @@ from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, result
 from client.cli.session import session
+from client.cli.terminal_text import apart, below, on_one_line
 from client.errors import NoAnswer
-from client.pollers import pollers
+from client.pollers import may_be_polled
+from client.workplace import home_of, worker_command
 from workflows.decisions.summaries import call_summary
 from workflows.types.status import ShownMessage
+from workflows.types.visible import in_full
 
 
 def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -23,19 +26,20 @@ def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> i
 async def _conversation(run_id: str, config: Path | None, *, as_json: bool) -> int:
     async with session(config) as here:
         run = here.run(run_id)
-        queue = (await run.describe()).task_queue
-        if not await pollers(here.client, queue):
-            raise NoAnswer(queue)
+        described = await run.describe()
+        if not await may_be_polled(here.client, described.task_queue):
+            raise NoAnswer(described.task_queue, worker_command(await home_of(described)))
         messages = await run.conversation()
     if as_json:
         json_result([message.model_dump(mode="json") for message in messages])
     else:
-        result("\n\n".join(_shown(message) for message in messages))
+        result(*apart(map(lines_of, messages)))
     return 0
 
 
-def _shown(message: ShownMessage) -> str:
-    source = f" {message.tool} {message.call_id}" if message.tool else ""
+def lines_of(message: ShownMessage) -> list[str]:
+    """Return a head and, below it and never beside it, what was said: a text can hold what looks like a head."""
+    source = f" {in_full(message.tool)} {in_full(message.call_id or '')}" if message.tool else ""
     head = f"── {message.role}{source}{' (error)' if message.is_error else ''}"
-    calls = [f"→ {call_summary(call, None)}  {call.call_id}" for call in message.calls]
-    return "\n".join([head, *([message.text] if message.text else []), *calls])
+    calls = [f"→ {on_one_line(call_summary(call, None))}  {in_full(call.call_id)}" for call in message.calls]
+    return [head, *(below(message.text) if message.text else []), *calls]

@@ -5,12 +5,15 @@ from shlex import quote
 from workflows.decisions.answering import commands
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.status import Budgets
+from workflows.types.visible import can_be_typed
 from workflows.types.waits import Wait
+
+NO_COMMAND = "no command: the run's id holds what does not show; decide it in the Temporal UI"
 
 
 def in_one_line(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
     """Return the first command with the other ones in short."""
-    first, *others = commands(run_id, wait, budgets)
+    first, *others = commands(run_id, wait, budgets) or [NO_COMMAND]
     said, short = first, list[str]()
     for other in others:
         shared = _shared(said, other)
@@ -27,4 +30,6 @@ def _shared(before: str, after: str) -> str:
 
 def requeueing(run_id: str, letter: DeadLetter, *, is_over: bool) -> str:
     """Return the command that sends a letter again; of a run that has ended, a fork does."""
+    if not can_be_typed(run_id):
+        return NO_COMMAND
     return f"orga requeue {quote(run_id)} {quote(letter.letter_id)}{' --fork' if is_over else ''}"

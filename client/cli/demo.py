@@ -13,9 +13,6 @@ from client.cli.timeline import Timeline
 from client.journal import read_journal
 from client.worker_keeping import WorkerKeeper, kept_worker
 
-TASK_QUEUE = "orga-demo"
-"""Of its own: a worker that polls the usual one may be rooted elsewhere."""
-
 QUESTION = "How does orga never lose a run and never repeat an effect?"
 
 
@@ -28,8 +25,9 @@ def demo(config: ConfigFile = None) -> int:
     """
 
     async def shown() -> int:
-        async with session(config) as here:
-            order = replace(here.worker_order(TASK_QUEUE), root=copied_documents())
+        root = copied_documents()
+        async with session(config, root=root) as here:
+            order = replace(here.worker_order(), root=root)
             async with kept_worker(here.client, order, note) as keeper:
                 return await _shown(here, keeper)
 
@@ -37,26 +35,24 @@ def demo(config: ConfigFile = None) -> int:
 
 
 async def _shown(here: Session, keeper: WorkerKeeper) -> int:
-    run = await start_agent(here.client, QUESTION, task_queue=TASK_QUEUE)
+    run = await start_agent(here.client, QUESTION)
     note(f"question: {QUESTION}")
     note(f"run {run.id}")
-    code = await follow(here, run.id, TASK_QUEUE, keeper, as_json=False)
-    result("\nThe journal, folded from the history:")
+    code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
+    result("", "The journal, folded from the history:")
     timeline = Timeline()
     async for entry in read_journal(here.client, run.id):
-        result("\n".join(timeline.lines(entry)))
-    result("\n" + _next(here, run.id))
+        result(*timeline.lines(entry))
+    result("", *_next(here, run.id))
     return code
 
 
-def _next(here: Session, run_id: str) -> str:
+def _next(here: Session, run_id: str) -> list[str]:
     link = here.connection.link(run_id)
-    return "\n".join(
-        [
-            f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}",
-            "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
-            '  orga run "Which limits does a run have?"   # says the worker\'s process id',
-            "  kill -9 PID                                # another worker takes over; nothing is done twice",
-            "Or end the command with Ctrl-C, and come back with: orga attach ID",
-        ]
-    )
+    return [
+        f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}",
+        "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
+        '  orga run "Which limits does a run have?"   # says the worker\'s process id',
+        "  kill -9 PID                                # another worker takes over; nothing is done twice",
+        "Or end the command with Ctrl-C, and come back with: orga attach ID",
+    ]

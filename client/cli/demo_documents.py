@@ -5,7 +5,7 @@ from pathlib import Path
 
 from client.cli.exit_codes import UsageError
 from client.server.home import prepared_home
-from client.server.own_modules import ROOT
+from orga.own_code import ROOT
 
 NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
 

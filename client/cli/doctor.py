@@ -10,6 +10,7 @@ from client.cli.exit_codes import ExitCode
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json
 from client.cli.output import json_result, result
+from client.cli.terminal_text import behind
 
 
 def doctor(
@@ -19,7 +20,8 @@ def doctor(
 ) -> int:
     """Check configuration, folder, server, search attributes, workers, agents, tools and models.
 
-    Exit code 6 when anything has to be mended.
+    Each model's provider is asked for its list of models, which costs nothing and shows whether address and key are
+    right; --deep lets the default agent's model answer. Exit code 6 when anything has to be mended.
 
     Example: orga doctor --deep
     """
@@ -29,7 +31,7 @@ def doctor(
         async for check in all_checks(config, deep=deep):
             found.append(check)
             if not json:
-                result(shown(check))
+                result(*shown(check))
         if json:
             json_result([asdict(check) for check in found])
         return 0 if all(check.ok for check in found) else ExitCode.FAILED
@@ -37,7 +39,8 @@ def doctor(
     return completed(examined())
 
 
-def shown(check: Check) -> str:
-    """Return the check as a line, with the remedy under it."""
-    line = f"{'✓' if check.ok else '✗'} {check.name}: {check.detail}"
-    return f"{line}\n    → {check.remedy}" if check.remedy and not check.ok else line
+def shown(check: Check) -> list[str]:
+    """Return the check, with the remedy under it."""
+    mark = "!" if check.warning else "✓" if check.ok else "✗"
+    lines = behind(f"{mark} {check.name}: ", check.detail)
+    return [*lines, f"    → {check.remedy}"] if check.remedy and (check.warning or not check.ok) else lines

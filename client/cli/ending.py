@@ -1,7 +1,8 @@
 """How a run ended: its answer on stdout, the facts on stderr, the exit code."""
 
 from client.cli.exit_codes import of_ending
-from client.cli.output import json_result, note, result
+from client.cli.output import document, json_result, note
+from client.cli.terminal_text import on_one_line
 from workflows.decisions.summaries import spent
 from workflows.types.result import AgentResult
 
@@ -11,7 +12,7 @@ def show_ending(ended: AgentResult, *, as_json: bool) -> int:
     if as_json:
         json_result(ended.model_dump(mode="json"))
     elif ended.output:
-        result(ended.output)
+        document(ended.output)
     note(facts(ended))
     return of_ending(ended.termination.reason)
 
@@ -19,7 +20,7 @@ def show_ending(ended: AgentResult, *, as_json: bool) -> int:
 def facts(ended: AgentResult) -> str:
     """Return reason, iterations, tools, tokens, cost and time in one line."""
     counts = ended.tool_calls
-    detail = f" ({ended.termination.detail})" if ended.termination.detail else ""
+    detail = f" ({on_one_line(ended.termination.detail, 600)})" if ended.termination.detail else ""
     refused = f", {counts.denied} denied" if counts.denied else ""
     failed = f", {counts.failed} failed" if counts.failed else ""
     return (

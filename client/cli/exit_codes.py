@@ -14,7 +14,10 @@ from workflows.types.result import StopReason
 
 
 class ExitCode(IntEnum):
-    """128 + the signal's number stands for an end by Ctrl-C (130) or SIGTERM (143): the run itself goes on."""
+    """Of `verify`, 8 stands for a file in which nothing is wrong, and for which no trusted key vouches.
+
+    128 + the signal's number stands for an end by Ctrl-C (130) or SIGTERM (143): the run itself goes on.
+    """
 
     COMPLETED = 0
     USAGE = 2
@@ -23,6 +26,7 @@ class ExitCode(IntEnum):
     ABORTED = 5
     FAILED = 6
     NO_SERVER = 7
+    UNPROVEN = 8
 
 
 class UsageError(Exception):

@@ -7,27 +7,26 @@ from client.cli.audit_keys import signing_key
 from client.cli.exit_codes import ExitCode, UsageError
 from client.cli.output import note
 from client.cli.session import session
+from client.exports import export_check
 from client.journal import read_journal
 from client.journal_file import JournalFile, read_journal_file, write_journal
-from client.journal_head import sealed
-from workflows.decisions.journal_chain import first_break
+from client.journal_head import misfits, sealed
 
 
 async def checked(run_id: str, path: Path, config: Path | None) -> int:
     """Compare the export with the run and return the exit code."""
-    entries = read_export(path).entries
-    broken = first_break(entries)
-    if broken is not None:
-        note(f"✗ the chain of {path} breaks at entry {broken}: it or one before it was changed")
-        return ExitCode.FAILED
+    found = read_export(path)
     async with session(config) as here:
-        hashes = [entry.hash async for entry in read_journal(here.client, run_id)]
-    for index, entry in enumerate(entries):
-        if index >= len(hashes) or entry.hash != hashes[index]:
-            note(f"✗ {path} and the history of {run_id} part at entry {index}")
-            return ExitCode.FAILED
-    note(f"✓ {path} holds the first {len(entries)} of {len(hashes)} entries of {run_id}, unchanged")
-    return 0
+        entries = [entry async for entry in read_journal(here.client, run_id)]
+    check = export_check(run_id, found.entries, entries)
+    wrong = [] if check.ok else [check.detail]
+    if found.head is not None:
+        wrong += misfits(run_id, found.entries, found.head.head)
+    for detail in wrong:
+        note(f"✗ {path}: {detail}")
+    if not wrong:
+        note(f"✓ {path} holds the first {len(found.entries)} of {len(entries)} entries of {run_id}, unchanged")
+    return ExitCode.FAILED if wrong else 0
 
 
 def read_export(path: Path) -> JournalFile:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from client.agents import run_id_of
 from client.cli.exit_codes import UsageError
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json, RunId
@@ -15,8 +16,9 @@ from client.cli.session import session
 from client.cli.task_input import pair_of, settings, task_text
 from client.config_problems import nearest
 from client.fork import fork as fork_run
-from client.pollers import pollers
+from client.pollers import may_be_polled
 from client.text_values import annotation_at, from_text
+from client.workplace import home_of, worker_command
 from workflows.types.input import AgentInput, LoopConfig
 from workflows.types.text import clean_text
 
@@ -43,14 +45,12 @@ def fork(
 ) -> int:
     """Start a run that shares another's past up to an iteration, print its id, and leave; the other is left alone.
 
-    Example: orga fork ID --at-iteration 3 --set model=openai:gpt-4o --set max_iterations=50
+    Example: orga fork ID --at-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 
     Example: orga fork ID --at-iteration 5 --task "Now write the tests for it."
     """
-    if id_ is not None and not id_.strip():
-        raise UsageError("--id: must not be empty; leave it out for a new one")
     asked = None if task is None else clean_text(task_text(task))
-    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, id_)
+    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, run_id_of(id_))
     return completed(_fork(wish, config, as_json=json))
 
 
@@ -79,7 +79,7 @@ class _Wish:
     at_iteration: int
     changes: dict[str, Any]
     task: str | None
-    new_id: str | None
+    new_id: str
 
 
 async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
@@ -87,9 +87,10 @@ async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
         forked = await fork_run(
             here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
         )
-        queue = (await forked.describe()).task_queue
-        if not await pollers(here.client, queue):
-            note(f"no worker polls task queue {queue!r}: the run waits; start one with: orga worker")
+        described = await forked.describe()
+        if not await may_be_polled(here.client, described.task_queue):
+            start = worker_command(await home_of(described))
+            note(f"no worker polls task queue {described.task_queue!r}: the run waits; start one with: {start}")
         link = here.connection.link(forked.id)
         note(f"fork of {wish.run_id} at iteration {wish.at_iteration}" + (f"  {link}" if link else ""))
     if as_json:

@@ -6,7 +6,7 @@ from typing import Any
 
 from client.cli.ages import age
 from client.cli.terminal_text import on_one_line
-from workflows.types.visible import escaped
+from workflows.types.visible import in_full
 from workflows.types.waits import Wait
 
 Call = dict[str, Any]
@@ -28,19 +28,24 @@ def table(calls: Sequence[Call], now: datetime) -> list[str]:
     for call, row in zip(calls, rows[1:], strict=True):
         lines.append(_line(row, widths))
         if reason := call.get("reason"):
-            lines.append(f"  {on_one_line(str(reason), 400)}")
+            lines.append(f"  because: {on_one_line(str(reason), 400)}")
     return lines
 
 
 def in_words(call: Call) -> str:
     """Return a call on one line that stays the same as time goes on."""
     why = f": {on_one_line(str(call['reason']), 300)}" if call.get("reason") else ""
-    return f"{_text(call, 'tool')} {_text(call, 'arguments')}{why} ({_approvers(call)})"
+    return f"{named(call)}{why} ({_approvers(call)})"
+
+
+def named(call: Call) -> str:
+    """Return the tool and its arguments."""
+    return f"{_text(call, 'tool')} {_arguments(call)}"
 
 
 def _row(call: Call, now: datetime) -> tuple[str, ...]:
     left = age(now, datetime.fromisoformat(str(call["expires_at"])))
-    return _text(call, "id"), _text(call, "tool"), _approvers(call), f"in {left}", _text(call, "arguments")
+    return _text(call, "id"), _text(call, "tool"), _approvers(call), f"in {left}", _arguments(call)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -54,4 +59,11 @@ def _approvers(call: Call) -> str:
 
 def _text(call: Call, key: str) -> str:
     """Return text in full: what is left out or invisible would be approved unseen."""
-    return " ".join(escaped(str(call.get(key) or "")).split("\n"))
+    return in_full(str(call.get(key) or ""))
+
+
+def _arguments(call: Call) -> str:
+    """Return all of the arguments or none: a part could be read as the whole."""
+    if digest := call.get("arguments_digest"):
+        return f"({call.get('arguments_bytes')} bytes, {in_full(str(digest))}: too long to stand here, --show has all)"
+    return _text(call, "arguments")

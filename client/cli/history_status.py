@@ -1,13 +1,15 @@
 """Where a run stands, by its history: for when no worker answers."""
 
 from collections.abc import AsyncIterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from client.cli.held_calls import in_words
 from client.cli.progress import Progress
 from client.cli.terminal_text import on_one_line
+from client.failing_tasks import FailingTask
 from workflows.types.journal import JournalEntry
+from workflows.types.visible import in_full
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,13 @@ class HistoryStatus:
     last: JournalEntry | None
     asked: tuple[JournalEntry, ...]
     """Questions to people that nobody has decided."""
+    failing: FailingTask | None = None
+    """What keeps workers from going on with it."""
+
+    @property
+    def why(self) -> str:
+        """Why it is not the run that tells, if that is no lack of workers."""
+        return f"{self.failing.told}; this is what the history tells. {self.failing.way_out}" if self.failing else ""
 
     @property
     def termination(self) -> dict[str, Any] | None:
@@ -36,6 +45,7 @@ class HistoryStatus:
             "tokens": self.progress.tokens,
             "waiting": [entry.data for entry in self.asked],
             "termination": self.termination,
+            "task_fails": {**asdict(self.failing), "way_out": self.failing.way_out} if self.failing else None,
         }
 
     def lines(self) -> list[str]:
@@ -43,14 +53,19 @@ class HistoryStatus:
         progress, ended = self.progress, self.termination
         lines = [
             f"phase      {'paused' if progress.paused else progress.phase}",
-            f"agent      {progress.agent}",
+            f"agent      {in_full(progress.agent)}",
             f"iteration  {progress.iteration}",
             f"spent      {progress.tokens} tokens",
         ]
         for entry in self.asked:
             question = _question(entry.data)
-            lines.append(f"waits      {entry.data.get('kind')} {entry.data.get('id')}: {question}")
-        return lines + ([f"ended      {ended['reason']} {ended['detail'] or ''}".rstrip()] if ended else [])
+            kind, asked_id = in_full(str(entry.data.get("kind"))), in_full(str(entry.data.get("id")))
+            lines.append(f"waits      {kind} {asked_id}: {question}")
+        if self.failing:
+            lines.append(f"stuck      {on_one_line(self.failing.told, 600)}")
+        if ended:
+            lines.append(f"ended      {ended['reason']} {on_one_line(ended['detail'] or '', 600)}".rstrip())
+        return lines
 
 
 def _question(data: dict[str, Any]) -> str:

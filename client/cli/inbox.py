@@ -1,5 +1,6 @@
 """`orga inbox`: what waits for a person, over all runs."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,17 +9,18 @@ import typer
 
 from client.cli.ages import age
 from client.cli.deciding import in_one_line
-from client.cli.held_calls import held_calls, table
+from client.cli.held_calls import held_calls, named, table
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json
 from client.cli.output import json_result, note, result
 from client.cli.required_attributes import require_attributes
 from client.cli.session import session
-from client.cli.terminal_text import on_one_line
+from client.cli.terminal_text import apart, on_one_line
 from client.inbox import Question
 from client.inbox import inbox as waiting_questions
 from workflows.decisions.answering import commands
 from workflows.types.search_attributes import WAITING
+from workflows.types.visible import in_full
 from workflows.types.waits import WaitKind
 
 
@@ -55,7 +57,7 @@ async def _inbox(queue: str | None, kind: WaitKind | None, limit: int, config: P
     if as_json:
         json_result([_json(question, now) for question in found])
     elif found:
-        result("\n\n".join(_text(question, now) for question in found))
+        result(*apart(lines_of(question, now) for question in found))
     else:
         note("nothing waits for a person")
     if more:
@@ -63,24 +65,28 @@ async def _inbox(queue: str | None, kind: WaitKind | None, limit: int, config: P
     return 0
 
 
-def _text(question: Question, now: datetime) -> str:
-    run = f"{question.run_id} ({question.agent or 'no agent'})"
+def lines_of(question: Question, now: datetime) -> list[str]:
+    """Return what a person reads of a question, its command last."""
+    run = f"{in_full(question.run_id)} ({in_full(question.agent or 'no agent')})"
     if (wait := question.wait) is None:
-        return f"{question.kind}  {run}\n  {_unanswered(question)}"
-    queue = "" if wait.queue == "default" else f"  queue {wait.queue}"
-    head = f"{wait.kind}  {run}  {wait.wait_id}  {age(wait.since, now)}{queue}"
-    lines = [head, f"  {on_one_line(wait.question, 400)}"]
+        return [f"{in_full(question.kind)}  {run}", *_unanswered(question)]
+    queue = "" if wait.queue == "default" else f"  queue {in_full(wait.queue)}"
+    head = f"{wait.kind}  {run}  {in_full(wait.wait_id)}  {age(wait.since, now)}{queue}"
+    lines = [head, f"  asks: {on_one_line(wait.question, 400)}"]
     if error := wait.data.get("error"):
-        lines.append(f"  {on_one_line(str(error), 400)}")
-    if arguments := wait.data.get("arguments"):
-        lines.append(f"  {wait.data.get('tool', '')} {on_one_line(str(arguments), 400)}")
+        lines.append(f"  error: {on_one_line(str(error), 400)}")
+    if wait.data.get("arguments"):
+        lines.append(f"  call: {named(wait.data)}")
     if calls := held_calls(wait):
         lines += [f"  {line}" for line in table(calls, now)]
-    return "\n".join([*lines, f"  → {in_one_line(question.run_id, wait, question.budgets)}"])
+    return [*lines, f"  → {in_one_line(question.run_id, wait, question.budgets)}"]
 
 
-def _unanswered(question: Question) -> str:
-    return f"no worker answers on task queue {question.task_queue!r}; start one with: orga worker"
+def _unanswered(question: Question) -> list[str]:
+    if failing := question.failing:
+        return [f"  {on_one_line(failing.told, 400)}", f"  → {failing.way_out}"]
+    start = f"start one with: {in_full(question.worker_command)}"
+    return [f"  no worker answers on task queue '{in_full(question.task_queue)}'; {start}"]
 
 
 def _json(question: Question, now: datetime) -> dict[str, Any]:
@@ -91,6 +97,8 @@ def _json(question: Question, now: datetime) -> dict[str, Any]:
         "task_queue": question.task_queue,
         "answered": question.wait is not None,
     }
+    if (failing := question.failing) is not None:
+        shown["task_fails"] = {**asdict(failing), "way_out": failing.way_out}
     if (wait := question.wait) is None:
         return shown
     return shown | {

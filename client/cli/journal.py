@@ -65,7 +65,7 @@ async def _written(entries: AsyncIterator[JournalEntry], *, verify: bool, as_jso
         if as_json:
             json_result(entry.model_dump(mode="json"), indent=None)
         else:
-            result("\n".join(timeline.lines(entry)))
+            result(*timeline.lines(entry))
         if verify:
             seen.append(entry)
     return _verified(seen) if verify else 0

@@ -9,7 +9,7 @@ Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
 
 @dataclass(frozen=True)
 class Line:
-    """One line, harmless for a terminal."""
+    """One line; a screen writes what would end it as an escape."""
 
     text: str
     tone: Tone = "plain"

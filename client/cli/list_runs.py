@@ -18,6 +18,7 @@ from client.cli.session import session
 from client.cli.status_lines import letter_lines
 from workflows.types.search_attributes import AGENT, DEAD_LETTERS, TENANT
 from workflows.types.status import AgentStatus
+from workflows.types.visible import in_full
 
 
 def list_runs(
@@ -55,9 +56,11 @@ async def _listed(wanted: Filter, limit: int, config: Path | None, *, as_json: b
     if as_json:
         json_result([_json(row, statuses) for row in found])
     elif found:
-        result(table(found))
+        result(*table(found))
+        for failing in (row.task_fails for row in found if row.task_fails):
+            note(f"{in_full(failing.workflow_id)} is stuck: {failing.told}; {failing.way_out}")
         for row in found if wanted.dead_letters else ():
-            result("\n".join(["", row.id, *_letter_lines(row, statuses[row.id])]))
+            result("", in_full(row.id), *_letter_lines(row, statuses[row.id]))
     else:
         note('there is no such run; start one with: orga run "…"')
     return 0
@@ -74,6 +77,7 @@ async def _statuses(client: Client, found: Sequence[Row]) -> Statuses:
 
 def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
     shown = asdict(row) | {"started": row.started.isoformat()}
+    del shown["worker_command"]
     if row.id not in statuses:
         return shown
     status = statuses[row.id]
@@ -83,5 +87,5 @@ def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
 
 def _letter_lines(row: Row, status: AgentStatus | None) -> list[str]:
     if status is None:
-        return [f"  {row.dead_letters} dead letters; no worker answers, start one with: orga worker"]
+        return [f"  {row.dead_letters} dead letters; no worker answers, start one with: {row.worker_command}"]
     return letter_lines(row.id, status, "  ")

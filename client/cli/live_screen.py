@@ -16,6 +16,7 @@ from client.cli.progress import InFlight, Progress
 from client.cli.screen import remarks
 from client.cli.status_lines import call_budgets, held
 from client.cli.terminal_text import harmless, on_one_line
+from workflows.types.visible import as_line, in_full
 
 TEXT_LINES = 6
 """Of what a model is writing."""
@@ -42,7 +43,7 @@ class LiveScreen:
 
     def told(self, line: Line, at: datetime) -> None:
         """Print the line above the block."""
-        self._console.print(Text(line.text, style=_STYLES[line.tone]))
+        self._console.print(Text(as_line(line.text), style=_STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
         """Draw the block."""
@@ -50,7 +51,7 @@ class LiveScreen:
 
     def note(self, text: str) -> None:
         """Print the remark above the block."""
-        self._console.print(Text(harmless(text), style="dim"))
+        self._console.print(Text(as_line(text), style="dim"))
 
     def close(self) -> None:
         """Remove the block."""
@@ -69,27 +70,27 @@ def block(progress: Progress, now: datetime) -> RenderableType:
         if activity.name == _MODEL_CALL and activity.text:
             parts.append(_tail(activity.text))
     parts += [_flight(activity, now) for activity in progress.in_flight if activity.name != _MODEL_CALL]
-    parts += [Text(line, style="dim") for line in _standing(progress)]
-    parts += [Text(remark, style="yellow") for remark in remarks(progress)]
+    parts += [Text(as_line(line), style="dim") for line in _standing(progress)]
+    parts += [Text(as_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, _meters(progress, now))
 
 
 def _tail(text: str) -> Text:
     lines = [line for line in harmless(text).splitlines() if line.strip()]
-    return Text("\n".join(lines[-TEXT_LINES:]), style="italic", overflow="fold")
+    return Text("\n".join(f"│ {as_line(line)}" for line in lines[-TEXT_LINES:]), style="italic", overflow="fold")
 
 
 def _flight(activity: InFlight, now: datetime) -> Text:
     if activity.since is None:
-        return Text(f"  {harmless(activity.name)} waits", style="dim")
-    return Text(f"  {harmless(activity.name)} {max((now - activity.since).total_seconds(), 0.0):.1f} s", style="cyan")
+        return Text(f"  {in_full(activity.name)} waits", style="dim")
+    return Text(f"  {in_full(activity.name)} {max((now - activity.since).total_seconds(), 0.0):.1f} s", style="cyan")
 
 
 def _standing(progress: Progress) -> list[str]:
     """Return what lasts longer than an iteration."""
-    lines = [f"  ⇢ {child.agent}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
+    lines = [f"  ⇢ {in_full(child.agent)}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
     if progress.circuits:
-        lines.append(f"  left alone (open circuit): {', '.join(progress.circuits)}")
+        lines.append(f"  left alone (open circuit): {', '.join(map(in_full, progress.circuits))}")
     if progress.budgets and (calls := call_budgets(progress.budgets)):
         lines.append(f"  {calls}")
     if progress.dead_letters:

@@ -41,8 +41,12 @@ from client.cli import (
 )
 from client.cli.exit_codes import ExitCode, UsageError, of_error
 from client.cli.output import note, result
+from client.cli.terminal_text import behind
+from client.cli.trust import is_trusted_now, trust
 from client.errors import OrgaError, RunFailed
 from client.server.endpoint import ServerUnavailable
+from client.server.lacking import reason_of
+from client.trust import Untrusted
 from workflows.types.input import InvalidInput
 
 app = typer.Typer(
@@ -88,6 +92,7 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
         "worker": worker.worker,
         "setup": setup.setup,
         "doctor": doctor.doctor,
+        "trust": trust,
         "demo": demo.demo,
     },
 }
@@ -134,7 +139,7 @@ def main() -> None:
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
     try:
-        return int(app(list(arguments), prog_name="orga", standalone_mode=False) or 0)
+        return _ran(arguments)
     except TyperException as error:
         return _usage(error)
     except (typer.Abort, KeyboardInterrupt):
@@ -148,6 +153,16 @@ def run_command(arguments: Sequence[str]) -> int:
         return _failed(error, f"defect: {type(error).__name__}: {error} (ORGA_DEBUG=1 shows where)")
 
 
+def _ran(arguments: Sequence[str]) -> int:
+    """Run the command; what a person at the terminal trusts meanwhile is asked once, and then it runs anew."""
+    try:
+        return int(app(list(arguments), prog_name="orga", standalone_mode=False) or 0)
+    except Untrusted as error:
+        if not is_trusted_now(error):
+            raise
+    return _ran(arguments)
+
+
 def _usage(error: TyperException) -> int:
     if message := error.format_message():
         note(f"orga: {message} (orga COMMAND --help explains)")
@@ -157,13 +172,13 @@ def _usage(error: TyperException) -> int:
 def _failed(error: Exception, text: str) -> int:
     if os.environ.get("ORGA_DEBUG"):
         traceback.print_exc()
-    note("\n".join(f"orga: {line}" for line in text.splitlines()))
+    note(*behind("orga: ", text))
     return of_error(error)
 
 
 def _text(error: Exception) -> str:
     if isinstance(error, RPCError):
-        return f"the Temporal server answered {error.status.name.lower()}: {error.message}; see: orga doctor"
+        return f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see: orga doctor"
     if isinstance(error, RunFailed):
         return REFUSED.sub("", str(error))
     return str(error)

@@ -56,7 +56,9 @@ def _decided(data: Data) -> list[Line]:
 def _recovered(data: Data) -> list[Line]:
     tone: Tone = "good" if data.get("outcome") == "ok" else "plain"
     after = f", after: {_text(data, 'error')}" if data.get("error") else ""
-    return [Line(f"↻ {_text(data, 'tool')}: {_text(data, 'strategy')}, {_text(data, 'outcome')}{after}", tone)]
+    calls: list[Data] = data.get("calls", [])
+    made = [Line(f"  ↻ {_text(call, 'tool')} instead: {_text(call, 'outcome')}") for call in calls]
+    return [*made, Line(f"↻ {_text(data, 'tool')}: {_text(data, 'strategy')}, {_text(data, 'outcome')}{after}", tone)]
 
 
 def _stopped(data: Data) -> list[Line]:
@@ -65,7 +67,9 @@ def _stopped(data: Data) -> list[Line]:
 
 def _opened(data: Data) -> list[Line]:
     failures, recovery_s = data.get("failures"), data.get("recovery_s", 0)
-    return [Line(f"✗ {_text(data, 'tool')} is left alone for {recovery_s:g} s: failures in a row: {failures}", "bad")]
+    last = f"; last: {_text(data, 'cause')}" if data.get("cause") else ""
+    told = f"✗ {_text(data, 'tool')} is left alone for {recovery_s:g} s: failures in a row: {failures}{last}"
+    return [Line(told, "bad")]
 
 
 def _closed(data: Data) -> list[Line]:
@@ -73,9 +77,12 @@ def _closed(data: Data) -> list[Line]:
 
 
 def _intervened(data: Data) -> list[Line]:
+    if data.get("kind") == "cut":
+        kept = f"{data.get('kept', 0):,} of {data.get('bytes', 0):,} bytes are kept"
+        return [Line(f"✗ {_text(data, 'of')} was too long and is cut: {kept}", "bad")]
     given = data.get("text", "")
     text = _pairs(cast("Data", given)) if isinstance(given, dict) else str(given)
-    return [Line(f"{data.get('kind')}{': ' if text else ''}{on_one_line(text)}", "person")]
+    return [Line(f"{_text(data, 'kind')}{': ' if text else ''}{on_one_line(text)}", "person")]
 
 
 def _saga(data: Data) -> list[Line]:
@@ -90,7 +97,9 @@ def _saga(data: Data) -> list[Line]:
 
 def _decided_by_rule(data: Data) -> list[Line]:
     outcome = _pairs(cast("Data", data.get("outcome", {})))
-    return [Line(f"✓ decided {_text(data, 'decision')}: {outcome} (rule: {_text(data, 'rule')})", "good")]
+    return [
+        Line(f"✓ decided {_text(data, 'decision')}: {on_one_line(outcome, 300)} (rule: {_text(data, 'rule')})", "good")
+    ]
 
 
 def _reviewed(data: Data) -> list[Line]:

@@ -11,6 +11,7 @@ from client.cli.terminal_text import on_one_line
 from workflows.decisions.summaries import call_summary
 from workflows.types.journal import JournalEntry
 from workflows.types.messages import ToolCall
+from workflows.types.visible import in_full
 
 
 class Narrator:
@@ -31,7 +32,11 @@ class Narrator:
     def _started(self, entry: JournalEntry) -> list[Line]:
         lines = [Line(f"task: {on_one_line(str(entry.data.get('task', '')))}")]
         if source := entry.data.get("forked_from"):
-            lines.append(Line(f"fork of {source.get('workflow_id')} at iteration {source.get('iteration')}", "quiet"))
+            lines.append(
+                Line(
+                    f"fork of {in_full(str(source.get('workflow_id')))} at iteration {source.get('iteration')}", "quiet"
+                )
+            )
         return lines
 
     def _reasoned(self, entry: JournalEntry) -> list[Line]:
@@ -41,7 +46,11 @@ class Narrator:
         if not self._calls:
             lines = [Line(f"answers: {on_one_line(str(a.get('respond', '')))}") for a in actions]
         finish = entry.data.get("finish")
-        return lines if finish in {"stop", "tool_calls"} else [*lines, Line(f"the reply ended early: {finish}", "bad")]
+        return (
+            lines
+            if finish in {"stop", "tool_calls"}
+            else [*lines, Line(f"the reply ended early: {on_one_line(str(finish))}", "bad")]
+        )
 
     def _judged(self, entry: JournalEntry) -> list[Line]:
         if error := entry.data.get("error"):
@@ -80,7 +89,7 @@ class Narrator:
     def _delegation_ended(self, entry: JournalEntry) -> list[Line]:
         child = str(entry.data.get("workflow_id"))
         reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 300)
-        told = f"{self._delegates.get(child, child)}: {reason}{': ' if detail else ''}{detail}"
+        told = f"{self._delegates.get(child, in_full(child))}: {reason}{': ' if detail else ''}{detail}"
         return [Line(f"✓ {told}", "good") if reason == "completed" else Line(f"✗ {told}", "bad")]
 
     def _terminated(self, entry: JournalEntry) -> list[Line]:
@@ -122,5 +131,5 @@ def _outcome(outcome: dict[str, Any], names: dict[str, str], took_s: float) -> L
     name = names.get(call_id) or on_one_line(str(outcome.get("tool") or call_id))
     if outcome.get("outcome") == "ok":
         return Line(f"✓ {name} ({took_s:.2f} s)", "good")
-    error = on_one_line(str(outcome.get("error") or ""))
-    return Line(f"✗ {name}: {outcome.get('outcome')}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")
+    became, error = (on_one_line(str(outcome.get(key) or "")) for key in ("outcome", "error"))
+    return Line(f"✗ {name}: {became}{', ' if error else ''}{error} ({took_s:.2f} s)", "bad")

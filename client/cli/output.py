@@ -1,27 +1,33 @@
-"""Two streams: the result alone on stdout, everything else on stderr."""
+"""Two streams: the result alone on stdout, everything else on stderr. A line is one line, whatever is in it."""
 
 import json
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from client.cli.terminal_text import harmless
-from workflows.types.visible import escaped
+from workflows.types.visible import as_line, escaped
 
 
-def result(text: str) -> None:
-    """Write what the command was called for."""
-    sys.stdout.write(harmless(text) + "\n")
-    sys.stdout.flush()
+def result(*lines: str) -> None:
+    """Write what the command was called for, in lines: what would end one, or not show, is written as an escape."""
+    _written(sys.stdout, "\n".join(map(as_line, lines)))
+
+
+def document(text: str) -> None:
+    """Write a result that is a text by itself: an answer, a tool's output, a file."""
+    _written(sys.stdout, harmless(text))
 
 
 def json_result(value: Any, *, indent: int | None = 2) -> None:
     """Write the result as JSON; what a terminal would act on is escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    sys.stdout.write(escaped(text) + "\n")
-    sys.stdout.flush()
+    _written(sys.stdout, escaped(json.dumps(value, ensure_ascii=False, indent=indent)))
 
 
-def note(text: str) -> None:
-    """Write a line for the person at the terminal."""
-    sys.stderr.write(harmless(text) + "\n")
-    sys.stderr.flush()
+def note(*lines: str) -> None:
+    """Write lines for the person at the terminal."""
+    _written(sys.stderr, "\n".join(map(as_line, lines)))
+
+
+def _written(stream: TextIO, text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()

@@ -3,7 +3,7 @@
 import typer
 
 from client.cli import policy_check, policy_explain, policy_tests
-from client.cli.output import result
+from client.cli.output import document
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,7 +20,7 @@ def schema() -> int:
     """
     from activities.adapters.policy.cedar_schema import SCHEMA
 
-    result(SCHEMA.rstrip())
+    document(SCHEMA.rstrip())
     return 0
 
 

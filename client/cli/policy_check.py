@@ -1,19 +1,23 @@
 """`orga policy check`: every problem of a set of policies, each with its place and remedy."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.exit_codes import ExitCode
+from client.cli.exit_codes import ExitCode, UsageError
 from client.cli.options import ConfigFile, Json
 from client.cli.output import json_result, note, result
 from client.cli.policy_options import Surface, chosen, engine_of
+from client.config_file import load_config
 
 if TYPE_CHECKING:
+    from activities.adapters.policy.cedar_names import Vocabulary
     from activities.adapters.policy.cedar_policy import CedarPolicy
     from activities.adapters.policy.problems import PolicyProblem
 
@@ -30,8 +34,9 @@ def check(
 ) -> int:
     """Parse and validate policies: every problem with file, line and remedy. Exit code 2 when there is one.
 
-    A worker refuses a set with a problem, and denies everything if one appears while it works. Without a surface those
-    of all surfaces are checked.
+    A worker refuses a set with a problem, and denies everything if one appears while it works. Names of tools, agents,
+    tags and arguments are held against this configuration; of a DIR, also against what its tests describe. Without a
+    surface those of all surfaces are checked.
 
     Example: orga policy check policies
     """
@@ -41,22 +46,54 @@ def check(
     if engine_name(settings) != "cedar" or settings.folder is None:
         engine_of(settings)
         note("OPA decides, and knows best what is wrong with its rules: opa check; orga policy test asks it")
+        note("whether Rego names tools, agents and arguments that there are cannot be known here")
         return 0
     surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
     policies, problems, version = _read(settings.folder, surfaces)
+    strange = _strange(policies, _vocabulary(config, folder))
     if json:
         json_result(
             {
-                "ok": not problems,
+                "ok": not problems and not strange,
                 "version": version,
                 "policies": [_json(p) for p in policies],
-                "problems": [asdict(problem) for problem in problems],
+                "problems": [asdict(problem) for problem in (*problems, *strange)],
             }
         )
     else:
-        result("\n".join([*map(_line, policies), *map(_problem_line, problems)]) or "no policies: everything is denied")
-    note(_summary(policies, problems, version))
-    return ExitCode.USAGE if problems else 0
+        told = {problem.place for problem in strange}
+        good = [policy for policy in policies if not told & _places(policy)]
+        lines = [*map(_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
+        result(*(lines or ["no policies: everything is denied"]))
+    note(_summary(policies, problems, strange, version))
+    return ExitCode.USAGE if problems or strange else 0
+
+
+def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
+    """Return what there is for policies to speak of.
+
+    Raises:
+        UsageError: The configuration has a tool that cannot be had.
+    """
+    from client.policy_vocabulary import policy_vocabulary, with_tests
+
+    config = load_config(config_file).config
+    try:
+        known = asyncio.run(policy_vocabulary(config, os.environ, note))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return known if folder is None else with_tests(known, folder)
+
+
+def _strange(policies: "Sequence[CedarPolicy]", known: "Vocabulary") -> "list[PolicyProblem]":
+    from activities.adapters.policy.cedar_names import strange_names
+
+    return [problem for policy in policies for problem in strange_names(policy, known)]
+
+
+def _places(policy: "CedarPolicy") -> set[str]:
+    lines = range(policy.statement.text.count("\n") + 1)
+    return {f"{policy.statement.file}:{policy.statement.line + line}" for line in lines}
 
 
 def _surfaces(folder: Path) -> list[str]:
@@ -102,11 +139,18 @@ def _line(policy: "CedarPolicy") -> str:
     return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
 
 
-def _problem_line(problem: "PolicyProblem") -> str:
-    return f"✗ {problem.place}: {problem.problem}\n    → {problem.remedy}"
+def _problem_lines(problem: "PolicyProblem") -> list[str]:
+    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
 
 
-def _summary(policies: "Sequence[CedarPolicy]", problems: "Sequence[PolicyProblem]", version: str) -> str:
+def _summary(
+    policies: "Sequence[CedarPolicy]",
+    problems: "Sequence[PolicyProblem]",
+    strange: "Sequence[PolicyProblem]",
+    version: str,
+) -> str:
     if problems:
         return f"{len(problems)} to mend: as long as there is one, the whole set is refused and everything is denied"
+    if strange:
+        return f"{len(strange)} to mend: a worker takes such policies, and they protect nothing"
     return f"{len(policies)} policies, version {version}"

@@ -11,7 +11,7 @@ from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, note, result
 from client.cli.session import session
-from client.cli.terminal_text import on_one_line
+from client.cli.terminal_text import apart, behind, on_one_line
 from client.config_file import LoadedConfig
 from client.explained import Explanation, explanations
 from client.journal import read_journal
@@ -54,7 +54,7 @@ async def _explain(run_id: str, place: str | None, config: Path | None, *, as_js
     if as_json:
         json_result([_json(item, sources) for item in found])
     else:
-        result("\n\n".join(_text(item, sources) for item in found))
+        result(*apart(_lines(item, sources) for item in found))
     if versions := {item.verdict.get("version") for item in found} - {None, "", sources[1]}:
         note(f"judged under version {', '.join(map(str, versions))}; the policies here are {sources[1] or 'none'} now")
     return 0
@@ -72,12 +72,12 @@ def _sources(loaded: LoadedConfig) -> Sources:
     try:
         files = policy_files(settings.folder, settings.surface)
     except BrokenPolicies as error:
-        note(f"orga: {error}")
+        note(*behind("orga: ", str(error)))
         return {}, ""
     return {policy.policy_id: policy for policy in read_policies(files)[0]}, version_of(files)
 
 
-def _text(item: Explanation, sources: Sources) -> str:
+def _lines(item: Explanation, sources: Sources) -> list[str]:
     verdict = item.verdict
     lines = [f"{item.place} {_about(item)}: {verdict.get('decision')}"]
     if reason := verdict.get("reason"):
@@ -89,7 +89,7 @@ def _text(item: Explanation, sources: Sources) -> str:
         lines += _policy_lines(policy_id, sources)
     if not verdict.get("policies") and verdict.get("decision") == "deny" and verdict.get("version"):
         lines.append("  no policy permits it, and what is not permitted is denied")
-    return "\n".join(lines)
+    return lines
 
 
 def _policy_lines(policy_id: str, sources: Sources) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +48,7 @@ def run_tests(
     if json:
         json_result([_json(done) for done in found])
     else:
-        result("\n".join(map(_line, found)))
+        result(*chain.from_iterable(map(_lines, found)))
     failed = sum(not done.ok for done in found)
     note(f"{len(found)} tests, {f'{failed} failed' if failed else 'all passed'}")
     return ExitCode.FAILED if failed else 0
@@ -60,10 +61,10 @@ async def _all(engine: "PolicyEngine", path: Path) -> "list[CaseResult]":
     return [done for cases in files async for done in results(engine, cases)]
 
 
-def _line(done: "CaseResult") -> str:
+def _lines(done: "CaseResult") -> list[str]:
     by = ", ".join(done.judgement.policies) or done.judgement.reason or "default"
     head = f"{'✓' if done.ok else '✗'} {done.outcome:<8} {done.name} ({by})"
-    return "\n".join([head, *(f"    → expected {fault}" for fault in done.faults)])
+    return [head, *(f"    → expected {fault}" for fault in done.faults)]
 
 
 def _json(done: "CaseResult") -> dict[str, object]:

@@ -69,6 +69,8 @@ class Progress:
     dead_letters: int = 0
     in_flight: tuple[InFlight, ...] = ()
     task_queue: str = ""
+    worker_command: str = "orga worker"
+    """How a worker for it is started."""
     lacks_worker: bool = False
 
     def with_entry(self, entry: JournalEntry) -> "Progress":

@@ -17,8 +17,9 @@ from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, note, result
 from client.cli.session import Session, session
 from client.errors import OrgaError
-from client.pollers import pollers
+from client.pollers import may_be_polled
 from client.requeue import remains, requeue_in_fork
+from client.workplace import home_of, worker_command
 from workflows.types.dead_letters import DeadLetter
 
 
@@ -108,9 +109,10 @@ async def _in_a_fork(here: Session, wish: _Wish, *, as_json: bool) -> int:
     ended = await remains(here.client, wish.run_id)
     letters = wish.letters(ended.letters)
     forked = await requeue_in_fork(here.client, ended, letters, changes=changes(wish.settings))
-    queue = (await forked.describe()).task_queue
-    if not await pollers(here.client, queue):
-        note(f"no worker polls task queue {queue!r}: the fork waits; start one with: orga worker")
+    described = await forked.describe()
+    if not await may_be_polled(here.client, described.task_queue):
+        start = worker_command(await home_of(described))
+        note(f"no worker polls task queue {described.task_queue!r}: the fork waits; start one with: {start}")
     if as_json:
         json_result({"id": forked.id, "forked_from": {"id": wish.run_id}, "letters": letters})
     else:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from client.aftermath import ENDINGS, Sent
+from client.aftermath import ENDINGS, Effect, Sent
+from client.cli.exit_codes import UsageError
 from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json, RunId
 from client.cli.output import json_result, note
@@ -44,8 +45,9 @@ def rewind(
 ) -> int:
     """Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.
 
-    Says first what was sent to it later and what its tools did since: that is not undone. Delegates that are still at
-    work for what it leaves behind are aborted; it goes on once they have ended.
+    Says first what was sent to it later and what its tools did since: that is not undone. On a terminal it asks; else
+    irreversible calls are left behind with --yes only. Delegates that are still at work for what it leaves behind are
+    aborted; it goes on once they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
@@ -58,6 +60,8 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
         plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
         for line in plan_lines(plan, keeps=wish.keeps):
             note(line)
+        if not wish.is_sure and plan.left_behind and not sys.stdin.isatty():
+            raise UsageError("calls that nothing takes back would be left behind; to rewind all the same, add --yes")
         if not wish.is_sure and sys.stdin.isatty():
             typer.confirm(f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?", abort=True, err=True)
         run_id = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
@@ -77,12 +81,21 @@ def plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
         f"{fate[_is_kept(each, keeps=keeps)]}: {_line(each.at, f'{each.kind} {each.text}')}"
         for each in plan.interventions
     ]
-    done = [
-        f"done already, not undone: {_line(each.at, f'iteration {each.iteration}, {each.text}')}"
-        for each in plan.effects
-    ]
+    done = [f"{_kept(each)}: {_line(each.at, _call(each))}" for each in plan.effects]
     left = [f"aborted first: {_line(each.at, _delegation(each))}" for each in plan.delegates]
     return sent + done + left
+
+
+def _kept(effect: Effect) -> str:
+    return "done already, NOT UNDONE, irreversible" if effect.is_irreversible else "done already, not undone"
+
+
+def _call(effect: Effect) -> str:
+    if not effect.is_irreversible:
+        return f"iteration {effect.iteration}, {effect.text}"
+    arguments = f" {effect.arguments}" if effect.arguments else ""
+    named = effect.text if effect.tool == DELEGATE else effect.tool
+    return f"iteration {effect.iteration}, {named}{arguments}: {effect.outcome}"
 
 
 def _delegation(delegate: Delegate) -> str:

@@ -1,11 +1,12 @@
 """`orga run`: start a run, work for it if nobody does, and follow it to its end."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from client.agents import start_agent
+from client.agents import run_id_of, start_agent
 from client.cli.exit_codes import UsageError
 from client.cli.following import follow
 from client.cli.interrupts import completed
@@ -13,9 +14,17 @@ from client.cli.options import ConfigFile, Json, NoWorker
 from client.cli.output import json_result, note, result
 from client.cli.session import Session, session
 from client.cli.task_input import Given, agent_input
+from client.cli.terminal_text import on_one_line
 from client.pollers import pollers
 from client.worker_keeping import kept_worker
 from workflows.types.input import AgentInput
+
+
+@dataclass(frozen=True)
+class _Wish:
+    checked: AgentInput
+    run_id: str | None
+    again: bool
 
 
 def run(
@@ -39,6 +48,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
+    ] = False,
     no_worker: NoWorker = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start the run, print its id, and leave.")] = False,
     json: Json = False,
@@ -57,32 +69,29 @@ def run(
     given = Given(
         task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
     )
-    if id_ is not None and not id_.strip():
-        raise UsageError("--id: must not be empty; leave it out for a new one")
-    checked = agent_input(given)
+    if again and id_ is None:
+        raise UsageError("--again: names no run; add --id ID")
+    wish = _Wish(agent_input(given), run_id_of(id_), again)
     start = _detached if detach else _followed
-    return completed(start(checked, id_, config, no_worker=no_worker, as_json=json))
+    return completed(start(wish, config, no_worker=no_worker, as_json=json))
 
 
-async def _followed(
-    checked: AgentInput, workflow_id: str | None, config: Path | None, *, no_worker: bool, as_json: bool
-) -> int:
+async def _followed(wish: _Wish, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
     async with session(config) as here:
         if no_worker:
-            run_id = await _start(here, checked, workflow_id)
+            run_id = await _start(here, wish)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
         async with kept_worker(here.client, here.worker_order(), note) as keeper:
-            run_id = await _start(here, checked, workflow_id)
+            run_id = await _start(here, wish)
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
 
-async def _detached(
-    checked: AgentInput, workflow_id: str | None, config: Path | None, *, no_worker: bool, as_json: bool
-) -> int:
+async def _detached(wish: _Wish, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
     async with session(config) as here:
-        run_id = await _start(here, checked, workflow_id)
-        if not await pollers(here.client, here.task_queue):
-            note(f"no worker polls task queue {here.task_queue!r}: the run waits; start one with: orga worker")
+        run_id = await _start(here, wish)
+        there = await pollers(here.client, here.task_queue)
+        if not there:
+            note(f"{_nobody(here.task_queue, is_told=there is not None)}; start one with: orga worker")
         if as_json:
             json_result({"id": run_id, "ui": here.connection.link(run_id)})
         else:
@@ -90,10 +99,18 @@ async def _detached(
         return 0
 
 
-async def _start(here: Session, checked: AgentInput, workflow_id: str | None) -> str:
+def _nobody(task_queue: str, *, is_told: bool) -> str:
+    if is_told:
+        return f"no worker polls task queue {task_queue!r}: the run waits"
+    return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one the run waits"
+
+
+async def _start(here: Session, wish: _Wish) -> str:
     if here.loaded.config.policy.engine == "allow":
         note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
-    run = await start_agent(here.client, checked, workflow_id=workflow_id, task_queue=here.task_queue)
+    run = await start_agent(here.client, wish.checked, workflow_id=wish.run_id, again=wish.again)
     link = here.connection.link(run.id)
     note(f"run {run.id}" + (f"  {link}" if link else ""))
+    if here.connection.endpoint.embedded:
+        note(f"it acts in {on_one_line(here.connection.workplace.root)}")
     return run.id

@@ -1,16 +1,25 @@
 """Runs as visibility shows them: the query, and one row a run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.cli.exit_codes import UsageError
+from client.cli.terminal_text import on_one_line
 from client.errors import OrgaError
+from client.failing_tasks import FailingTask, failing_tasks
+from client.server.lacking import reason_of
+from client.workplace import home_of, worker_command
 from workflows.types import search_attributes as known
 from workflows.types.names import AGENT_WORKFLOW
+from workflows.types.visible import in_full
+
+LIVE = "running"
+"""How the state of a run begins that has not ended."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +58,15 @@ class Row:
     cost_usd: float | None
     tenant: str | None
     task_queue: str
+    folder: str | None = None
+    """What the run was started for; None where no folder was named."""
     waiting: str | None = None
     """What a live run waits for a person for."""
+    worker_command: str = "orga worker"
     dead_letters: int = 0
     open_circuits: Sequence[str] = ()
+    task_fails: FailingTask | None = None
+    """What keeps workers from going on with a live run."""
 
 
 async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
@@ -62,30 +76,43 @@ async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
         UsageError: The server does not understand the query.
     """
     try:
-        found = [_row(run) async for run in client.list_workflows(wanted.visibility(), limit=limit)]
+        found = [await _row(run) async for run in client.list_workflows(wanted.visibility(), limit=limit)]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
-            raise OrgaError(f"the server does not list runs: {error.message}; see `orga doctor`") from error
+            raise OrgaError(f"the server does not list runs: {reason_of(error)}; see `orga doctor`") from error
         raise UsageError(f"the server refuses the query: {error.message}") from None
+    failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE)])
+    found = [_stuck(row, failing[row.id]) if row.id in failing else row for row in found]
     return sorted(found, key=lambda row: row.started, reverse=True)
 
 
-def table(shown: Sequence[Row]) -> str:
+def _stuck(row: Row, failing: FailingTask) -> Row:
+    return replace(row, state=f"{LIVE} (stuck)", task_fails=failing)
+
+
+def table(shown: Sequence[Row]) -> list[str]:
     """Return the rows in columns."""
-    cells = [("ID", "AGENT", "STATE", "ITERATION", "STARTED", "COST USD"), *(_cells(row) for row in shown)]
+    cells = [("ID", "AGENT", "STATE", "ITERATION", "STARTED", "COST USD", "FOLDER"), *(_cells(row) for row in shown)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-    )
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     iteration = "-" if row.iteration is None else str(row.iteration)
     cost = "-" if row.cost_usd is None else f"{row.cost_usd:.4f}"
-    return row.id, row.agent or "-", row.state, iteration, f"{row.started.astimezone():%Y-%m-%d %H:%M:%S}", cost
+    started = f"{row.started.astimezone():%Y-%m-%d %H:%M:%S}"
+    return in_full(row.id), in_full(row.agent or "-"), in_full(row.state), iteration, started, cost, _folder(row)
 
 
-def _row(run: WorkflowExecution) -> Row:
+def _folder(row: Row) -> str:
+    """Return `.` for the working folder, which most rows are about."""
+    if row.folder is None:
+        return "-"
+    return "." if row.folder == str(Path.cwd()) else on_one_line(row.folder)
+
+
+async def _row(run: WorkflowExecution) -> Row:
+    home = await home_of(run)
     attributes, is_live = run.typed_search_attributes, run.status == WorkflowExecutionStatus.RUNNING
     return Row(
         id=run.id,
@@ -96,6 +123,8 @@ def _row(run: WorkflowExecution) -> Row:
         cost_usd=attributes.get(known.COST_USD),
         tenant=attributes.get(known.TENANT),
         task_queue=run.task_queue,
+        folder=home and home.folder,
+        worker_command=worker_command(home),
         waiting=attributes.get(known.WAITING) if is_live else None,
         dead_letters=attributes.get(known.DEAD_LETTERS) or 0,
         open_circuits=tuple(attributes.get(known.OPEN_CIRCUITS) or ()) if is_live else (),
@@ -106,8 +135,8 @@ def _state(run: WorkflowExecution) -> str:
     attributes = run.typed_search_attributes
     if run.status == WorkflowExecutionStatus.RUNNING:
         if kind := attributes.get(known.WAITING):
-            return f"running (waits: {kind})"
-        return "running (paused)" if attributes.get(known.PHASE) == "paused" else "running"
+            return f"{LIVE} (waits: {kind})"
+        return f"{LIVE} (paused)" if attributes.get(known.PHASE) == "paused" else LIVE
     if run.status == WorkflowExecutionStatus.COMPLETED:
         return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"

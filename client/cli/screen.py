@@ -10,9 +10,10 @@ from client.cli.output import note
 from client.cli.progress import InFlight, Progress
 from client.cli.terminal_text import on_one_line
 from workflows.types.status import Budgets
+from workflows.types.visible import in_full
 from workflows.types.waits import Wait
 
-WAITING = "waiting for a worker on task queue {!r}; start one with: orga worker"
+WAITING = "waiting for a worker on task queue {!r}; start one with: {}"
 
 
 class Screen(Protocol):
@@ -53,7 +54,7 @@ class PlainScreen:
                 self.note(remark)
         self._said |= set(now)
         if not progress.lacks_worker:
-            self._said.discard(WAITING.format(progress.task_queue))
+            self._said.discard(_waiting(progress))
 
     def note(self, text: str) -> None:
         """Write the remark."""
@@ -65,10 +66,14 @@ class PlainScreen:
 
 def remarks(progress: Progress) -> list[str]:
     """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
-    lacking = [WAITING.format(progress.task_queue)] if progress.lacks_worker else []
+    lacking = [_waiting(progress)] if progress.lacks_worker else []
     questions = [_question(progress.run_id, wait, progress.budgets) for wait in progress.waiting]
     questions += [_question(run, wait, status.budgets) for run, status in progress.below for wait in status.waiting]
     return lacking + questions + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+
+
+def _waiting(progress: Progress) -> str:
+    return WAITING.format(progress.task_queue, progress.worker_command)
 
 
 def _question(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
@@ -77,4 +82,5 @@ def _question(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
 
 
 def _retry(activity: InFlight) -> str:
-    return f"{activity.name}: attempt {activity.attempt}, after: {on_one_line(activity.failure, 200) or 'silence'}"
+    after = on_one_line(activity.failure, 200) or "silence"
+    return f"{in_full(activity.name)}: attempt {activity.attempt}, after: {after}"

@@ -52,7 +52,7 @@ def _status(*, as_json: bool) -> int:
     if as_json:
         json_result(asdict(endpoint) if endpoint else None)
     elif endpoint:
-        result(_shown(endpoint))
+        result(*_shown(endpoint))
     else:
         note("no embedded server runs; it starts with the first command that needs it, or with: orga server")
     return 0 if endpoint else ExitCode.NO_SERVER
@@ -64,7 +64,7 @@ async def _foreground(*, as_json: bool) -> int:
         if as_json:
             json_result(asdict(endpoint))
         else:
-            result(_shown(endpoint))
+            result(*_shown(endpoint))
         note("Ctrl-C ends this command; the server stops when no other one uses it (at once: orga server --stop)")
         try:
             await _gone()
@@ -82,5 +82,5 @@ async def _gone() -> None:
         misses = 0 if running() else misses + 1
 
 
-def _shown(endpoint: Endpoint) -> str:
-    return f"address    {endpoint.address}\nnamespace  {endpoint.namespace}\nui         {endpoint.ui}"
+def _shown(endpoint: Endpoint) -> list[str]:
+    return [f"address    {endpoint.address}", f"namespace  {endpoint.namespace}", f"ui         {endpoint.ui}"]

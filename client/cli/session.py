@@ -12,6 +12,7 @@ from client.cli.output import note
 from client.config_file import LoadedConfig, load_config
 from client.connect import Connection, connection
 from client.worker_order import WorkerOrder
+from client.workplace import own_queue
 
 
 @dataclass(frozen=True)
@@ -29,27 +30,33 @@ class Session:
     @property
     def task_queue(self) -> str:
         """Where workers poll."""
-        return self.loaded.config.temporal.task_queue
+        return self.connection.task_queue
+
+    def may_work_on(self, task_queue: str) -> bool:
+        """Return whether a worker of this folder may poll that queue: on the embedded server, its own only."""
+        config, here = self.loaded.config, self.connection
+        named = config.model_copy(update={"temporal": config.temporal.model_copy(update={"task_queue": task_queue})})
+        return own_queue(named, here.workplace, embedded=here.endpoint.embedded) == task_queue
 
     def run(self, workflow_id: str) -> AgentHandle:
         """Return the handle of a run."""
         return AgentHandle(self.client, workflow_id)
 
     def worker_order(self, task_queue: str | None = None) -> WorkerOrder:
-        """Return what a worker of this command is told; it polls the configured task queue unless one is given."""
+        """Return what a worker of this command is told; it polls the queue of this folder unless one is given."""
         endpoint = self.connection.endpoint
         named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
         return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path)
 
 
 @asynccontextmanager
-async def session(config_file: Path | None) -> AsyncGenerator[Session]:
-    """Read the configuration and connect.
+async def session(config_file: Path | None, *, root: Path | None = None) -> AsyncGenerator[Session]:
+    """Read the configuration and connect; `root` of file tools wins over the configuration's.
 
     Raises:
         ConfigError: The configuration cannot be used.
         ServerUnavailable: There is no server.
     """
     loaded = load_config(config_file)
-    async with connection(loaded.config, note) as connected:
+    async with connection(loaded.config, note, root=root) as connected:
         yield Session(loaded, connected)

@@ -7,6 +7,7 @@ from client.cli.interrupts import completed
 from client.cli.options import ConfigFile, Json
 from client.cli.output import json_result, note, result
 from client.cli.session import session
+from client.cli.terminal_text import behind
 from client.server.search_attributes import SearchAttributesRefused, register
 from workflows.types.search_attributes import KEYS
 
@@ -24,7 +25,7 @@ async def _setup(config: Path | None, *, as_json: bool) -> int:
         try:
             added = await register(here.client)
         except SearchAttributesRefused as error:
-            note(f"orga: {error}")
+            note(*behind("orga: ", str(error)))
             return ExitCode.FAILED
     if as_json:
         json_result({"registered": added, "all": [key.name for key in KEYS]})

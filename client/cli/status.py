@@ -1,5 +1,6 @@
 """`orga status`: where a run stands, by its own word or by its history."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from client.cli.history_status import history_status
@@ -9,15 +10,18 @@ from client.cli.output import json_result, note, result
 from client.cli.session import Session, session
 from client.cli.status_lines import status_lines
 from client.errors import NoAnswer
+from client.failing_tasks import failing_task
 from client.journal import read_journal
-from client.pollers import pollers
+from client.pollers import may_be_polled
+from client.workplace import home_of, worker_command
 from workflows.types.status import AgentStatus
 
 
 def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
     """Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.
 
-    Only a worker can ask a run; without one, its history is read instead, and --json says so ("from": "history").
+    Only a worker can ask a run; without one, its history is read instead, and --json says so ("from": "history"). The
+    same where its workflow task fails, so that no worker goes on with it: the cause and the way out are told then.
 
     Example: orga status ID --json
     """
@@ -27,22 +31,24 @@ def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 async def _status(run_id: str, config: Path | None, *, as_json: bool) -> int:
     async with session(config) as here:
         described = await here.run(run_id).describe()
-        answer = await _asked(here, run_id, described.task_queue)
+        failing = await failing_task(here.client, described)
+        answer = None if failing else await _asked(here, run_id, described.task_queue)
         if answer is None:
-            note("no worker answers, so this is what the history tells; start one with: orga worker")
-            told = await history_status(read_journal(here.client, run_id))
+            start = worker_command(await home_of(described))
+            told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
+            note(told.why or f"no worker answers, so this is what the history tells; start one with: {start}")
             shown, lines = told.shown(), told.lines()
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
     if as_json:
         json_result(shown)
     else:
-        result("\n".join(lines))
+        result(*lines)
     return 0
 
 
 async def _asked(here: Session, run_id: str, task_queue: str) -> AgentStatus | None:
-    if not await pollers(here.client, task_queue):
+    if not await may_be_polled(here.client, task_queue):
         return None
     try:
         return await here.run(run_id).status()

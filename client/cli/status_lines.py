@@ -7,9 +7,11 @@ from client.cli.deciding import in_one_line, requeueing
 from client.cli.held_calls import held_calls, table
 from client.cli.progress import open_circuits
 from client.cli.terminal_text import on_one_line
-from workflows.decisions.summaries import call_summary, spent
+from workflows.decisions.summaries import call_summary, counted_calls, spent
 from workflows.types.state import Child
 from workflows.types.status import AgentStatus, Budgets
+from workflows.types.visible import in_full
+from workflows.types.workplace import Workplace
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
@@ -17,21 +19,39 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
     budgets, counts = status.budgets, status.tool_calls
     lines = [
         f"phase      {'paused' if status.paused else status.phase}",
-        f"agent      {status.agent}, {status.model or 'model not chosen yet'}",
+        f"agent      {in_full(status.agent)}, {in_full(status.model or 'model not chosen yet')}",
+        *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
         f"iteration  {status.iteration} of {budgets.max_iterations}",
         f"spent      {spent(status.usage)}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
-        f"tools      {counts.run} run, {counts.denied} denied, {counts.failed} failed",
+        f"tools      {counted_calls(counts)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
         *_questions(run_id, status),
     ]
-    lines += [f"circuit    {tool}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)]
-    lines += [f"delegated  {child.agent}: {child.task} ({child.workflow_id}{held(child)})" for child in status.children]
+    lines += [
+        f"circuit    {in_full(tool)}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)
+    ]
+    lines += [_delegated(child) for child in status.children]
     lines += letter_lines(run_id, status, "letter     ")
-    lines += [f"unread     {item.get('kind')}: {item.get('text')}" for item in status.unread_interventions]
+    lines += [
+        f"unread     {item.get('kind')}{f' (cut: {cut})' if (cut := item.get('cut')) else ''}: "
+        f"{on_one_line(str(item.get('text')), 300)}"
+        for item in status.unread_interventions
+    ]
     if status.termination is not None:
-        lines.append(f"ended      {status.termination.reason} {status.termination.detail}".rstrip())
+        detail = on_one_line(status.termination.detail, 600)
+        lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
+
+
+def folder_line(place: Workplace) -> str:
+    """Return where the run acts, and under which configuration."""
+    config = f", {place.config} (sha256:{place.digest})" if place.config else ", no orga.toml"
+    return on_one_line(f"{place.root}{config}", 500)
+
+
+def _delegated(child: Child) -> str:
+    return f"delegated  {in_full(child.agent)}: {on_one_line(child.task)} ({in_full(child.workflow_id)}{held(child)})"
 
 
 def held(child: Child) -> str:
@@ -43,7 +63,8 @@ def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
     """Return two lines a dead letter: the call and its error, and how to send it again."""
     is_over, lines = status.termination is not None, list[str]()
     for letter in status.dead_letters:
-        what = f"{letter.letter_id} {on_one_line(call_summary(letter.call, None))}: {on_one_line(letter.error, 200)}"
+        call = on_one_line(call_summary(letter.call, None))
+        what = f"{in_full(letter.letter_id)} {call}: {on_one_line(letter.error, 200)}"
         is_due = letter.requeued and not is_over
         then = "will be sent again" if is_due else f"→ {requeueing(run_id, letter, is_over=is_over)}"
         lines += [f"{head}{what}", f"{' ' * len(head)}{then}"]
@@ -66,7 +87,7 @@ def _of_money(budgets: Budgets) -> str:
 def _questions(run_id: str, status: AgentStatus) -> list[str]:
     now, lines = datetime.now(UTC), list[str]()
     for wait in status.waiting:
-        asked = f"{wait.kind} {wait.wait_id}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+        asked = f"{wait.kind} {in_full(wait.wait_id)}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
         lines.append(f"waits      {asked}")
         if calls := held_calls(wait):
             lines += [f"           {line}" for line in table(calls, now)]

@@ -1,7 +1,6 @@
 """The tools that the configuration of this folder gives to a worker."""
 
 import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ class Here:
 
 
 @asynccontextmanager
-async def tools_here(config_file: Path | None) -> AsyncGenerator[Here]:
-    """Yield them, ready to be called.
+async def tools_here(config_file: Path | None, *, ignores_pins: bool = False) -> AsyncGenerator[Here]:
+    """Yield them, ready to be called; where pins are ignored, with the definitions that servers give now.
 
     Raises:
         UsageError: They cannot be had; one line a problem.
@@ -35,11 +34,17 @@ async def tools_here(config_file: Path | None) -> AsyncGenerator[Here]:
     from client.available_tools import available_tools
 
     config = load_config(config_file).config
+    if ignores_pins:
+        config = _unpinned(config)
     root = (config.tools.files.root or Path.cwd()).resolve()
-    sys.path.insert(0, str(Path.cwd()))  # as a worker does, for functions
     async with AsyncExitStack() as opened:
         try:
             tools = await opened.enter_async_context(available_tools(config, root, os.environ, note))
         except ValueError as error:
             raise UsageError(str(error)) from None
         yield Here(config, tools)
+
+
+def _unpinned(config: OrgaConfig) -> OrgaConfig:
+    servers = {name: server.model_copy(update={"pinned": {}}) for name, server in config.mcp.servers.items()}
+    return config.model_copy(update={"mcp": config.mcp.model_copy(update={"servers": servers})})

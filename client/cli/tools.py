@@ -2,7 +2,7 @@
 
 import typer
 
-from client.cli import tools_call, tools_check, tools_list, tools_new
+from client.cli import tools_call, tools_check, tools_list, tools_new, tools_pin
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,3 +15,4 @@ app.command("list")(tools_list.list_tools)
 app.command("new")(tools_new.new)
 app.command("check")(tools_check.check)
 app.command("call")(tools_call.call)
+app.command("pin")(tools_pin.pin)

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,8 @@ from client.cli.exit_codes import ExitCode, UsageError
 from client.cli.interrupts import completed
 from client.cli.login_name import login_name
 from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.terminal_text import on_one_line
+from client.cli.output import document, json_result, note
+from client.cli.terminal_text import behind, on_one_line
 from client.cli.tool_settings import Here, tools_here
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ async def _called(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
 def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
     from activities.adapters.agents import with_default
     from activities.adapters.known_names import there_are
+    from activities.adapters.listed_globs import is_meant
+    from activities.adapters.mcp.names import is_of_some_server
     from client.local_call import Asked, read_arguments
-    from workflows.types.profile import matches
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
     agents = with_default(here.config.agents)
@@ -83,7 +85,10 @@ def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
     if wish.agent not in agents:
         raise UsageError(f"--agent: there is no agent {wish.agent!r}; {there_are(wish.agent, agents)}")
     spec = tools[wish.name].spec
-    listed = tuple(name for name in tools if matches(name, agents[wish.agent].tools))
+    means, is_of_server = agents[wish.agent].tools, partial(is_of_some_server, servers=here.config.mcp.servers)
+    listed = tuple(
+        name for name, tool in tools.items() if is_meant(name, means, is_of_server, is_own=not tool.spec.digest)
+    )
     try:
         return tools[wish.name], Asked(wish.agent, listed, spec, read_arguments(wish.arguments, spec.parameters))
     except ValueError as error:
@@ -129,9 +134,9 @@ def _show(name: str, verdict: "Verdict", called: "Called", *, as_json: bool) -> 
         outcome = {"content": called.text} if called.ok else {"error": {"kind": called.kind, "text": called.text}}
         json_result({"tool": name, "ok": called.ok, "verdict": _verdict(verdict), **outcome})
     elif called.ok:
-        result(called.text)
+        document(called.text)
     else:
-        note(f"{called.kind}: {called.text}")
+        note(*behind(f"{called.kind}: ", called.text))
 
 
 def _verdict(verdict: "Verdict") -> dict[str, Any]:

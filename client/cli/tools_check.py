@@ -1,6 +1,7 @@
 """`orga tools check`: every problem of the manifests, each with its place and remedy."""
 
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,7 @@ def check(
         shown = [_json(file) for file in good]
         json_result({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
     else:
-        result("\n".join([*map(_line, good), *map(_problem_line, problems)]))
+        result(*map(_line, good), *chain.from_iterable(map(_problem_lines, problems)))
     note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"tools: {len(good)}")
     return FAULTY if problems else 0
 
@@ -63,5 +64,5 @@ def _line(file: "ManifestFile") -> str:
     return f"✓ {manifest.name}: {manifest.effect} {kind}{asks} ({file.path})"
 
 
-def _problem_line(problem: "ManifestProblem") -> str:
-    return f"✗ {problem.place}: {problem.problem}\n    → {problem.remedy}"
+def _problem_lines(problem: "ManifestProblem") -> list[str]:
+    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]

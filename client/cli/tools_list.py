@@ -25,7 +25,7 @@ async def _listed(config: Path | None, *, as_json: bool) -> int:
         if as_json:
             json_result([_json(each) for each in here.tools])
         else:
-            result("\n".join(_lines(here.tools)))
+            result(*_lines(here.tools))
     note(f"tools: {len(here.tools)}; an agent has those that its config lists")
     return 0
 
@@ -33,8 +33,13 @@ async def _listed(config: Path | None, *, as_json: bool) -> int:
 def _lines(tools: "list[WorkerTool]") -> list[str]:
     width = max((len(each.tool.spec.name) for each in tools), default=0)
     return [
-        f"{each.tool.spec.name:<{width}}  {each.tool.spec.effect:<12}  {each.source}{_told(each)}" for each in tools
+        f"{each.tool.spec.name:<{width}}  {each.tool.spec.effect:<12}  {each.source}{_code(each)}{_told(each)}"
+        for each in tools
     ]
+
+
+def _code(each: "WorkerTool") -> str:
+    return f"  {each.digest[:19]}" if each.digest else ""
 
 
 def _told(each: "WorkerTool") -> str:
@@ -54,6 +59,7 @@ def _json(each: "WorkerTool") -> dict[str, Any]:
         "description": spec.description,
         "effect": spec.effect,
         "source": each.source,
+        **({"digest": each.digest} if each.digest else {}),
         "options": _options(each),
         "parameters": spec.parameters,
     }

@@ -9,6 +9,7 @@ import typer
 from client.cli.exit_codes import UsageError
 from client.cli.options import ConfigFile
 from client.cli.output import note, result
+from client.cli.terminal_text import behind
 from client.cli.tool_templates import COMMAND, HTTP
 from client.config_file import load_config
 
@@ -37,7 +38,7 @@ def new(
     _, problems = read_manifests([path])
     result(str(path))
     for problem in problems:  # a name that is taken
-        note(str(problem))
+        note(*behind("✗ ", str(problem)))
     if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).config.tools.manifests)}:
         note(f'to give it to a worker: [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
     note(f"to give it to an agent: list {name!r} in [agents.NAME] tools; to look it over: orga tools check {path}")

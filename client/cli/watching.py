@@ -20,8 +20,9 @@ from client.cli.progress import Progress
 from client.cli.screen import PlainScreen, Screen
 from client.errors import NotAnAgent, OrgaError, RunNotFound
 from client.journal import read_journal
-from client.pollers import pollers
+from client.pollers import may_be_polled
 from client.told import Told
+from client.workplace import home_of, worker_command
 from workflows.types.journal import JournalEntry
 from workflows.types.result import AgentResult
 from workflows.types.status import AgentStatus
@@ -96,8 +97,11 @@ class Watch:
                     yield deeper
 
     async def _pollers(self) -> None:
-        there = await pollers(self._client, self._progress.task_queue)
+        there = await may_be_polled(self._client, self._progress.task_queue)
         self._misses = 0 if there else self._misses + 1
+        if self._misses == 1:
+            command = worker_command(await home_of(await self._run.describe()))
+            self._progress = replace(self._progress, worker_command=command)
         self._show(replace(self._progress, lacks_worker=self._misses >= MISSES))
 
     def _show(self, progress: Progress) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from client.server.own_modules import ROOT, module_command
+from orga.start import module_command
 from workflows.types.record import Record
 
 TIMEOUT_S = 60.0
@@ -32,17 +32,21 @@ class WorkerReport(Record):
 
     agents: dict[str, CheckedAgent] = {}
     tools: tuple[str, ...] = ()
+    models: dict[str, str] = {}
+    """By name, why its provider cannot be asked now; "" where it answers."""
     policy: str = ""
     """Who decides what may run."""
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    """What works, and is better known."""
 
 
 async def worker_report(config: Path | None) -> WorkerReport:
     """Return the report of a worker that would start here and now."""
     options = ["--check", *(["--config", str(config)] if config else [])]
-    command = module_command("client.worker_child", str(Path.cwd()), *options)
+    command = module_command("client.worker_child", *options)
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     output, errors = await _output(process)
     try:

@@ -24,6 +24,21 @@ class Home:
         return self.folder / "server.json"
 
     @property
+    def trust(self) -> Path:
+        """What `client.trust_store` reads and writes."""
+        return self.folder / "trust.json"
+
+    @property
+    def engines(self) -> Path:
+        """What `client.engine_memory` reads and writes."""
+        return self.folder / "engines.json"
+
+    @property
+    def holds(self) -> Path:
+        """What `client.held_loops` reads and writes."""
+        return self.folder / "holds.json"
+
+    @property
     def log(self) -> Path:
         """Output of supervisor and server; the one before it is `server.log.1`."""
         return self.folder / "server.log"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from client.server.home import Home
 from client.server.locks import taken
-from client.server.own_modules import ROOT, module_command
 from client.server.search_attributes import type_name
 from client.server.stopping import stop_server
+from orga.own_code import ROOT
+from orga.start import module_command
 from workflows.types.search_attributes import KEYS
 
 PORT = 7233
@@ -19,7 +20,7 @@ DYNAMIC_CONFIG = (
     "system.enableActivityEagerExecution=true",  # without it 1 activity in 100 starts 2 s late
 )
 
-ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "PYTHONPATH", "XDG_CACHE_HOME")
+ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
 """All that the server sees of our environment: it outlives the command whose keys stand there."""
 
 

@@ -21,7 +21,7 @@ REMEDY = (
 async def locate(report: Report) -> Path:
     """Return the path of a `temporal` executable.
 
-    Order: `ORGA_TEMPORAL_CLI`, PATH, our cache, the SDK's download, a build with Go.
+    Order: `ORGA_TEMPORAL_CLI`, PATH, our cache, the archive of a release, a build with Go.
 
     Raises:
         ServerUnavailable: With what failed in each way, and what to do.
@@ -45,6 +45,7 @@ async def _obtain(target: Path, report: Report) -> None:
         try:
             return await way(target, report)
         except NotObtained as failure:
+            report(f"the Temporal server: {failure}")
             failures.append(str(failure))
     raise ServerUnavailable(f"there is no `temporal` command here ({'; '.join(failures)})", REMEDY)
 

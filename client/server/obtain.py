@@ -1,4 +1,4 @@
-"""Two ways to get the `temporal` executable: the SDK's own download, and a build with Go.
+"""Two ways to get the `temporal` executable, each held against a checksum: the release's archive, and a build with Go.
 
 Both work in a folder beside the target and move the finished file: whatever ends them, there is never half a file.
 """
@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from client.server.endpoint import Report
-from client.server.own_modules import ROOT, module_command
+from client.server.release import VERSION, NoRelease, unpacked_release
+from orga.own_code import ROOT
 
-GO_MODULE = "github.com/temporalio/cli/cmd/temporal@v1.5.1"
-"""Later versions carry a `replace` directive, which `go install` refuses."""
+GO_MODULE = f"github.com/temporalio/cli/cmd/temporal@v{VERSION}"
 
-DOWNLOAD_TIMEOUT_S = 60.0
+DOWNLOAD_TIMEOUT_S = 300.0
 BUILD_TIMEOUT_S = 1_800.0
 REPORT_EVERY_S = 5.0
 
@@ -29,14 +29,19 @@ class NotObtained(Exception):
 
 
 async def downloaded(target: Path, report: Report) -> None:
-    """Let the Temporal SDK download its server to `target`."""
+    """Download the release's archive, and bring the command in it to `target` once its checksum is right."""
     with _workshop(target) as folder:
-        command = module_command("client.server.sdk_download", str(folder))
+        telling = asyncio.create_task(_tell("downloading the Temporal server, once", report))
         try:
-            await _run(command, {}, DOWNLOAD_TIMEOUT_S, "downloading the Temporal server, once", report)
-        except NotObtained as failure:
+            async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
+                made = await unpacked_release(folder)
+        except TimeoutError as failure:
+            raise NotObtained(f"its download failed: not done after {DOWNLOAD_TIMEOUT_S:g} s") from failure
+        except NoRelease as failure:
             raise NotObtained(f"its download failed: {failure}") from failure
-        _move(next(folder.glob("temporal*"), folder / "temporal"), target)
+        finally:
+            telling.cancel()
+        _move(made, target)
 
 
 async def built(target: Path, report: Report) -> None:
@@ -48,7 +53,7 @@ async def built(target: Path, report: Report) -> None:
         environment = {"GOBIN": str(folder)}
         doing = "building the Temporal server with Go, once, 3 to 5 minutes"
         try:
-            await _run([go, "install", GO_MODULE], environment, BUILD_TIMEOUT_S, doing, report)
+            await _run([go, "install", GO_MODULE], environment, doing, report)
         except NotObtained as failure:
             raise NotObtained(f"its build with Go failed: {failure}") from failure
         _move(folder / "temporal", target)
@@ -70,7 +75,7 @@ def _move(made: Path, target: Path) -> None:
     made.replace(target)
 
 
-async def _run(command: list[str], environment: dict[str, str], timeout_s: float, doing: str, report: Report) -> None:
+async def _run(command: list[str], environment: dict[str, str], doing: str, report: Report) -> None:
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
             *command,
@@ -85,10 +90,10 @@ async def _run(command: list[str], environment: dict[str, str], timeout_s: float
     telling = asyncio.create_task(_tell(doing, report))
     try:
         process = await asyncio.shield(starting)  # cancelled meanwhile, it would end the process and leave its children
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(BUILD_TIMEOUT_S):
             _, errors = await process.communicate()
     except TimeoutError as error:
-        raise NotObtained(f"not done after {timeout_s:g} s") from error
+        raise NotObtained(f"not done after {BUILD_TIMEOUT_S:g} s") from error
     finally:
         telling.cancel()
         await _end(await starting)

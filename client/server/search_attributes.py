@@ -8,11 +8,23 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.errors import OrgaError
+from client.server.endpoint import Report
+from client.server.lacking import is_lacking
 from workflows.types.search_attributes import KEYS
 
 
 class SearchAttributesRefused(OrgaError):
     """The server does not let us register; the text names what an administrator has to do."""
+
+
+class NoSearchAttributes(SearchAttributesRefused):
+    """The server has no such thing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server knows no search attributes, as Temporal's test server: runs go on without them, and cannot be "
+            "found by agent, phase, cost or what they wait for"
+        )
 
 
 def type_name(key: SearchAttributeKey[Any]) -> str:
@@ -24,14 +36,15 @@ async def missing(client: Client) -> list[str]:
     """Return the names that the client's namespace lacks.
 
     Raises:
-        SearchAttributesRefused: A name is taken by another type, or the server does not tell.
+        SearchAttributesRefused: A name is taken by another type, or the server does not tell; `NoSearchAttributes`
+            where it has none.
     """
     try:
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace)
         )
     except RPCError as error:
-        raise _refused(client, list(KEYS), error) from error
+        raise NoSearchAttributes if is_lacking(error) else _refused(client, list(KEYS), error) from error
     for key in KEYS:
         there = listed.custom_attributes.get(key.name, key.indexed_value_type)
         if there != key.indexed_value_type:
@@ -40,6 +53,19 @@ async def missing(client: Client) -> list[str]:
                 "remove it, or give the runs a namespace of their own"
             )
     return [key.name for key in KEYS if key.name not in listed.custom_attributes]
+
+
+async def are_known(client: Client, report: Report) -> bool:
+    """Return whether runs can write all of them; a server that has none is reported, and costs runs nothing else.
+
+    Raises:
+        SearchAttributesRefused: As `missing`, but for such a server.
+    """
+    try:
+        return not await missing(client)
+    except NoSearchAttributes as error:
+        report(str(error))
+        return False
 
 
 async def register(client: Client) -> list[str]:

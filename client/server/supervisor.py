@@ -154,7 +154,8 @@ def _orders() -> Orders:
     return Orders(Home(given.home), given.idle_s, port, ui_port, command, version)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Supervise, detached from who started this."""
     if os.fork():  # the launcher waits for this process alone and keeps no child
         os._exit(0)
     try:

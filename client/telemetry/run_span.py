@@ -1,9 +1,11 @@
 """The span of a run: the root of its one trace, through every continue-as-new."""
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
+from opentelemetry.util.types import AttributeValue
 from temporalio import workflow
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin
 from temporalio.plugin import SimplePlugin
@@ -20,8 +22,26 @@ from workflows.phases.spans import opened
 from workflows.types import telemetry_names as names
 from workflows.types.result import AgentResult
 
-_runs = metrics.get_meter(names.SCOPE).create_counter(
-    names.RUN_COUNT, unit="{run}", description="Runs that ended, by ending"
+_meter = metrics.get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
+_started = _meter.create_counter(names.RUNS_STARTED, unit="{run}", description="Runs that began")
+_runs = _meter.create_counter(names.RUN_COUNT, unit="{run}", description="Runs that ended, by ending")
+_duration = _meter.create_histogram(
+    names.RUN_DURATION,
+    unit="s",
+    description="The clock of a run that ended: pauses and waits for people are left out",
+    explicit_bucket_boundaries_advisory=names.RUN_BUCKETS,
+)
+_history_size = _meter.create_histogram(
+    names.HISTORY_SIZE,
+    unit="By",
+    description="History of a run that ended or continued as new",
+    explicit_bucket_boundaries_advisory=names.SIZE_BUCKETS,
+)
+_history_events = _meter.create_histogram(
+    names.HISTORY_EVENTS,
+    unit="{event}",
+    description="Events of a run that ended or continued as new",
+    explicit_bucket_boundaries_advisory=names.EVENT_BUCKETS,
 )
 
 
@@ -45,6 +65,8 @@ class _Run(WorkflowInboundInterceptor):
         received = context.get_current()
         if info.continued_run_id and trace.get_current_span(received).get_span_context().is_valid:
             self._outbound.first_run = received
+        if info.continued_run_id is None:
+            _started.add(1)
         about = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
         with opened("invoke_agent", about) as span:
             try:
@@ -55,6 +77,7 @@ class _Run(WorkflowInboundInterceptor):
                 raise
             if isinstance(result, AgentResult):
                 _show_ending(span, result)
+            _show_history()
             return result
 
 
@@ -64,6 +87,7 @@ class _Chained(WorkflowOutboundInterceptor):
     first_run: Context | None = None
 
     def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
+        _show_history()
         token = context.attach(self.first_run or context.get_current())
         try:
             super().continue_as_new(input)
@@ -75,6 +99,17 @@ def _show_ending(span: trace.Span, result: AgentResult) -> None:
     span.set_attribute(names.ENDING, result.termination.reason)
     span.set_attribute(names.ITERATIONS, result.iterations)
     span.set_attribute(names.INPUT_TOKENS, result.usage.input_tokens)
+    span.set_attribute(names.CACHED_TOKENS, result.usage.cached_input_tokens)
     span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
     span.set_attribute(names.DENIED, result.tool_calls.denied)
     _runs.add(1, {names.ENDING: result.termination.reason})
+    known: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
+    about = {name: known[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in known}
+    failed = {names.ERROR: result.termination.reason} if result.termination.reason == "error" else {}
+    _duration.record(result.duration_s, {names.ENDING: result.termination.reason, **about, **failed})
+
+
+def _show_history() -> None:
+    info = workflow.info()
+    _history_size.record(info.get_current_history_size())
+    _history_events.record(info.get_current_history_length())

@@ -1,12 +1,14 @@
 """Telemetry by `[telemetry]`: off, it is nothing; on, what a client is connected with, and how to end it."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from client.config import TelemetryConfig
 
 if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do without
+    from temporalio.client import Client
     from temporalio.plugin import SimplePlugin
 
 SHUTDOWN_S = 2.0
@@ -16,6 +18,10 @@ def _nothing(timeout_s: float) -> None:
     """There is nothing to flush."""
 
 
+def _not_watched(client: "Client") -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class Telemetry:
     """What a process has of it."""
@@ -23,6 +29,8 @@ class Telemetry:
     plugins: "tuple[SimplePlugin, ...]" = ()
     """For `Client.connect`; workers of that client take them over. A worker given them again would do all twice."""
     close: Callable[[float], None] = _nothing
+    watch: "Callable[[Client], AbstractAsyncContextManager[None]]" = _not_watched
+    """What a worker keeps open while it runs: metrics of what waits for people."""
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> None:
         """Send what is left, in at most `timeout_s`; what no collector took by then is lost."""
@@ -39,6 +47,7 @@ def telemetry(config: TelemetryConfig) -> Telemetry:
         return Telemetry()
     from client.telemetry.export import export_to
     from client.telemetry.run_span import run_spans
+    from client.telemetry.waiting import waiting_metrics
 
     close = export_to(config)
-    return Telemetry(run_spans(), close)
+    return Telemetry(run_spans(), close, waiting_metrics)

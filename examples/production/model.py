@@ -30,6 +30,13 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 class Handler(BaseHTTPRequestHandler):
     """Streams one reply."""
 
+    def do_GET(self) -> None:
+        """Say which models there are: `orga doctor` asks."""
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps({"object": "list", "data": [{"id": "obedient", "object": "model"}]}).encode())
+
     def do_POST(self) -> None:
         """Answer with two events: the reply, and that it has ended."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))

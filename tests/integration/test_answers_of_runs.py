@@ -39,6 +39,16 @@ async def test_an_answer_that_does_not_fit_is_repaired(client: Client) -> None:
     assert '$.n: "3" is not of type "integer"' in told[1]
 
 
+async def test_an_answer_with_a_key_twice_is_repaired(client: Client) -> None:
+    """A parser takes the last, a person may have read the first."""
+    provider = ScriptedProvider([answers('{"n": 3, "n": 4}'), answers('{"n": 3}')])
+    async with a_loop(client, provider) as loop:
+        ran = await loop.run(TASK)
+
+    assert (ran.result.data, ran.result.iterations) == ({"n": 3}, 2)
+    assert "it is not JSON with each key once: the key 'n' stands there twice" in provider.seen[1].messages[-1].text
+
+
 async def test_repairs_are_bounded(client: Client) -> None:
     provider = ScriptedProvider([answers("three")])
     async with a_loop(client, provider) as loop:

@@ -128,6 +128,8 @@ async def test_a_policy_set_that_changed_meanwhile_asks_anew(client: Client) -> 
 async def test_a_policy_that_forbids_by_then_wins_over_the_approval(client: Client) -> None:
     @dataclass
     class Forbids(Asks):
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             if proposal.approved_by:
                 return Judgement(False, "forbidden since noon")
@@ -196,6 +198,8 @@ async def test_an_approval_survives_the_death_of_the_worker_and_continue_as_new(
 
 async def test_arguments_that_policy_changed_are_the_ones_that_run(client: Client) -> None:
     class Caps:
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             if proposal.call is not None and proposal.call.arguments.get("amount", 0) > 5:
                 return Judgement(True, arguments={"amount": 5})
@@ -211,6 +215,8 @@ async def test_arguments_that_policy_changed_are_the_ones_that_run(client: Clien
 
 async def test_changed_arguments_have_to_fit_the_tools_schema(client: Client) -> None:
     class Breaks:
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             return Judgement(True, arguments={"amount": "many"} if proposal.call else None)
 

@@ -18,6 +18,8 @@ from workflows.types.gate import ApprovalTerms
 class Changing:
     """A policy engine that wants a yes for `pay`, and whose other rules can change."""
 
+    is_embedded = True
+
     denied: set[str] = field(default_factory=set[str])
     asks: set[str] = field(default_factory=lambda: {"pay"})
     arguments: dict[str, Any] | None = None

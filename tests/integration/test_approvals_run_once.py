@@ -42,6 +42,8 @@ clicks = st.builds(
 class Terms:
     """Everything needs the yes of ada or bob; some of it soon."""
 
+    is_embedded = True
+
     async def judge(self, proposal: Proposal) -> Judgement:
         if proposal.call is None:
             return Judgement(True)

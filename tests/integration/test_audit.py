@@ -28,6 +28,8 @@ EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 class Says:
     """An engine that judges tool calls by a function, and lets answers pass."""
 
+    is_embedded = True
+
     def __init__(self, judge: Any) -> None:
         self._judge = judge
         self.seen: list[Proposal] = []

@@ -10,9 +10,9 @@ import pytest
 
 from activities.adapters.tools.catalog import ToolCatalog
 from client.config_file import load_config
+from client.worker_parts import configured_tools
 from tests.support.orga_command import ROOT
 from tests.support.tool_calls import result
-from worker import configured_tools
 
 GUIDE = (ROOT / "docs" / "blocking-tools.md").read_text()
 

@@ -25,6 +25,8 @@ CHANGED = '[Arguments changed by policy] {"path":"public"}'
 class Redirects:
     """A policy engine that puts other arguments in place of the model's, where the call is for this."""
 
+    is_embedded = True
+
     purpose: str
 
     async def judge(self, proposal: Proposal) -> Judgement:
@@ -90,6 +92,8 @@ async def test_the_limit_of_a_step_holds_for_the_call_that_was_made(client: Clie
 
 async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     class Adds:
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             call = proposal.call
             if call is not None and call.name == "saga" and len(call.arguments["steps"]) == 1:

@@ -22,6 +22,8 @@ FORBIDDEN = "[Policy denied] forbidden since noon"
 class Reloaded:
     """A policy engine that allows `pay`, on a person's yes where it asks, until it is reloaded."""
 
+    is_embedded = True
+
     forbids: bool = False
     asks: bool = False
 

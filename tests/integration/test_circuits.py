@@ -11,21 +11,22 @@ import pytest
 from temporalio.client import Client
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
 from activities.adapters.policy.listed import ListedTools
+from activities.adapters.schemas.arguments import argument_errors
 from activities.breakers import WorkerBreakers, monotonic_time
 from activities.ports import ModelError, ToolContext, ToolError
+from client.worker_parts import Parts
 from tests.support.core import at
 from tests.support.hold import Hold, happens, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
-from worker import Parts, build_worker
+from worker import build_worker
 from workflows.types.agents import AgentConfig
 from workflows.types.breaker import BreakerOptions, CircuitOptions
 from workflows.types.messages import Message, Reply
 from workflows.types.tools import ToolOptions
 
-LEFT_ALONE = "[Circuit open] flaky is left alone for 60 s more (failures in a row: 3)"
+LEFT_ALONE = "[Circuit open] flaky is left alone for 60 s more (failures in a row: 3; last: "
 
 
 class Clock:
@@ -115,7 +116,7 @@ async def test_a_failed_try_opens_the_circuit_anew(client: Client) -> None:
         clock.seconds = 60
         await loop.run()
     told = results(provider)
-    assert ("no route" in told[0], "left alone for 60 s more (failures in a row: 4)" in told[1]) == (True, True)
+    assert ("no route" in told[0], "left alone for 60 s more (failures in a row: 4; last: " in told[1]) == (True, True)
     assert len(tool.contexts) == 4
 
 

@@ -186,9 +186,9 @@ def test_two_viewers_share_a_worker_and_the_one_that_stays_starts_the_next(held:
 def test_a_detached_run_waits_for_a_worker_and_says_so(orga: Orga) -> None:
     done = orga("run", "What is the retry limit?", "--detach", "--json")
     run_id = json.loads(done.out)["id"]
-    assert "no worker polls task queue 'orga'" in done.err
+    assert "no worker polls task queue 'orga-" in done.err
     with orga.started("attach", run_id, "--no-worker") as waiting:
-        waiting.line("waiting for a worker on task queue 'orga'; start one with: orga worker")
+        waiting.line(r"waiting for a worker on task queue 'orga-\w+'; start one with: orga worker")
         with orga.started("worker") as worker:
             worker.line("worker polls")
             assert waiting.code() == 0
@@ -224,7 +224,7 @@ def test_without_a_worker_the_history_tells(orga: Orga) -> None:
     assert orga("journal", run_id).out.splitlines()[0].endswith("task: a task")
     conversation = orga("conversation", run_id)
     assert conversation.code == 6
-    assert conversation.err.startswith("orga: no worker answered on task queue 'orga'")
+    assert conversation.err.startswith("orga: no worker answered on task queue 'orga-")
 
 
 def test_the_exported_journal_shows_tampering(orga: Orga) -> None:
@@ -238,6 +238,15 @@ def test_the_exported_journal_shows_tampering(orga: Orga) -> None:
     tampered = orga("journal", "agent-exported", "--exported", "run.jsonl")
     assert tampered.code == 6
     assert "breaks at entry" in tampered.err
+    lines = exported.splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]))
+    cut = orga("journal", "agent-exported", "--exported", "run.jsonl")
+    assert (cut.code, "the tail is missing" in cut.err) == (6, True)
+    orga("journal", "agent-exported", "--export", "run.jsonl")
+    *entries, head = path.read_text().splitlines(keepends=True)
+    assert orga("journal", "agent-exported", "--exported", "run.jsonl").code == 0
+    path.write_text("".join([*entries[:2], head]))
+    assert orga("journal", "agent-exported", "--exported", "run.jsonl").code == 6
     assert [json.loads(line)["sequence"] for line in exported.splitlines()] == list(range(exported.count("\n")))
 
 
@@ -264,7 +273,7 @@ def test_hostile_text_of_a_model_does_not_reach_the_terminal(home: Path, orga: O
         assert hostile("run", "x").out == "[red]an answer\n"
         code, screen = on_a_terminal(hostile, "run", "x")
     assert code == 0
-    assert b"owned" not in screen
+    assert b"\x1b]" not in screen  # in the story it is written out: nothing hides, nothing acts
     assert b"[red]an answer" in screen
 
 
@@ -290,7 +299,7 @@ def _read(terminal: int) -> bytes:
 def test_the_doctor_finds_everything_well(orga: Orga) -> None:
     done = orga("doctor", "--deep")
     assert done.code == 0
-    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 9
+    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 11
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ Attack = Callable[[Lines], Lines]
 
 ATTACKS: dict[str, tuple[Attack, str]] = {
     "an edit": (
-        lambda lines: [*lines[:2], lines[2].replace('"iteration": ', '"iteration": 1'), *lines[3:]],
+        lambda lines: [*lines[:2], lines[2].replace('"iteration":', '"iteration":1'), *lines[3:]],
         "its chain breaks at entry 2",
     ),
     "a swap": (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "breaks at entry 2"),

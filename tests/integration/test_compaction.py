@@ -16,6 +16,7 @@ from tests.support.turns import are_paired
 from workflows.decisions.estimate import tokens_in
 from workflows.types.messages import Reply
 from workflows.types.summary import HEADER
+from workflows.types.untrusted import undelimited
 
 BUDGET = 2_500
 RUN: dict[str, Any] = {"max_total_tokens": 10**9, "max_iterations": 1_000, "context_token_budget": BUDGET}
@@ -121,7 +122,7 @@ async def test_a_summary_stands_for_all_that_went(client: Client, kept: Kept) ->
     for request in provider.steps:
         summed = [(i, m.text) for i, m in enumerate(request.messages) if m.summary]
         assert summed == [] or (len(summed) == 1 and summed[0][0] == 2)
-    assert provider.steps[-1].messages[2].text == f"{HEADER}summary {len(provider.summaries)} of pages"
+    assert undelimited(provider.steps[-1].messages[2].text) == f"{HEADER}summary {len(provider.summaries)} of pages"
     seen = [
         f"page {n}" for request in provider.summaries for n in range(1, LOOKS) if f"page {n} x" in str(request.messages)
     ]
@@ -180,7 +181,7 @@ async def test_without_a_models_summary_the_run_goes_on_with_counts(
     counts = (
         f"Left out: messages {gone}, tool calls {gone // 2}, results {gone // 2}.\nTools called: look x{gone // 2}."
     )
-    assert first == HEADER + counts
+    assert undelimited(first) == HEADER + counts
     assert counts in last, "what was known of the first part is kept"
     assert ran.result.usage.model_calls == LOOKS + 1 + paid * len(compactions(ran))
 
@@ -245,11 +246,14 @@ async def test_what_is_too_long_for_the_provider_is_halved_and_sent_again(
     ran = await run_with_context(client, provider, pages(), context_strategy=strategy, context_token_budget=10_000)
 
     assert (ran.result.output, ran.result.iterations) == ("done", LOOKS + 1)
-    assert len(provider.refused) >= 2
-    assert len(compactions(ran)) == len(provider.refused)
-    again = [provider.seen[provider.seen.index(request) + 1 :] for request in provider.refused]
+    steps = [
+        request for request in provider.refused if request.tool_choice == "auto"
+    ]  # a summary's may be too long, too
+    assert len(steps) >= 2
+    assert len(compactions(ran)) == len(steps)
+    again = [provider.seen[provider.seen.index(request) + 1 :] for request in steps]
     sent = [next(later for later in seen if later.tool_choice == "auto") for seen in again]
-    for refused, shorter in zip(provider.refused, sent, strict=True):
+    for refused, shorter in zip(steps, sent, strict=True):
         assert shorter.messages[-1] == refused.messages[-1]
         assert estimate(shorter) <= estimate(refused) / 2 + 450, "the last group stays, whatever it takes"
     for request in provider.steps:

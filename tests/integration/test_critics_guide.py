@@ -46,8 +46,8 @@ async def test_the_critics_of_the_guide(client: Client, agent: AgentConfig) -> N
     assert provider.seen[2].model == agent.critics[0].model
     assert evaluations(ran, "critic", "reviewer", "then") == [
         ("editor", "person:bo", "accepted"),
-        ("quality", "model:anthropic:claude-sonnet-4-20250514", "revise"),
-        ("quality", "model:anthropic:claude-sonnet-4-20250514", "accepted"),
+        ("quality", "model:anthropic:claude-sonnet-5-5", "revise"),
+        ("quality", "model:anthropic:claude-sonnet-5-5", "accepted"),
     ]
 
 

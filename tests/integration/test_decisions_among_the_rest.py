@@ -42,6 +42,8 @@ async def faults(client: Client, ran: Ran) -> list[str]:
 class Lowers:
     """A policy that puts a lower severity in place of the model's."""
 
+    is_embedded = True
+
     async def judge(self, proposal: Proposal) -> Judgement:
         """Change a decision, if it is not low already."""
         call = proposal.call

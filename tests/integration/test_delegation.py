@@ -49,6 +49,8 @@ async def test_a_delegate_knows_its_tenant_and_what_is_trusted(client: Client) -
     seen: list[Proposal] = []
 
     class Watching:
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             seen.append(proposal)
             return Judgement(True)
@@ -81,7 +83,8 @@ async def test_what_cannot_be_delegated_is_told_and_no_run_is_started(
 
     assert told[0].startswith(said)
     assert cast.seen("helper") == []
-    assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 1, "failed": 0}
+    why = "invalid" if said.startswith("[Invalid") else "not_run"
+    assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 0, "failed": 0, why: 1}
 
 
 async def test_an_agent_that_waits_for_this_is_not_delegated_to_again(client: Client) -> None:

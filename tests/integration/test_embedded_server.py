@@ -20,11 +20,11 @@ from client.server.endpoint import Endpoint, ServerUnavailable
 from client.server.home import Home
 from client.server.leases import lease
 from client.server.locks import is_held
-from client.server.own_modules import ROOT
 from client.server.readiness import wait_ready
 from client.server.record import ServerRecord, read_record
 from client.server.resolve import resolve_endpoint
 from client.server.search_attributes import SearchAttributesRefused, missing, register
+from orga.own_code import ROOT
 from tests.support.server import temporal_cli
 from workflows.types.search_attributes import KEYS
 

@@ -148,28 +148,3 @@ async def test_bad_settings_start_nothing(client: Client, changes: dict[str, Any
             await fork(client, first.handle.id, 1, changes=changes)
         with pytest.raises(NoSuchIteration):
             await fork(client, first.handle.id, 7)
-
-
-async def test_a_state_that_a_starter_made_up_gets_no_tools_by_it(client: Client) -> None:
-    """It is prepared as any run, so it can call what its agent lists and nothing else."""
-    look, provider = a_look(), ScriptedProvider([answers("done")])
-    async with a_loop(client, provider, look) as loop:
-        first = await loop.run()
-        started = first.history.events[0].workflow_execution_started_event_attributes
-        [given] = await client.data_converter.decode(started.input.payloads)
-        state = {
-            "input": given,
-            "origin": "made up",
-            "clock": {"started_at": "2020-01-01T00:00:00Z", "stopped_at": "2020-01-01T00:00:01Z"},
-            "setup": {"agent": "default", "model": "scripted:model", "tools": [{"name": "delete"}]},
-            "forked_from": {"workflow_id": "x", "run_id": "y", "iteration": 0},
-            "aborted": "made up",
-            "conversation": {"messages": [{"role": "user", "text": "hi"}], "sent": 1, "digest": "00" * 32},
-        }
-        handle = await client.start_workflow(
-            "AgentWorkflow", args=[{"task": "t"}, state], id=f"{first.handle.id}-made-up", task_queue=loop.task_queue
-        )
-        ran = await ended(client, AgentHandle(client, handle.id))
-
-    assert [tool.name for tool in provider.seen[1].tools] == ["look"]
-    assert ran.result.termination.reason == "completed"

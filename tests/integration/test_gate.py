@@ -59,11 +59,13 @@ async def test_allowed_and_denied_calls_of_one_reply_are_answered_in_call_order(
         ("nothing_2", "[Invalid call] there is no tool 'nothing'; the tools are: delete, look", True),
         ("look_3", "seen", False),
     ]
-    assert ran.result.tool_calls.model_dump() == {"proposed": 4, "run": 2, "denied": 2, "failed": 0}
+    assert ran.result.tool_calls.model_dump() == {"proposed": 4, "run": 2, "denied": 1, "failed": 0, "invalid": 1}
 
 
 class Raising:
     """An engine that fails."""
+
+    is_embedded = True
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -97,6 +99,8 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
     asked: list[Any] = []
 
     class Watching:
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             asked.append(proposal.call)
             return Judgement(allowed=True)

@@ -26,6 +26,8 @@ async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
 class Answers:
     """A policy engine that says this about tools."""
 
+    is_embedded = True
+
     judgement: Judgement
 
     async def judge(self, proposal: Proposal) -> Judgement:
@@ -55,6 +57,8 @@ async def test_arguments_of_a_policy_that_no_history_takes_are_a_denial(client: 
 @dataclass
 class Lowers:
     """A policy engine that lowers the amount and then wants a yes."""
+
+    is_embedded = True
 
     async def judge(self, proposal: Proposal) -> Judgement:
         """Lower, then ask."""
@@ -88,6 +92,8 @@ async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(
 
     @dataclass
     class Slow(Lowers):
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             judgement = Judgement(True, approval=ApprovalTerms())
             return await hold.then(judgement) if proposal.approved_by else judgement

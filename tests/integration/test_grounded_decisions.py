@@ -95,12 +95,17 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
             [
                 calls("decide", arguments=proposal(proposed("worst"))),
                 calls("decide", arguments=proposal(proposed() | {"workaround": "false"})),
-                calls("decide", arguments=proposal(proposed() | {"tier": "enterprise"})),
                 decides("medium"),
             ],
             FREE,
             {"severity": "medium", "page": "nobody"},
             id="what does not fit decides nothing",
+        ),
+        pytest.param(
+            [calls("decide", arguments=proposal(proposed() | {"tier": "enterprise"})), decides("medium")],
+            FREE,
+            {"severity": "medium", "page": "nobody"},
+            id="nor does a field that there is not",
         ),
     ],
 )

@@ -100,6 +100,7 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
     shutil.copytree(ROOT / "examples", folder / "examples")
     urls = json.dumps({"openai-compatible": f"http://127.0.0.1:{port}/v1"})
     env = an_orga(folder, tmp_path / "home", ORGA_MODELS__BASE_URLS=urls).env
+    del env["ORGA_TRUST"]  # the guide says where to trust what
     with ExitStack() as running:
         found = Newcomer(InlineOrga(folder, env), port, running)
         yield found

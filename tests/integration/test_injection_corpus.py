@@ -94,7 +94,7 @@ async def test_an_agent_that_may_only_read_does_nothing_else(client: Client) -> 
     assert [tool.name for tool in tools if tool.contexts] == []
     assert scheduled(ran) == {"prepare", "reason", "read_document"}
     told = results(provider, "evil")
-    assert len(told) == len(CASES) == ran.result.tool_calls.denied
+    assert len(told) == len(CASES) == ran.result.tool_calls.invalid
     assert [text for text in told.values() if not text.startswith(("[Policy denied]", "[Invalid call]"))] == []
 
 

@@ -88,7 +88,7 @@ async def test_calls_that_wait_for_their_turn_are_not_run_after_an_abort(client:
     not_run = "[Not run] the run was interrupted before this call started"
     assert [m.text for m in shown[4:]] == [not_run, not_run]
     assert len(tool.contexts) == 1
-    assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 1, "denied": 2, "failed": 1}
+    assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 1, "denied": 0, "failed": 1, "not_run": 2}
 
 
 async def test_a_tool_that_ignores_cancellation_does_not_hang_the_abort(client: Client) -> None:
@@ -220,6 +220,8 @@ async def test_an_abort_while_the_gate_decides_denies_nothing(client: Client) ->
     hold = Hold()
 
     class Slow:
+        is_embedded = True
+
         async def judge(self, proposal: Any) -> Any:
             return await hold.then(None)
 

@@ -1,4 +1,4 @@
-"""A run that is refused for the state beside its input has a journal like any other."""
+"""A run that is refused for the state beside its input, or for its fork, has a journal like any other."""
 
 import uuid
 from typing import Any
@@ -6,27 +6,36 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
+from client.boundaries import NoSuchIteration
 from client.journal import read_journal
+from client.rewind import plan_rewind
 from tests.support.loop import a_loop
 from tests.support.scripted import answers
 
+STATE: dict[str, Any] = {"input": {"task": "t"}, "origin": "o", "clock": {"started_at": "2020-01-01T00:00:00Z"}}
+
 
 @pytest.mark.parametrize(
-    "state",
+    ("given", "task", "detail"),
     [
-        pytest.param({"forked_from": {"a": 1}}, id="hardly a fork"),
-        pytest.param({"input": {"task": "t"}, "forked_from": {"workflow_id": "w"}}, id="half a fork"),
+        pytest.param([{"task": "t"}, {"forked_from": {"a": 1}}], "t", "carried state", id="hardly a fork"),
+        pytest.param([{"task": "t"}, {**STATE, "forked_from": {"a": 1}}], "t", "carried state", id="half a fork"),
+        pytest.param([{"fork": "w"}], "", "fork: ", id="a fork of nothing"),
+        pytest.param([{"fork": {"workflow_id": ["w"]}, "task": "t"}], "t", "fork.workflow_id", id="a fork of no name"),
+        pytest.param([{"fork": {"workflow_id": "nobody", "iteration": 1}}], "", "there is no run", id="of nobody"),
     ],
 )
-async def test_it_tells_how_the_run_ended(client: Client, state: dict[str, Any]) -> None:
+async def test_it_tells_how_the_run_ended(client: Client, given: list[Any], task: str, detail: str) -> None:
     async with a_loop(client, [answers("never")]) as loop:
         handle = await client.start_workflow(
-            "AgentWorkflow", args=[{"task": "t"}, state], id=f"agent-{uuid.uuid4()}", task_queue=loop.task_queue
+            "AgentWorkflow", args=given, id=f"agent-{uuid.uuid4()}", task_queue=loop.task_queue
         )
         with pytest.raises(WorkflowFailureError):
             await handle.result()
         started, ended = [entry async for entry in read_journal(client, handle.id)]
+        with pytest.raises(NoSuchIteration):
+            await plan_rewind(client, handle.id, 0)
 
-    assert (started.event, started.data["task"]) == ("Started", "t")
+    assert (started.event, started.data["task"]) == ("Started", task)
     assert (ended.event, ended.data["reason"]) == ("Terminated", "error")
-    assert "forked state" in ended.data["detail"]
+    assert detail in ended.data["detail"]

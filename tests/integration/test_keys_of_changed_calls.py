@@ -23,6 +23,8 @@ FALLBACK = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, al
 class Capped:
     """A policy engine that puts a lower amount in the place of a higher one, for one purpose."""
 
+    is_embedded = True
+
     purpose: str
 
     async def judge(self, proposal: Proposal) -> Judgement:

@@ -55,7 +55,7 @@ async def test_the_cost_limit_is_checked_before_each_turn(client: Client) -> Non
     assert (ran.result.termination.reason, ran.result.usage.cost_usd) == ("max_cost", 0.5)
 
 
-async def test_a_cost_limit_without_known_prices_limits_nothing(client: Client) -> None:
+async def test_a_cost_limit_whose_prices_may_be_unknown_limits_nothing_without_them(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
         ran = await loop.run(max_cost_usd=0.000001)
 

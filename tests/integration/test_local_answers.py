@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.arguments import argument_errors
 from activities.adapters.models.local import LocalProvider
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import ModelRequest
 from workflows.types.answer_json import answer_json
 from workflows.types.messages import Message

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.usefixtures("restored_logs")
 class Broken:
     """A policy engine that fails at final answers."""
 
+    is_embedded = True
+
     async def judge(self, proposal: Proposal) -> Judgement:
         if proposal.call is None:
             raise RuntimeError("no engine")

@@ -10,6 +10,7 @@ from temporalio.client import Client
 
 from activities.adapters.policy.allow_all import AllowAll
 from client.config import OrgaConfig
+from client.worker_parts import configured_tools
 from tests.support.approvals import pending, yes
 from tests.support.echo_http import EchoServer, echo_server
 from tests.support.hold import until
@@ -17,7 +18,6 @@ from tests.support.loop import Ran, a_loop
 from tests.support.manifests import a_manifest_tool
 from tests.support.questions import told, updated
 from tests.support.scripted import answers, calls
-from worker import configured_tools
 
 SECRET = "planted-in-the-environment"
 COMMAND = f"""

@@ -176,7 +176,7 @@ async def test_the_current_details_say_in_markdown_where_the_run_stands(client: 
         "- tool calls: 1 run, 0 denied, 0 failed",
         "- last: `look README.md`",
     ]
-    signals = {signal["name"] for signal in metadata["definition"]["signalDefinitions"]}
+    signals = {signal.get("name") for signal in metadata["definition"]["signalDefinitions"]}
     assert {"steer", "add_context", "pause", "resume", "abort"} <= signals
 
 

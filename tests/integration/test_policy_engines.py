@@ -1,7 +1,11 @@
 """Runs under Cedar and OPA on a real server: what policy decides, what the journal says of it, what a change does."""
 
+import threading
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +168,7 @@ async def test_policies_that_change_while_a_person_thinks_are_asked_anew(client:
 
 async def test_policies_that_break_during_a_run_deny_and_the_run_ends_as_denied(client: Client, tmp_path: Path) -> None:
     now = [0.0]
-    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=lambda: now[0])
+    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=lambda: now[0], hold_s=0)
 
     def breaks(arguments: dict[str, Any], context: Any) -> str:
         a_folder(tmp_path, b="forbid (principal")
@@ -199,7 +203,7 @@ async def test_opa_allows_modifies_and_asks(
     assert told(loop, -1) == ["ok", "[Policy denied] OPA has no decision at orga/decision for this", changed]
     assert gates(ran) == {kind}
     asked = next(found for found in verdicts(ran) if found.get("approval"))
-    assert list(asked["policies"]) == ["pay"]
+    assert list(asked["policies"]) == ["cap", "pay"]
     assert version in (None, asked["version"])
 
 
@@ -253,3 +257,40 @@ async def test_every_verdict_can_be_explained(
     found: list[Explanation] = explanations(ran.journal, place)
     assert [(one.place, one.about.get("tool")) for one in found] == about
     assert all(one.given == {"trusted_context": {"role": "clerk"}} for one in found)
+
+
+class Slow(BaseHTTPRequestHandler):
+    """An OPA that takes half a second for each decision."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        time.sleep(0.5)
+        self.send_response(200)
+        self.send_header("content-length", "15")
+        self.end_headers()
+        self.wfile.write(b'{"result":true}')
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+async def test_a_slow_server_allows_all_calls_of_a_long_reply(client: Client) -> None:
+    """Asked one after the other, these took longer than an attempt of the gate, and all were denied."""
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    engine, look = OpaServer(f"http://127.0.0.1:{served.server_port}", "orga/decision"), FakeTool("look")
+    try:
+        async with a_run(client, engine, [calls(*["look"] * 24), answers()], look) as loop:
+            ran = await loop.run()
+    finally:
+        await engine.close()
+        served.shutdown()
+        served.server_close()
+    assert ran.result.termination.reason == "completed"
+    assert (ran.result.tool_calls.run, ran.result.tool_calls.denied) == (24, 0)
+    gates = [e.activity_task_scheduled_event_attributes for e in ran.history.events]
+    [first, *_] = [gate for gate in gates if gate.activity_type.name == "gate"]
+    assert first.start_to_close_timeout.ToTimedelta() > timedelta(seconds=24 * 0.5 * 2)  # one that answers in turn, too
+    assert first.heartbeat_timeout.ToTimedelta() < timedelta(seconds=10)

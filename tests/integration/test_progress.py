@@ -53,9 +53,9 @@ async def test_a_circuit_of_the_run_opens_is_tried_and_closes(client: Client) ->
         ran = await loop.run()
 
     results = told(provider)
-    assert re.search(r"read is left alone for [1-3] s more \(failures in a row: 3\)", results[3])
+    assert re.search(r"read is left alone for [1-3] s more \(failures in a row: 3; last: \w+\)", results[3])
     assert (results[4], len(tool.contexts)) == ("back again", 4)
-    opened = {"tool": "read", "scope": "run", "failures": 3, "recovery_s": 3.0}
+    opened = {"tool": "read", "scope": "run", "failures": 3, "recovery_s": 3.0, "cause": "ConnectionError"}
     assert data_of(ran, "CircuitOpened") == [opened]
     assert data_of(ran, "CircuitClosed") == [{"tool": "read", "scope": "run"}]
 

@@ -150,7 +150,7 @@ async def test_nothing_is_rewound_where_no_worker_can_abort_a_delegate(client: C
         await hold.reached()
         before = await handle.describe()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("client.exchange.pollers", _nobody)
+        patch.setattr("client.exchange.may_be_polled", _nobody)
         with pytest.raises(NoAnswer):
             await rewind(client, handle.id, 0)
     assert (await handle.describe()).run_id == before.run_id

@@ -23,9 +23,6 @@ FORGED: dict[str, Any] = {
     [
         pytest.param({"x": 1}, id="anything"),
         pytest.param({**FORGED, "carried_by": "made up"}, id="as if carried over"),
-        pytest.param(
-            {**FORGED, "forked_from": {"workflow_id": "w", "run_id": "r", "iteration": 0}}, id="as if of a fork"
-        ),
     ],
 )
 async def test_what_was_done_outside_is_told_whatever_state_a_starter_sent(client: Client, state: Any) -> None:

@@ -41,7 +41,7 @@ async def test_a_saga_out_of_order_is_refused_before_anything_runs(
     ledger = Ledger()
     ran, text = await played(client, ledger, *steps)
     assert (ledger.done, says in text) == ([], True)
-    assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 1, "failed": 0}
+    assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 0, "failed": 0, "not_run": 1}
     assert observed(ran)[0]["outcome"] == "not_run"
 
 
@@ -60,7 +60,7 @@ async def test_what_the_gate_would_stop_on_its_way_is_not_begun(client: Client, 
     ledger = Ledger()
     ran, text = await played(client, ledger, book("hotel"), pay(), engine=Deny(denied))
     assert (ledger.done, text) == ([], says)
-    assert ran.result.tool_calls.denied == 1
+    assert ran.result.tool_calls.not_run == 1
 
 
 async def test_arguments_that_do_not_fit_are_found_before_anything_runs(client: Client) -> None:
@@ -76,6 +76,8 @@ async def test_arguments_that_do_not_fit_are_found_before_anything_runs(client: 
 @dataclass
 class Judge:
     """A policy engine that changes its mind: it denies, or wants approved, from the second time it is asked."""
+
+    is_embedded = True
 
     denies: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
@@ -151,6 +153,8 @@ async def test_what_a_tool_said_within_a_saga_taints_the_run(client: Client) -> 
     seen: list[tuple[str, ...]] = []
 
     class Watching(Judge):
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             seen.append(tuple(proposal.taint))
             return Judgement(allowed=True)

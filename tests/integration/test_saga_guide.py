@@ -12,11 +12,11 @@ from temporalio.client import Client
 
 from activities.adapters.tools.catalog import ToolCatalog
 from client.config_file import load_config
+from client.worker_parts import configured_tools
 from tests.support.loop import a_loop
 from tests.support.orga_command import ROOT
 from tests.support.questions import told
 from tests.support.scripted import USAGE, answers
-from worker import configured_tools
 from workflows.types.messages import Reply, ToolCall
 
 GUIDE = (ROOT / "docs" / "saga.md").read_text()

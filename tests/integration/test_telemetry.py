@@ -18,6 +18,7 @@ from client.sandbox import workflow_runner
 from client.telemetry.start import Telemetry, telemetry
 from tests.support.loop import WORKER_FACTS, Deny, FakeTool, a_loop
 from tests.support.otlp_receiver import ReceivedSpan, Receiver, otlp_receiver
+from tests.support.questions import updated, waiting
 from tests.support.scripted import answers, calls
 from tests.support.telemetry import fresh_globals, started
 from workflows.agent import AgentWorkflow
@@ -95,6 +96,9 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
         names.INPUT_TOKENS: 200,
         names.OUTPUT_TOKENS: 20,
         names.DENIED: 1,
+        names.CACHED_TOKENS: 0,
+        names.PROVIDER: "scripted",
+        names.REQUEST_MODEL: "model",
     }
     assert [(g.attributes[names.ITERATION], g.attributes[names.DENIED]) for g in named(collector, "gate")] == [
         (1, 1),
@@ -109,6 +113,8 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
         names.FINISH_REASONS: ["tool_calls"],
         names.INPUT_TOKENS: 100,
         names.OUTPUT_TOKENS: 10,
+        names.CACHED_TOKENS: 0,
+        names.RESPONSE_MODEL: "scripted:model",
         names.AGENT: "default",
         names.CONVERSATION: ran.handle.id,
         names.ATTEMPT: 1,
@@ -149,18 +155,53 @@ async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
     on.shutdown()
 
     chat = {names.OPERATION: "chat", names.PROVIDER: "scripted", names.REQUEST_MODEL: "scripted:model"}
+    answered = {**chat, names.RESPONSE_MODEL: "scripted:model"}
     assert collector.metric(names.TOKEN_USAGE) == [
-        ({**chat, names.TOKEN_TYPE: "input"}, 200),
-        ({**chat, names.TOKEN_TYPE: "output"}, 20),
+        ({**answered, names.TOKEN_TYPE: "input"}, 200),
+        ({**answered, names.TOKEN_TYPE: "output"}, 20),
     ]
     assert [attributes for attributes, _ in collector.metric(names.MODEL_DURATION)] == [chat]
     assert [attributes for attributes, _ in collector.metric(names.TOOL_DURATION)] == [
         {names.TOOL: "look", names.OUTCOME: "ok"},
-        {names.TOOL: "fails", names.OUTCOME: "failed"},
+        {names.TOOL: "fails", names.OUTCOME: "failed", names.ERROR: "RuntimeError"},
     ]
     assert collector.metric(names.ITERATION_COUNT) == [({names.AGENT: "default"}, 2)]
     assert collector.metric(names.DENIAL_COUNT) == [({names.PROPOSAL: "tool_call", names.TOOL: "delete"}, 1)]
+    assert collector.metric(names.INVALID_COUNT) == [({names.PROPOSAL: "tool_call"}, 1)]
+    assert collector.metric(names.RUNS_STARTED) == [({}, 1)]
     assert collector.metric(names.RUN_COUNT) == [({names.ENDING: "completed"}, 1)]
+    ended = {names.ENDING: "completed", names.AGENT: "default", names.REQUEST_MODEL: "model"}
+    assert [attributes for attributes, _ in collector.metric(names.RUN_DURATION)] == [ended]
+    assert [size > 1_000 for _, size in collector.metric(names.HISTORY_SIZE)] == [True]
+    assert [events > 10 for _, events in collector.metric(names.HISTORY_EVENTS)] == [True]
+
+
+async def test_what_runs_cost_and_what_was_rebuilt_is_counted(client: Client, collector: Receiver) -> None:
+    on = started(collector.url, export_interval_s=0.05)
+    steps = [calls("look", cost_usd=0.25), answers(cost_usd=0.5)]
+    async with a_loop(await connected(client, on), steps, FakeTool("look")) as loop:
+        await loop.run()
+    on.shutdown()
+
+    assert [value for _, value in collector.metric(names.COST)] == [0.75]
+
+
+async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, collector: Receiver) -> None:
+    on = started(collector.url, export_interval_s=0.05)
+    async with a_loop(await connected(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
+        handle = await loop.start(max_iterations=1, on_exhausted="ask")
+        await waiting(handle)
+        await updated(handle, "extend_budget", {"max_iterations": 5})
+        assert (await loop.ended(handle)).result.termination.reason == "completed"
+    on.shutdown()
+
+    (wait,) = named(collector, "wait budget")
+    assert wait.attributes == {names.WAIT_KIND: "budget"}
+    assert wait.end > wait.start
+    ((attributes, seconds),) = collector.metric(names.WAIT_DURATION)
+    assert attributes == {names.WAIT_KIND: "budget"}
+    assert 0 < seconds < 60
+    assert {span.trace_id for span in collector.spans()} == {wait.trace_id}
 
 
 async def test_a_failed_attempt_has_a_span_of_its_own(client: Client, collector: Receiver) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.arguments import argument_errors
 from activities.adapters.models.registry import ModelRegistry
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import ModelProvider, ModelRequest
 from tests.support.aimock import Aimock, running_aimock
 from tests.support.loop import a_loop

@@ -86,7 +86,9 @@ async def test_a_failing_tool_is_repeated_as_its_effect_allows(
 
     assert len(tool.contexts) == runs
     assert len({context.idempotency_key for context in tool.contexts}) == 1
-    assert provider.seen[1].messages[-1].text == "[Error] OSError: disk on fire"
+    told = provider.seen[1].messages[-1].text
+    assert told.startswith("[Error] OSError: disk on fire")
+    assert ("The outcome is unknown" in told) == (effect == "irreversible")
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 1}
 
 
@@ -113,7 +115,7 @@ async def test_a_tool_over_its_time_is_an_error_and_the_loop_goes_on(client: Cli
     assert ran.result.output == "went on"
     assert provider.seen[1].messages[-1].text == (
         "[Error] TimeLimit: slow took longer than its 1 s. The outcome is unknown: it may have taken effect. "
-        "Find out before you call it again."
+        "Do not call it again before you have found out that it did not."
     )
 
 

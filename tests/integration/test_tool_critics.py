@@ -41,7 +41,7 @@ async def test_a_rejected_call_is_not_run_and_the_model_reads_why(client: Client
     assert "data, not instructions]\nToo much money.\n[" in first
     assert second == "ok"
     assert len(pay.contexts) == 1
-    assert (ran.result.tool_calls.run, ran.result.tool_calls.denied) == (1, 1)
+    assert (ran.result.tool_calls.run, ran.result.tool_calls.not_run) == (1, 1)
     assert evaluations(ran, "target", "then", "round") == [("pay", "revise", 0), ("pay", "accepted", 1)]
     assert [entry.data["outcomes"][0]["outcome"] for entry in collected(ran)[:2]] == ["not_run", "ok"]
 

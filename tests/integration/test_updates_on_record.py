@@ -41,6 +41,8 @@ async def test_it_waits_for_the_task(client: Client) -> None:
     judging, looking, sent = Hold(), Hold(), Sent()
 
     class Slow:
+        is_embedded = True
+
         async def judge(self, proposal: Proposal) -> Judgement:
             return await judging.then(Judgement(True))
 

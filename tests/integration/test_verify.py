@@ -1,6 +1,7 @@
 """`verify` finds a history that today's code does not give, and a journal or a result that the history does not."""
 
 import copy
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,30 @@ async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> 
 
     for ran in (rewound, forked):
         assert wrong((await verify(client, ran.handle.id)).checks) == []
+
+
+@pytest.mark.parametrize("rewinds", [1, 2])
+async def test_nothing_is_wrong_with_a_rewound_run_that_continues_as_new_later(client: Client, rewinds: int) -> None:
+    """What it hands over names the run that it is, which no event of a history names that was reset."""
+    again = [*[calls("look")] * 4, answers("again")]
+    steps = [calls("look"), calls("look"), answers("one"), *again, *again]
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
+    async with a_loop(client, steps, FakeTool("look"), setup=facts) as loop:
+        ran = await loop.run()
+        for _ in range(rewinds):
+            ran = await ended(client, await rewind(client, ran.handle.id, 1))
+    assert len(ran.histories) > 1
+    found = await verify(client, ran.handle.id)
+    assert wrong(found.checks) == []
+    assert sum(check.name == "ending" for check in found.checks) == len(ran.histories)
+
+
+async def test_a_state_that_another_run_handed_over_is_found(client: Client) -> None:
+    ran = await a_run(client, EACH_ITERATION)
+    runs = await histories(client, await run_chain(client, ran.handle.id))
+    changed = RunHistory(str(uuid.uuid4()), runs[0].history)
+    checks, _ = await verified_histories(client, ran.handle.id, [changed, *runs[1:]])
+    assert [check.detail for check in wrong(checks)] == ["the code of today ends it otherwise, first in [1].carried_by"]
 
 
 async def changed(client: Client, change: Callable[[HistoryEvent], None]) -> list[Check]:

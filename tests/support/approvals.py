@@ -15,6 +15,8 @@ from workflows.types.gate import ApprovalTerms
 class Asks:
     """A policy engine that wants a yes for these tools; its version can change."""
 
+    is_embedded = True
+
     tools: tuple[str, ...] = ("pay",)
     approvers: tuple[str, ...] = ()
     expires_s: float = 3_600

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from workflows.decisions.begin import begun
-from workflows.decisions.conversation import added, handed_over
+from workflows.decisions.conversation import added, handed_over, with_messages
 from workflows.types.context import ContextRef, ReasonRequest, Setup
 from workflows.types.digest import digest_of, record_digest, reference
 from workflows.types.input import AgentInput
@@ -58,12 +58,9 @@ def request_for(context: ContextRef, setup: Setup, iteration: int = 1) -> Reason
 
 def conversation_of(*messages: Message, sent: int = 0) -> Conversation:
     """Return a conversation whose first `sent` messages the model has seen."""
-    conversation = Conversation()
-    for message in messages[:sent]:
-        conversation = added(conversation, message)
+    conversation = with_messages(Conversation(), messages[:sent])
     if sent:
-        _, conversation = handed_over(conversation)
-        assert conversation.digest == digest_of(messages[:sent])
+        conversation = conversation.model_copy(update={"sent": sent, "digest": digest_of(messages[:sent])})
     for message in messages[sent:]:
         conversation = added(conversation, message)
     return conversation

@@ -127,6 +127,11 @@ class Stage:
         self._is_open.set()
 
     @property
+    def client(self) -> Client:
+        """Whoever looks at the run, or writes to it."""
+        return self._client
+
+    @property
     def handle(self) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(f"agent-{self._folder.name}")
 

@@ -15,14 +15,15 @@ from typing import Any
 from temporalio.client import Client
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import RunKey, ToolContext
 from client.converter import data_converter
+from client.worker_parts import Parts
 from tests.support.crash_model import Lenient, PlannedModel
 from tests.support.crash_tasks import WatchedTasks
 from tests.support.loop import WORKER_FACTS, FakeTool
 from tests.support.scripted import ScriptedModels
-from worker import Parts, build_worker
+from worker import build_worker
 from workflows.types.agents import AgentConfig
 from workflows.types.decision_checks import CheckedDecision
 from workflows.types.delegation import Delegate

@@ -16,6 +16,8 @@ from workflows.types.usage import Usage, UsageTotals
 WITHHELD = frozenset({"refusal", "content_filter"})
 """Finish reasons of replies whose calls are not taken in."""
 
+FAILED = frozenset({"failed", "cancelled"})
+
 SPARE_S = 10.0
 """What a run may take beyond its clock: to end what is in flight, on a loaded machine."""
 
@@ -107,7 +109,7 @@ def the_result_counts_what_the_journal_tells(played: Played) -> None:
     assert counts.proposed in {proposed, proposed + looked_up}
     assert counts.run - run in range(looked_up + _ended_by_itself(played) + 1)
     assert counts.failed - failed in range(looked_up + 1)
-    assert counts.run + counts.denied == counts.proposed
+    assert counts.run + counts.denied + counts.invalid + counts.not_run == counts.proposed
 
 
 def the_result_counts_what_the_history_holds(played: Played) -> None:
@@ -236,9 +238,16 @@ def _counts(played: Played) -> tuple[int, int, int]:
     for entry in played.of("ReasoningComplete"):
         if entry.data["finish"] not in WITHHELD:
             proposed += sum("call_id" in action for action in entry.data["actions"])
+            proposed += entry.data.get("left_out", {}).get("calls", 0)
     for entry in played.of("ObservationsCollected"):
         for outcome in entry.data["outcomes"]:
             is_ok = outcome["outcome"] == "ok" or (entry.iteration, outcome["call_id"]) in recovered
             run += is_ok or outcome["outcome"] != "not_run"
             failed += not is_ok and outcome["outcome"] != "not_run"
+    for entry in played.of("RecoveryTriggered"):
+        made = [call["outcome"] for call in entry.data.get("calls", [])]
+        proposed += len(made)
+        run += sum(outcome in {"ok", *FAILED} for outcome in made)
+        failed += sum(outcome in FAILED for outcome in made)
+        failed += entry.data["strategy"] == "requeue" and entry.data["outcome"] in FAILED
     return proposed, run, failed

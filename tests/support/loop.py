@@ -13,8 +13,8 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
 from activities.adapters.policy.listed import ListedTools
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool, ToolContext
 from client.audit_law import breaches
 from client.converter import data_converter
@@ -22,9 +22,10 @@ from client.gate_record import GateRecord
 from client.journal import read_journal
 from client.observed_runner import ObservedRunner
 from client.sandbox import workflow_runner
+from client.worker_parts import Parts
 from tests.support.planted import around_marks
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step
-from worker import Parts, build_worker
+from worker import build_worker
 from workflows.agent import AgentWorkflow
 from workflows.decisions.journal_chain import first_break
 from workflows.types.agents import AgentConfig
@@ -71,6 +72,8 @@ class FakeTool:
 
 class Deny:
     """A policy engine that denies these tools, and final answers that hold one of these words."""
+
+    is_embedded = True
 
     def __init__(self, *tools: str, words: Sequence[str] = ()) -> None:
         self._tools = tools
@@ -174,9 +177,26 @@ def a_worker(
 
     `agents` stand beside the default one, or in its place.
     """
-    parts = Parts(
+    parts = parts_of(
+        loop, *tools, engine=engine, setup=setup, check_model=check_model, agents=agents, notifier=notifier
+    )
+    return build_worker(loop.client, parts, loop.task_queue, **worker_options)
+
+
+def parts_of(
+    loop: Loop,
+    *tools: Tool,
+    engine: PolicyEngine | None = None,
+    setup: Setup = WORKER_FACTS,
+    check_model: Callable[[str], None] = lambda model: None,
+    agents: Mapping[str, AgentConfig] | None = None,
+    notifier: Notifier | None = None,
+    listed: Sequence[str] = (),
+) -> Parts:
+    """Return what a worker of the loop is made of; the default agent lists its tools, and what is `listed` besides."""
+    return Parts(
         agents=ConfiguredAgents(
-            {"default": AgentConfig(tools=tuple(tool.spec.name for tool in tools)), **(agents or {})},
+            {"default": AgentConfig(tools=(*(tool.spec.name for tool in tools), *listed)), **(agents or {})},
             {tool.spec.name: tool.spec for tool in tools},
             "scripted:model",
             check_model,
@@ -188,7 +208,6 @@ def a_worker(
         tools=tools,
         notifier=notifier,
     )
-    return build_worker(loop.client, parts, loop.task_queue, **worker_options)
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:

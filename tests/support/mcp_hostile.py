@@ -2,8 +2,8 @@
 
     python mcp_hostile.py FOLDER [banner] [silent] [stubborn] [child] [pages [heavy]]
 
-`FOLDER/tools.json` is its list of tools, read anew for each request; `FOLDER/log` is what it received; a tool does what
-its name says.
+`FOLDER/tools.json` is its list of tools, read anew for each request; `FOLDER/log` is what it received;
+`FOLDER/flood` is what two of its tools send; a tool does what its name says.
 """
 
 import json
@@ -93,6 +93,12 @@ def attacked(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
             for number, method in enumerate(methods):
                 send(id=f"a{number}", method=method, params={"messages": [], "maxTokens": 1, "message": "password?"})
             return text("".join(sys.stdin.readline() for _ in methods))
+        case "flood":
+            print((FOLDER / "flood").read_text(), flush=True)
+            return text("after the flood")
+        case "later":
+            send(id=ident, result=text("before the flood"))
+            print((FOLDER / "flood").read_text(), flush=True)
         case "deaf":
             for number in range(3_000):
                 send(id=f"d{number}", method="sampling/createMessage", params={"messages": [], "maxTokens": 1})

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tests.support.mcp_floods import flood
 from tests.support.serving import serving
 
 SESSION = "Mcp-Session-Id"
+EVENTS = "text/event-stream"
 
 
 @dataclass
@@ -24,6 +26,8 @@ class Hostile:
     """That were carried out."""
     streams: int = 0
     """How often its own stream was opened; it ends at once, and asks to be opened again at once."""
+    flood: str = ""
+    """The kind of notifications that its own stream brings."""
     methods: list[str] = field(default_factory=list[str])
 
 
@@ -40,6 +44,10 @@ def hostile_http() -> Generator[Hostile]:
         yield state
 
 
+def _events(messages: list[str]) -> bytes:
+    return "".join(f"event: message\ndata: {message}\n\n" for message in messages).encode()
+
+
 class _Handler(BaseHTTPRequestHandler):
     told: Hostile
     protocol_version = "HTTP/1.1"
@@ -47,7 +55,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Open a stream that ends at once."""
         self.told.streams += 1
-        self._send(200, b"retry: 0\nid: 1\ndata:\n\n", "text/event-stream")
+        if self.told.flood:
+            return self._send(200, _events(flood(self.told.flood)), EVENTS)
+        return self._send(200, b"retry: 0\nid: 1\ndata:\n\n", EVENTS)
 
     def do_DELETE(self) -> None:
         """End a session."""
@@ -69,26 +79,54 @@ class _Handler(BaseHTTPRequestHandler):
             case "tools/list":
                 self._result(message["id"], {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
             case "tools/call":
-                self._called(message["id"])
+                self.told.calls += 1
+                self._called(message["id"], message["params"].get("arguments", {}).get("answer", self.told.answer))
             case _:
                 self._error(message["id"], -32601, "no such method", 404)
         return None
 
-    def _called(self, ident: Any) -> None:
-        self.told.calls += 1
-        result = {"content": [{"type": "text", "text": "done \ud83d"}]}
-        match self.told.answer:
-            case "unsent":
+    def _called(self, ident: Any, answer: str) -> None:
+        result: dict[str, Any] = {"content": [{"type": "text", "text": "done \ud83d"}]}
+        match answer.split():
+            case [status] if status.isdecimal():
+                self._send(int(status), b"so it is", "text/plain")
+            case [status, "json"]:
+                self._send(int(status), b'{"error": "so it is"}')
+            case [status, "error", code]:
+                self._error(ident, int(code), "so it is", int(status))
+            case ["error", code]:
+                self._error(ident, int(code), "so it is")
+            case ["html"]:
+                self._send(200, b"<html>", "text/html")
+            case ["no", "json"]:
+                self._send(200, b"{")
+            case ["no", "result"]:
+                self._result(ident, {"content": 1})
+            case ["is_error"]:
+                self._result(ident, {**result, "isError": True})
+            case ["hang", "up"]:
+                self.close_connection = True
+            case ["unsent"]:
                 self._error(ident, -32098, "no connection")
-            case "terminated":
+            case ["flood", kind]:
+                result = {"content": [{"type": "text", "text": "after the flood"}]}
+                last = json.dumps({"jsonrpc": "2.0", "id": ident, "result": result})
+                self._send(200, _events([*flood(kind), last]), EVENTS)
+            case ["parts", kind]:
+                many: dict[str, Any] = {"content": [], "structuredContent": {"a": [{"b": 0}] * 60_000}}
+                if kind == "body":
+                    return self._result(ident, many)
+                self._send(200, _events([json.dumps({"jsonrpc": "2.0", "id": ident, "result": many})]), EVENTS)
+            case ["terminated"]:
                 self._error(ident, -32600, "Session terminated")
-            case "half":
+            case ["half"]:
                 self._result(ident, result)
-            case "half event":
+            case ["half", "event"]:
                 data = json.dumps({"jsonrpc": "2.0", "id": ident, "result": result})
-                self._send(200, f"event: message\ndata: {data}\n\n".encode(), "text/event-stream")
+                self._send(200, f"event: message\ndata: {data}\n\n".encode(), EVENTS)
             case _:
                 self._result(ident, {"content": [{"type": "text", "text": "done"}]})
+        return None
 
     def _result(self, ident: Any, result: Any) -> None:
         self._send(200, json.dumps({"jsonrpc": "2.0", "id": ident, "result": result}).encode())

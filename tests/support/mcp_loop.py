@@ -8,14 +8,15 @@ from typing import Any
 from temporalio.client import Client
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
 from activities.adapters.mcp.servers import McpServers
 from activities.adapters.policy.listed import ListedTools
-from activities.ports import Tool
+from activities.adapters.schemas.arguments import argument_errors
+from activities.ports import PolicyEngine, Tool
+from client.worker_parts import Parts
 from tests.support.loop import WORKER_FACTS, Loop
 from tests.support.mcp_sources import TAKEN, settings_of
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step
-from worker import Parts, build_worker
+from worker import build_worker
 from workflows.types.agents import AgentConfig
 from workflows.types.mcp import McpServer
 from workflows.types.tools import ToolOptions
@@ -30,6 +31,7 @@ async def an_mcp_loop(
     listed: Sequence[str],
     env: Mapping[str, str],
     options: Mapping[str, ToolOptions] | None = None,
+    engine: PolicyEngine | None = None,
 ) -> AsyncGenerator[Loop]:
     """Run a worker with these servers, whose default agent lists `listed`."""
     provider = ScriptedProvider(steps)
@@ -40,7 +42,7 @@ async def an_mcp_loop(
     parts = Parts(
         agents=ConfiguredAgents(agents, specs, "scripted:model", lambda model: None, WORKER_FACTS, source=source),
         models=ScriptedModels(provider),
-        policy=ListedTools(),
+        policy=engine or ListedTools(),
         argument_errors=argument_errors,
         tools=tools,
         source=source,

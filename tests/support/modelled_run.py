@@ -58,9 +58,11 @@ class ModelledRun:
         """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
         self.state = with_frame(interventions.taken_in(self.state))
         messages = self.state.conversation.messages
-        guidance = zip(messages[len(messages) - len(self.inbox) :], self.inbox, strict=True)
+        taken = len(self.inbox) - len(self.state.inbox)
+        assert taken or not self.inbox
+        guidance = zip(messages[len(messages) - taken :], self.inbox[:taken], strict=True)
         assert all(message.text.endswith(text) for message, text in guidance)
-        self.inbox = []
+        self.inbox = self.inbox[taken:]
         plan = compaction(self.state.conversation, self.state.config.context_strategy, message_budget(self.state))
         if plan.summary_tokens and ready_summary(self.state.conversation, plan.drop) is None:
             self.state = with_summary(self.state, plan.drop, plan.summary_tokens, None)
@@ -77,7 +79,7 @@ class ModelledRun:
 
     def _found(self, news: News) -> Message:
         assert news.summary is None
-        return news.message or self.told[news.result or news.reply or 0]
+        return news.shown(news.message or self.told[news.result or news.reply or 0])
 
     def carried_out(self, index: int, call: ToolCall, verdict: Verdict, fate: OutcomeStatus, size: int) -> Outcome:
         """Return what became of a call that was judged, its circuit told of it."""
@@ -103,11 +105,14 @@ class ModelledRun:
 
     def count(self, ended: tuple[Outcome, ...]) -> None:
         """Count these calls in the model."""
-        not_run = sum(outcome.status in NOT_RUN for outcome in ended)
+        statuses = [outcome.status for outcome in ended]
+        not_run = sum(status in NOT_RUN for status in statuses)
         counts = self.counts
         self.counts = ToolCallCounts(
             proposed=counts.proposed + len(ended),
             run=counts.run + len(ended) - not_run,
-            denied=counts.denied + not_run,
+            denied=counts.denied + statuses.count("denied"),
+            invalid=counts.invalid + statuses.count("invalid"),
+            not_run=counts.not_run + statuses.count("not_run"),
             failed=counts.failed + sum(outcome.status in FAILED for outcome in ended),
         )

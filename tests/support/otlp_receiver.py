@@ -90,7 +90,8 @@ class Receiver:
 def _points(metric: Metric) -> list[tuple[dict[str, Any], float]]:
     if metric.HasField("histogram"):
         return [(_values(point.attributes), point.sum) for point in metric.histogram.data_points]
-    return [(_values(point.attributes), float(point.as_int)) for point in metric.sum.data_points]
+    points = metric.gauge.data_points if metric.HasField("gauge") else metric.sum.data_points
+    return [(_values(point.attributes), point.as_double or float(point.as_int)) for point in points]
 
 
 def _values(attributes: Any) -> dict[str, Any]:

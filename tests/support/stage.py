@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
 
@@ -15,6 +16,7 @@ from activities.ports import Judgement, ModelRequest, Proposal, ToolError
 from client.converter import data_converter
 from client.history import read_events
 from client.journal import read_journal
+from tests.support.looked_at import looked_at
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, a_worker, check_journal, check_tasks, histories_of
 from tests.support.people import People
 from tests.support.played import Played, Seen
@@ -37,6 +39,8 @@ SUMMARY = Reply(text="what was before", usage=Usage(input_tokens=60, output_toke
 class Judge:
     """Denies one tool and one word; it breaks down over a third of what it denies."""
 
+    is_embedded = True
+
     async def judge(self, proposal: Proposal) -> Judgement:
         """Return the decision."""
         if proposal.call is None:
@@ -52,6 +56,8 @@ class Stage:
 
     client: Client
     scenario: Scenario
+    is_looked_at: bool = False
+    """Whether somebody asks for its status all the time."""
     seen: list[Seen] = field(default_factory=list[Seen])
     most_in_flight: int = 0
     _people: People | None = None
@@ -115,7 +121,8 @@ class Stage:
             asyncio.timeout(PATIENCE_S),
         ):
             ended = asyncio.create_task(handle.result())
-            await self.people.attend(ended)
+            async with looked_at(self.client, handle.id) if self.is_looked_at else nullcontext():
+                await self.people.attend(ended)
             result, status = await ended, await handle.query("status")
         return handle.id, AgentResult.model_validate(result), AgentStatus.model_validate(status)
 
@@ -142,9 +149,9 @@ async def _each(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
         yield event
 
 
-async def played(client: Client, scenario: Scenario) -> Played:
+async def played(client: Client, scenario: Scenario, *, is_looked_at: bool = False) -> Played:
     """Play a scenario; replay its histories, read its journal."""
-    stage = Stage(client, scenario)
+    stage = Stage(client, scenario, is_looked_at)
     plans = [*scenario.tools, ToolPlan(DENIED), ToolPlan(HIDDEN)]
     tools = {plan.name: stage.tool(plan) for plan in plans}
     workflow_id, result, status = await stage.play(*tools.values())

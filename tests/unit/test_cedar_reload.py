@@ -1,4 +1,4 @@
-"""Policies that change while a worker works: the new ones hold within a second, broken ones deny everything."""
+"""Policies that change while a worker works: the new ones hold within a second, broken ones deny everything at last."""
 
 import asyncio
 import itertools
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from activities.adapters.policy import cedar
-from activities.adapters.policy.cedar import LOOK_S, CedarPolicies
+from activities.adapters.policy.cedar import HOLD_S, LOOK_S, CedarPolicies
 from activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
 from tests.support.policies import PERMIT_ALL, a_folder, a_tool_proposal
+from workflows.phases.gate import ATTEMPT_S, MAX_ATTEMPTS
 
 FORBID = '@id("no") forbid (principal, action, resource);'
 
@@ -32,7 +33,7 @@ class Watched:
 
     def __init__(self, root: Path, **files: str) -> None:
         self.root, self.clock = root, Clock()
-        self.engine = CedarPolicies(a_folder(root, **files), clock=self.clock)
+        self.engine = CedarPolicies(a_folder(root, **files), clock=self.clock, hold_s=0)
 
     async def allows(self, **changed: str) -> bool:
         """Change files, let time pass and judge."""
@@ -170,3 +171,41 @@ async def test_a_folder_that_cannot_be_listed_denies_everything(
     watched.clock.now += LOOK_S
     found = [await watched.engine.judge(a_tool_proposal()) for _ in range(2)]
     assert [(judgement.allowed, "Permission denied" in judgement.reason) for judgement in found] == [(False, True)] * 2
+
+
+BROKEN = "forbid (principal, nonsense);"
+
+
+async def test_calls_wait_for_policies_that_are_mended_within_seconds(tmp_path: Path) -> None:
+    """A live run does not end as denied by policy since somebody saved half a sentence."""
+    clock = Clock()
+    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=LOOK_S * 5)
+    a_folder(tmp_path, b=BROKEN)
+    clock.now = LOOK_S
+    waiting = [asyncio.create_task(engine.judge(a_tool_proposal()))]
+    assert not (await asyncio.wait(waiting, timeout=0.6))[0]
+    waiting.append(asyncio.create_task(engine.judge(a_tool_proposal())))
+    assert not (await asyncio.wait(waiting, timeout=0.6))[0]
+    a_folder(tmp_path, b="")
+    clock.now = LOOK_S * 3
+    assert [judgement.allowed for judgement in await asyncio.gather(*waiting)] == [True, True]
+
+
+async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without_a_place(tmp_path: Path) -> None:
+    clock = Clock()
+    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=LOOK_S * 5)
+    (tmp_path / "policies").rename(tmp_path / "away")
+    clock.now = LOOK_S
+    waiting = asyncio.create_task(engine.judge(a_tool_proposal()))
+    done, _ = await asyncio.wait([waiting], timeout=0.6)
+    assert not done
+    clock.now = LOOK_S * 7
+    judgement = await waiting
+    assert (judgement.allowed, str(tmp_path) in judgement.reason) == (False, False)
+    assert judgement.reason.startswith("the policies are broken: policies: there is no such folder")
+    assert not (await engine.judge(a_tool_proposal())).allowed
+
+
+def test_the_hold_ends_within_the_attempts_of_the_gate() -> None:
+    """Else nobody would be told why."""
+    assert HOLD_S + LOOK_S < ATTEMPT_S * MAX_ATTEMPTS

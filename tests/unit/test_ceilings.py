@@ -55,12 +55,12 @@ def ceiling(state: AgentState, child: str, seconds: float = 0) -> dict[str, Any]
     return ceiling_for(state, child, at(seconds)).model_dump(exclude_none=True)
 
 
-def test_one_delegate_gets_what_is_left_less_the_model_call_that_reads_its_answer() -> None:
+def test_one_delegate_gets_what_is_left_less_what_it_takes_to_read_its_answer() -> None:
     spent = UsageTotals(total_tokens=100, model_calls=2, cost_usd=0.3)
     assert ceiling(a_parent("a", spent=spent), "a", 20) == {
         "max_iterations": 9,
-        "max_total_tokens": 900,
-        "max_cost_usd": pytest.approx(0.6),
+        "max_total_tokens": 450,
+        "max_cost_usd": pytest.approx(0.54),
         "timeout_s": 78.0,
         "max_model_calls": 10,
         "max_tool_calls": 13,
@@ -72,8 +72,8 @@ def test_the_delegates_of_a_reply_share_alike_what_is_spent_and_each_has_all_of_
     state = a_parent("a", "b", "c")
     shares = [ceiling(state, name) for name in ("a", "b", "c")]
     assert shares[0] == shares[1] == shares[2]
-    assert [shares[0][key] for key in ("max_total_tokens", "max_model_calls", "max_tool_calls")] == [333, 4, 3]
-    assert shares[0]["max_cost_usd"] == pytest.approx(0.3)
+    assert [shares[0][key] for key in ("max_total_tokens", "max_model_calls", "max_tool_calls")] == [166, 4, 3]
+    assert shares[0]["max_cost_usd"] == pytest.approx(0.27)
     assert (shares[0]["max_iterations"], shares[0]["timeout_s"]) == (9, 98.0)
 
 
@@ -87,7 +87,7 @@ def test_what_a_delegate_did_not_use_is_there_for_the_next_in_the_same_reply() -
     for name in ("a", "b"):
         state = reserved(state, name, ceiling_for(state, name, at(0)))
     state = settled(state, "a", a_result(tokens=33, calls=1))
-    assert ceiling(state, "c")["max_total_tokens"] == 1_000 - 33 - 333
+    assert ceiling(state, "c")["max_total_tokens"] == 967 - 967 // 2 - 167
     assert ceiling(state, "c")["max_model_calls"] == 13 - 1 - 1 - 4
 
 

@@ -30,7 +30,7 @@ FORK = ["fork", "x", "--at-iteration", "1"]
         pytest.param([*FORK, "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="a misspelled setting"),
         pytest.param([*FORK, "--set", "recovery.max_attempt=3"], "'max_attempts'", id="a misspelled deep setting"),
         pytest.param([*FORK, "--set", "model"], "write --set key=value", id="no value"),
-        pytest.param([*FORK, "--id", " "], "--id: must not be empty", id="an empty id"),
+        pytest.param([*FORK, "--id", " "], "id ' ': must be one line, not empty", id="an empty id"),
         pytest.param(["verify", "x", "--journal", "gone"], "gone cannot be read", id="no such export"),
     ],
 )

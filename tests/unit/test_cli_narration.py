@@ -177,7 +177,7 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             an_entry(
                 "ReasoningComplete", actions=[{"tool": "t", "call_id": "c", "arguments": {"x": "\x1b]0;o\x07[red]"}}]
             ),
-            "→ t [red]",
+            "→ t \\u001b]0;o\\u0007[red]",
             id="hostile arguments",
         ),
     ],

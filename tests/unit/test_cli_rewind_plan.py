@@ -1,7 +1,17 @@
-"""What a person reads before a run is rewound."""
+"""What a person reads before a run is rewound, and is asked about what nothing takes back."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import client.cli.rewind as command
 from client.aftermath import Effect, Sent
 from client.boundaries import Boundary
+from client.cli.exit_codes import UsageError
 from client.cli.rewind import plan_lines
 from client.delegates import Delegate
 from client.rewind import RewindPlan
@@ -25,3 +35,54 @@ def test_a_plan_says_what_becomes_of_what_came_later() -> None:
         "aborted first",
     ]
     assert lines[-1].endswith("iteration 2, delegate agent-1.2.0, still at work")
+
+
+PAID = Effect(2, "pay", T0, "pay 900", is_irreversible=True, arguments='{"cents":900}', outcome="ok")
+HANDED_ON = Effect(3, "delegate", T0, "delegate agent-1.3.0", is_irreversible=True, outcome="ended")
+SAVED = Effect(2, "save", T0, "save a", arguments="{}", outcome="ok")
+
+
+def test_an_irreversible_call_is_named_with_its_arguments_and_what_became_of_it() -> None:
+    plan = RewindPlan(BOUNDARY, (), (PAID, SAVED, HANDED_ON))
+    paid, saved, handed_on = plan_lines(plan, keeps=True)
+    assert paid.startswith("done already, NOT UNDONE, irreversible: ")
+    assert paid.endswith('iteration 2, pay {"cents":900}: ok')
+    assert saved.endswith("iteration 2, save a")
+    assert handed_on.endswith("iteration 3, delegate agent-1.3.0: ended")
+    assert plan.left_behind == ('pay {"cents":900}: ok', "delegate agent-1.3.0: ended")
+
+
+@pytest.mark.parametrize(
+    ("effects", "yes", "is_rewound"),
+    [
+        pytest.param((PAID,), False, False, id="nobody said yes to what is left"),
+        pytest.param((HANDED_ON,), False, False, id="nor to what a delegate did"),
+        pytest.param((PAID,), True, True, id="somebody did"),
+        pytest.param((SAVED,), False, True, id="nothing is left that would not be repeated"),
+    ],
+)
+def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
+    monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], yes: bool, is_rewound: bool
+) -> None:
+    carried_out: list[RewindPlan] = []
+
+    @asynccontextmanager
+    async def session(config: object) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(client=None)
+
+    async def plan_rewind(*_: object) -> RewindPlan:
+        return RewindPlan(BOUNDARY, (), effects)
+
+    async def carry_out(client: object, plan: RewindPlan, **_: object) -> str:
+        carried_out.append(plan)
+        return "r2"
+
+    for replaced in (session, plan_rewind, carry_out):
+        monkeypatch.setattr(command, replaced.__name__, replaced)
+    monkeypatch.setattr("sys.stdin", StringIO())
+    if is_rewound:
+        assert command.rewind("agent-1", to_iteration=1, yes=yes, json=True) == 0
+    else:
+        with pytest.raises(UsageError, match="add --yes"):
+            command.rewind("agent-1", to_iteration=1, yes=yes, json=True)
+    assert len(carried_out) == is_rewound

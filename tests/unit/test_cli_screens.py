@@ -117,7 +117,7 @@ def test_the_block_has_meters_with_their_limits() -> None:
 def test_the_block_shows_streamed_text_that_cannot_act() -> None:
     text = "one\ntwo\n\x1b]0;owned\x07[red]three[/red]"
     shown = drawn(Progress().with_in_flight((InFlight("reason-1", "reason", text=text),)))
-    assert "one\ntwo\n[red]three[/red]" in shown
+    assert "│ one\n│ two\n│ [red]three[/red]" in shown
     assert "owned" not in shown
 
 

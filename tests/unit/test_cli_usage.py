@@ -41,7 +41,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "x", "--set", "timeout_s"], "write --set key=value", id="no value"),
         pytest.param(["run", "x", "--trusted", "=1"], "write --trusted key=value", id="no key"),
         pytest.param(["run", "x", "--agent", ""], "agent: ", id="empty agent"),
-        pytest.param(["run", "x", "--id", ""], "--id: must not be empty", id="empty id"),
+        pytest.param(["run", "x", "--id", ""], "id '': must be one line", id="empty id"),
         pytest.param(["run", "x", "--config", "gone.toml"], "gone.toml, which is no file", id="no such file"),
         pytest.param(["run", "x", "--bogus"], "--bogus", id="unknown option"),
         pytest.param(["rum"], "No such command 'rum'", id="unknown command"),
@@ -102,7 +102,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
 
 def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = [str(command.name) for command in app.registered_commands]
-    assert len(names) == 26
+    assert len(names) == 27
     for name in names:
         assert run_command([name, "--help"]) == 0
         assert "Example: " in capsys.readouterr().out, name

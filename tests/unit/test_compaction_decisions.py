@@ -40,9 +40,12 @@ def test_the_task_what_is_pinned_and_the_last_group_stay_word_for_word(
     conversation: Conversation, strategy: ContextStrategy, budget: int
 ) -> None:
     seen = compacted(conversation, compaction(conversation, strategy, budget))
-    last = conversation.messages[latest_group(conversation.messages[: conversation.sent]) :]
+    has_replied = any(m.role == "assistant" for m in conversation.messages[conversation.sent :])
+    stays = conversation.sent if has_replied else latest_group(conversation.messages[: conversation.sent])
+    last = conversation.messages[stays:]
     assert seen[0] == TASK
-    assert [m for m in seen if m.pinned] == [m for m in conversation.messages if m.pinned]
+    if tokens_in(tuple(m for m in conversation.messages[1:] if m.pinned)) <= budget:
+        assert [m for m in seen if m.pinned] == [m for m in conversation.messages if m.pinned]
     assert seen[len(seen) - len(last) :] == last
 
 
@@ -90,7 +93,7 @@ def test_masking_is_enough_or_the_oldest_go_as_well(conversation: Conversation, 
     if tokens_in(compacted(conversation, Compaction(mask=results_to_mask(conversation)))) <= budget:
         assert plan.drop == ()
     else:
-        assert indexes(plan.drop) or messages_to_drop(conversation, 0) == ()
+        assert indexes(plan.drop) or messages_to_drop(conversation, budget) == ()
 
 
 @LAW
@@ -108,7 +111,7 @@ def test_a_summary_stands_for_more_than_it_can_be_and_then_all_fits_that_can(
     assert plan.summary_tokens == summary_tokens(budget)
     assert tokens_in(_unsummed(conversation, plan.drop)) > reserve
     if tokens_in(compacted(conversation, plan)) > budget:
-        assert indexes(plan.drop) == indexes(may_go)
+        assert indexes(plan.drop) >= {i for i in indexes(may_go) if not conversation.messages[i].pinned}
 
 
 @LAW
@@ -152,8 +155,8 @@ FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number,
         ),
         pytest.param(
             [*FIVE_TURNS[:3], *turn(2, 8, 1_000)],
-            *(3, 1_500, NOTHING),
-            id="the latest that the model has seen, where all that follows is news",
+            *(3, 1_500, Compaction(((1, 3),))),
+            id="what the model saw last, where all that follows is news that needs the room",
         ),
         pytest.param([TASK, *turn(1, size=9_000), *turn(2)], 5, 500, Compaction(((1, 3),)), id="six or fewer: window"),
         pytest.param(

@@ -90,6 +90,14 @@ def test_the_image_pins_its_dependencies_by_hash_and_does_not_run_as_root() -> N
     assert dockerfile.rstrip().endswith('ENTRYPOINT ["orga-worker"]')
 
 
+def test_the_image_begins_with_a_base_that_is_pinned_by_digest() -> None:
+    bases = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    ours = {name for _, name in bases if name}
+    foreign = [image for image, _ in bases if image not in ours]
+    assert foreign
+    assert all(re.fullmatch(r"[^:@]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in foreign)
+
+
 def test_what_the_image_copies_is_in_its_build_context() -> None:
     """`.dockerignore` lets in only what it names: no `.env`, no history of the repository."""
     let_in = {line[1:].rstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}

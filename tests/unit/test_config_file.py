@@ -18,7 +18,7 @@ def written(folder: Path, text: str) -> Path:
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     loaded = load_config(folder=tmp_path, env={})
     assert loaded.path is None
-    assert loaded.config.temporal.task_queue == "orga"
+    assert loaded.config.temporal.task_queue is None
 
 
 def test_the_file_is_found_upwards(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_environment_wins_over_the_file(
     tmp_path: Path, variable: str, value: str, key: str, expected: object
 ) -> None:
     written(tmp_path, '[temporal]\naddress = "f:2"\n[agents.Main]\nmodel = "m:n"\ntools = ["c"]\n')
-    found: Any = load_config(folder=tmp_path, env={variable: value}).config.model_dump()
+    found: Any = load_config(folder=tmp_path, env={"ORGA_TRUST": "1", variable: value}).config.model_dump()
     for part in key.split("."):
         found = found[part]
     assert found == expected
@@ -112,6 +112,22 @@ def test_bad_toml_names_line_and_column(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"not valid TOML.*line 2, column 11") as raised:
         load_config(folder=tmp_path, env={})
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["[" * 5_000, "{a=" * 3_000, "1" * 5_000], ids=["lists", "tables", "a number"])
+def test_toml_that_python_cannot_read_is_told_as_such(tmp_path: Path, value: str) -> None:
+    (tmp_path / "orga.toml").write_text(f"x = {value}")
+    with pytest.raises(ConfigError, match=r"orga.toml: (not valid TOML|its values are nested)"):
+        load_config(folder=tmp_path, env={})
+
+
+@pytest.mark.parametrize(("said", "expected"), [("", ""), ('cwd = "servers"', "servers"), ('cwd = "/srv"', "/srv")])
+def test_a_server_starts_in_the_folder_of_the_file_that_names_it(tmp_path: Path, said: str, expected: str) -> None:
+    """The working folder may be one that was merely entered, with a program or a `Makefile` of its own."""
+    (tmp_path / "orga.toml").write_text(f'[mcp.servers.x]\ncommand = "make"\n{said}')
+    (tmp_path / "below").mkdir()
+    config = load_config(folder=tmp_path / "below", env={"ORGA_TRUST": "1"}).config
+    assert config.mcp.servers["x"].cwd == tmp_path / expected
 
 
 def test_a_file_that_is_not_utf8_says_so(tmp_path: Path) -> None:
@@ -173,5 +189,5 @@ def test_line_of(path: tuple[str, ...], line: int | None) -> None:
 def test_paths_in_a_list_start_at_the_files_folder(tmp_path: Path) -> None:
     written(tmp_path, '[tools]\nmanifests = ["tools/*.toml", "/elsewhere/a.toml"]\n')
     (tmp_path / "deep").mkdir()
-    loaded = load_config(folder=tmp_path / "deep", env={})
+    loaded = load_config(folder=tmp_path / "deep", env={"ORGA_TRUST": "1"})
     assert loaded.config.tools.manifests == (str(tmp_path / "tools/*.toml"), "/elsewhere/a.toml")

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.support.core import a_call, a_setup, a_spec, a_state, at, request_for, user
 from tests.support.strategies import LAW, texts
+from workflows.decisions.carrying import carried
 from workflows.decisions.context_fold import ContextFold
 from workflows.decisions.conversation import added, handed_over
 from workflows.decisions.observe import with_outcomes, with_reply
-from workflows.decisions.roll_over import carried
 from workflows.types.clipped import clip
 from workflows.types.context import ContextRef, DigestMismatch, News, ReasonRequest, Setup
 from workflows.types.digest import reference

@@ -6,8 +6,8 @@ import pytest
 
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents, with_default
-from activities.adapters.arguments import argument_errors
 from activities.adapters.decide_tool import decide_tool
+from activities.adapters.schemas.arguments import argument_errors
 from activities.adapters.tools.catalog import ToolCatalog
 from client.cli.narrated_notes import told_note
 from client.decision_check import fault_of
@@ -17,13 +17,14 @@ from tests.support.loop import FakeTool
 from tests.support.scripted import answers
 from workflows.decisions.deciding import decision_of, due, result_data, with_decision, with_undecided_answer
 from workflows.decisions.dispatch import turned_down
-from workflows.decisions.forks import fork_of, forked
+from workflows.decisions.forks import awaiting_past, fork_of, shared
 from workflows.decisions.journal import JournalFold
 from workflows.decisions.outcomes import not_run
 from workflows.decisions.saga import refusal
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest
 from workflows.types.decision import GroundedDecision
+from workflows.types.fork import Fork, ForkInput
 from workflows.types.history import Happening
 from workflows.types.input import AgentInput, InvalidInput, LoopConfig
 from workflows.types.journal import JournalEntry
@@ -194,9 +195,9 @@ def test_the_data_of_a_result(state: AgentState, keys: set[str]) -> None:
 
 def test_a_fork_decides_anew() -> None:
     """Its facts may be others: what was decided on those of another run is not its own."""
+    wish = ForkInput(fork=Fork(workflow_id="w", iteration=1))
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
-    shared = fork_of(after(a_run(undecided=2)), source, changes={}, task=None, ended_at=T0)
-    fork = forked(shared.model_dump(mode="json"), shared.input, "other", T0)
+    fork = shared(awaiting_past(wish, "other", T0), fork_of(after(a_run(undecided=2)), source, wish, T0))
     assert (fork.decided, fork.undecided) == ({}, 0)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tests.support.core import a_setup, a_state
+from tests.support.core import T0, a_setup, a_state
 from tests.support.strategies import LAW, texts
 from tests.unit.test_ceilings import a_result
 from workflows.decisions import delegation
@@ -207,9 +207,25 @@ def test_arguments_that_do_not_fit_name_nobody(arguments: dict[str, Any], expect
 
 def test_effects_of_a_delegated_run_are_those_of_the_call_that_it_stands_for() -> None:
     raw = {"task": "t", "lineage": {"parent": "run", "chain": ["lead"], "key": "k1"}}
-    assert first_state(raw, None, None, "this-run", a_state().clock.started_at).origin == "delegated/k1"
+    assert first_state(raw, None, None, "this-run", a_state().clock.started_at, parent="run").origin == "delegated/k1"
     assert effects_origin(Lineage(), "this-run") == "this-run"
     assert begun(AgentInput(task="t"), "this-run", a_state().clock.started_at).origin == "this-run"
+
+
+@pytest.mark.parametrize("parent", ["", "another"], ids=["started by nobody", "started by another run"])
+@pytest.mark.parametrize(
+    "lineage",
+    [
+        pytest.param({"parent": "run", "chain": ["lead"], "key": "k1"}, id="the whole of one"),
+        pytest.param({"key": "k1"}, id="a key"),
+        pytest.param({"chain": ["lead"]}, id="a chain"),
+        pytest.param({"taint": ["x"]}, id="taint"),
+    ],
+)
+def test_a_lineage_of_a_starters_own_is_refused(parent: str, lineage: dict[str, Any]) -> None:
+    """Its key would be that of another run's calls, and its depth that of no delegation."""
+    with pytest.raises(InvalidInput, match="lineage: only a run that delegates"):
+        first_state({"task": "t", "lineage": lineage}, None, None, "o", T0, parent=parent)
 
 
 def test_a_delegate_is_told_why_it_is_aborted() -> None:

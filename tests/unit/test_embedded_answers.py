@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.arguments import argument_errors
 from activities.adapters.models.extractive import ExtractiveProvider
 from activities.adapters.models.reader.fill import can_fill, filled
 from activities.adapters.models.smollm.actions import action_schema, data_in, describe
 from activities.adapters.models.smollm.bounds import bounded
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import ModelRequest
 from workflows.types.answer_json import answer_json
 from workflows.types.messages import Message

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.core import T0
-from tests.unit.test_forks import SOURCE, started, the_past
+from tests.unit.test_forks import SOURCE, started, the_past, wanting
 from workflows.decisions.forks import fork_of
 from workflows.decisions.recovery import waiting_letters
 from workflows.types.dead_letters import DeadLetter
@@ -28,11 +28,11 @@ PAST = the_past(dead_letters=(a_letter("1.0"), a_letter("1.1", requeued=True), a
     ],
 )
 def test_a_fork_sends_exactly_the_letters_that_it_is_given_under_their_keys(wanted: tuple[str, ...]) -> None:
-    fork = started(fork_of(PAST, SOURCE, changes={}, task=None, ended_at=T0, requeue=wanted))
+    fork = started(fork_of(PAST, SOURCE, wanting(requeue=wanted), T0))
     assert [(letter.letter_id, letter.key) for letter in fork.dead_letters] == [(i, f"key of {i}") for i in wanted]
     assert waiting_letters(fork) == fork.dead_letters
 
 
 def test_a_letter_that_the_past_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"no dead letter '9\.9' in this run; there are: 1\.0, 1\.1, 2\.0"):
-        fork_of(PAST, SOURCE, changes={}, task=None, ended_at=T0, requeue=("2.0", "9.9"))
+        fork_of(PAST, SOURCE, wanting(requeue=("2.0", "9.9")), T0)

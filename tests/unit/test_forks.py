@@ -7,9 +7,11 @@ import pytest
 from tests.support.core import T0, a_setup, a_state, at, conversation_of, user
 from workflows.decisions.begin import begun, first_state
 from workflows.decisions.conversation import full_digest
-from workflows.decisions.forks import fork_of, is_fork
+from workflows.decisions.forks import fork_of, shared
+from workflows.decisions.interventions import with_abort, with_guidance
 from workflows.types.breaker import Breaker
 from workflows.types.digest import digest_of
+from workflows.types.fork import ForkInput, parse_fork
 from workflows.types.input import AgentInput, InvalidInput, LoopConfig
 from workflows.types.state import AgentState, Child, Clock, ForkedFrom, Intervention
 from workflows.types.waits import Wait
@@ -23,14 +25,21 @@ def the_past(**fields: Any) -> AgentState:
     return a_state("t", **(past | fields))
 
 
-def started(state: AgentState, seconds: float = 50) -> AgentState:
-    """Return the first state of the run that is started with this one, through a payload as in life."""
-    given = state.model_dump(mode="json", exclude_unset=True)
-    return first_state(given["input"], given, None, "fork", at(seconds))
+def wanting(task: str | None = None, requeue: tuple[str, ...] = (), **changes: Any) -> ForkInput:
+    fork = {"workflow_id": "w", "run_id": "r", "iteration": 2, "requeue": list(requeue)}
+    return parse_fork({"fork": fork, **changes, **({} if task is None else {"task": task})})
+
+
+def started(past: AgentState, wish: ForkInput | None = None, seconds: float = 50) -> AgentState:
+    """Return the state of the fork once it has read this past, through a payload as in life."""
+    wish = wish or wanting()
+    first = first_state(wish.model_dump(mode="json", exclude_unset=True), None, None, "fork", at(seconds))
+    return shared(first, AgentState.model_validate(past.model_dump(mode="json")))
 
 
 def forked(past: AgentState, changes: dict[str, Any] | None = None, task: str | None = None) -> AgentState:
-    return started(fork_of(past, SOURCE, changes=changes or {}, task=task, ended_at=at(5)))
+    wish = wanting(task, **(changes or {}))
+    return started(fork_of(past, SOURCE, wish, at(5)), wish)
 
 
 def test_the_conversation_and_what_was_spent_are_shared() -> None:
@@ -126,48 +135,73 @@ def test_a_task_is_asked_behind_the_conversation_and_its_references_are_looked_u
     assert (fork.input.task, fork.hydrated, forked(the_past(hydrated=True)).hydrated) == ("and now?", False, True)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param({"forked_from": {"workflow_id": "w"}}, True, id="a fork"),
-        pytest.param({"forked_from": {"workflow_id": "w"}, "carried_by": "r"}, False, id="a fork that goes on as new"),
-        pytest.param({"carried_by": ""}, False, id="a carried state"),
-        pytest.param({"forked_from": None}, False, id="no fork"),
-        pytest.param(["forked_from"], False, id="no object"),
-        pytest.param(None, False, id="nothing"),
-    ],
-)
-def test_what_a_starter_may_send(given: object, expected: bool) -> None:
-    assert is_fork(given) is expected
-
-
-def test_any_other_state_of_a_starter_is_left_alone() -> None:
-    assert first_state({"task": "t"}, {"iteration": 5}, None, "o", T0) == begun(AgentInput(task="t"), "o", T0)
+OF_THE_PAST: dict[str, Any] = {"forked_from": SOURCE.model_dump()}
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "given",
     [
-        pytest.param({"clock": {"started_at": "2026-01-01T00:00:00"}}, id="a time without a zone"),
-        pytest.param({"clock": {"started_at": T0.isoformat(), "stopped_s": -1e300}}, id="more time than there is"),
-        pytest.param({"clock": None}, id="no clock"),
-        pytest.param({"conversation": {"messages": "none"}}, id="no messages"),
+        pytest.param(OF_THE_PAST, id="of a fork"),
+        pytest.param(OF_THE_PAST | {"carried_by": "r"}, id="of a fork that goes on as new"),
+        pytest.param(OF_THE_PAST | {"iteration": -1}, id="before its first iteration"),
+        pytest.param(OF_THE_PAST | {"iteration": 2**70}, id="far away"),
+        pytest.param({"forked_from": "w"}, id="from no object"),
     ],
 )
-def test_a_state_that_cannot_be_used_is_bad_input_and_hangs_nothing(bad: dict[str, Any]) -> None:
-    past = fork_of(the_past(), SOURCE, changes={}, task=None, ended_at=at(5))
-    good = past.model_dump(mode="json", exclude_unset=True)
-    with pytest.raises(InvalidInput, match="forked state: "):
-        first_state({"task": "t"}, good | bad, None, "fork", at(50))
+@pytest.mark.parametrize("whole", [True, False], ids=["beside all of a state", "alone"])
+@pytest.mark.parametrize("before", [None, "", "run 1"], ids=["first", "first, in other words", "of a schedule"])
+@pytest.mark.parametrize("raw", [{"task": "t"}, None, {"fork": {"workflow_id": "w", "iteration": 2}}])
+def test_the_state_of_a_fork_is_refused(raw: object, before: str | None, whole: bool, given: dict[str, Any]) -> None:
+    state = the_past().model_dump(mode="json", exclude_unset=True)
+    with pytest.raises(InvalidInput, match="carried state: "):
+        first_state(raw, state | given if whole else given, before, "o", T0)
 
 
-def test_a_made_up_state_cannot_bring_what_a_loop_would_trip_over() -> None:
-    past = the_past(inbox=(Intervention(kind="pause"), Intervention(kind="steer", text="x")), calibration=float("inf"))
-    fork = started(fork_of(past, SOURCE, changes={}, task=None, ended_at=at(5)))
-    assert [item.kind for item in fork.inbox] == ["steer"]
-    assert fork.calibration == 1.0
+@pytest.mark.parametrize("given", [{"iteration": 5}, {"carried_by": "me"}, {"forked_from": None}, ["forked_from"], 0])
+def test_any_other_state_of_a_starter_is_left_alone(given: object) -> None:
+    assert first_state({"task": "t"}, given, None, "o", T0) == begun(AgentInput(task="t"), "o", T0)
 
 
-def test_a_bad_setting_names_its_key() -> None:
-    with pytest.raises(InvalidInput, match=r"config\.max_iteration: unknown key"):
-        fork_of(the_past(), SOURCE, changes={"config": {"max_iteration": 3}}, task=None, ended_at=at(5))
+def test_what_was_sent_to_a_fork_before_it_had_read_its_past_stays() -> None:
+    past = the_past(inbox=(Intervention(kind="pause"), Intervention(kind="steer", text="x")), inbox_bytes=1)
+    first = first_state({"fork": {"workflow_id": "w", "iteration": 2}}, None, None, "fork", at(50))
+    steered = with_guidance(first, Intervention(kind="steer", text="of its own"))
+    fork = shared(with_abort(steered, "enough"), fork_of(past, SOURCE, wanting(), at(5)))
+    assert [(item.kind, item.text) for item in fork.inbox] == [("steer", "x"), ("steer", "of its own")]
+    assert (fork.inbox_bytes, fork.aborted, fork.fork) == (11, "enough", None)
+
+
+def test_a_past_whose_messages_are_others_than_its_digest_says_is_refused() -> None:
+    past = fork_of(the_past(), SOURCE, wanting(), at(5))
+    other = past.conversation.model_copy(update={"messages": (user("t", pinned=True), user("b"))})
+    with pytest.raises(InvalidInput, match="does not have the digest"):
+        started(past.model_copy(update={"conversation": other}))
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        pytest.param({"fork": {"iteration": 2}}, "fork.workflow_id: ", id="of nobody"),
+        pytest.param({"fork": {"workflow_id": "w"}}, "fork.iteration: ", id="from nowhere"),
+        pytest.param({"fork": {"workflow_id": "w", "iteration": -1}}, "fork.iteration: ", id="before its start"),
+        pytest.param({"fork": {"workflow_id": "w", "iteration": True}}, "fork.iteration: ", id="a truth"),
+        pytest.param({"fork": {"workflow_id": "w", "iteration": 2**70}}, "fork.iteration: ", id="far away"),
+        pytest.param({"fork": {"workflow_id": "w" * 5000, "iteration": 1}}, "fork.workflow_id: ", id="of a long name"),
+        pytest.param({"fork": {"workflow_id": "w", "iteration": 1, "key": "k"}}, "fork.key: unknown key", id="a key"),
+        pytest.param({"fork": "w"}, "fork: ", id="no object"),
+        pytest.param({"fork": {"workflow_id": "w", "iteration": 1}, "tenant": "x"}, "tenant: unknown key", id="tenant"),
+        pytest.param(
+            {"fork": {"workflow_id": "w", "iteration": 1}, "lineage": {"key": "k"}}, "lineage: unknown", id="lineage"
+        ),
+        pytest.param({"fork": {"workflow_id": "w", "iteration": 1}, "task": " "}, "task: must not", id="no task"),
+        pytest.param(
+            {"fork": {"workflow_id": "w", "iteration": 1}, "config": {"max_iteration": 3}},
+            "config.max_iteration: unknown key",
+            id="an unknown setting",
+        ),
+    ],
+)
+def test_a_reference_that_is_none_names_its_key(raw: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        first_state(raw, None, None, "o", T0)
+    assert says in str(refused.value)

@@ -1,16 +1,18 @@
 """The gate: arguments first, then policy; whatever goes wrong is not allowed."""
 
+import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from activities.adapters.arguments import argument_errors
-from activities.gate import MAX_REASON_CHARS, GateActivities
-from activities.ports import Judgement, Proposal
+from activities.adapters.schemas.arguments import argument_errors
+from activities.gate import AT_ONCE, MAX_REASON_CHARS, GateActivities
+from activities.ports import Judgement, PolicyEngine, Proposal
 from tests.support.activities import Beats
 from tests.support.core import a_call, a_spec
-from workflows.types.gate import GateRequest, Verdict
+from workflows.types.gate import ApprovalTerms, GateRequest, Verdict
 from workflows.types.messages import ToolCall
 from workflows.types.tools import ToolSpec
 
@@ -23,6 +25,8 @@ Answer = Callable[[Proposal], Judgement]
 
 class Engine:
     """Answers as a test says and keeps what it was asked."""
+
+    is_embedded = True
 
     def __init__(self, answer: Answer | Exception | Judgement) -> None:
         self.answer = answer
@@ -45,7 +49,7 @@ def asked_for(*calls: ToolCall, specs: tuple[ToolSpec, ...] = (READ, BROKEN), **
     return GateRequest(calls=calls, specs=specs, **about)
 
 
-async def verdicts(engine: Engine, request: GateRequest) -> tuple[Verdict, ...]:
+async def verdicts(engine: PolicyEngine, request: GateRequest) -> tuple[Verdict, ...]:
     return (await Beats().run(GateActivities(engine, argument_errors).gate, request)).verdicts
 
 
@@ -77,7 +81,7 @@ async def test_a_call_is_denied(answer: Judgement | Exception, reason: str) -> N
         pytest.param(a_call("x" * 5_000), "there is no tool 'xxx", id="a very long name"),
         pytest.param(
             ToolCall(call_id="c1", name="read", malformed='{"path": '),
-            'the arguments of read are not a JSON object: {"path": ',
+            'the arguments of read are not a JSON object with each key once: {"path": ',
             id="malformed arguments",
         ),
         pytest.param(a_call("read"), "the arguments of read do not fit: ", id="a missing argument"),
@@ -146,3 +150,134 @@ async def test_the_engine_learns_all_that_a_policy_may_rely_on() -> None:
             listed=("read", "broken"),
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("began", "has", "decision"),
+    [
+        pytest.param("cedar", "default", "deny", id="policies are missing"),
+        pytest.param("cedar", "allow", "deny", id="policy is off"),
+        pytest.param("opa", "default", "deny", id="the server is not set up"),
+        pytest.param("default", "allow", "deny", id="policy is off where the list held"),
+        pytest.param("cedar", "cedar", "allow", id="the same"),
+        pytest.param("cedar", "opa", "allow", id="policies of another kind"),
+        pytest.param("allow", "default", "allow", id="policy was off"),
+        pytest.param("default", "cedar", "allow", id="policies have come"),
+        pytest.param("default", "", "allow", id="a worker of no name"),
+    ],
+)
+async def test_no_run_is_judged_by_less_than_it_began_under(began: str, has: str, decision: str) -> None:
+    engine = Engine(ALLOW)
+    gate = GateActivities(engine, argument_errors, engine_name=has).gate
+    calls = await gate(asked_for(GOOD, GOOD, engine=began))
+    answer = await gate(asked_for(answer="x", engine=began))
+    assert [verdict.decision for verdict in (*calls.verdicts, *answer.verdicts)] == [decision] * 3
+    assert bool(engine.asked) == (decision == "allow")
+
+
+def by(*policies: str, **fields: Any) -> Judgement:
+    given: dict[str, Any] = {"allowed": True, "policies": policies, "version": "v1", **fields}
+    return Judgement(**given)
+
+
+@pytest.mark.parametrize(
+    ("judgements", "expected"),
+    [
+        pytest.param([by("cut", arguments={"path": "b"}), by("ok")], ("allow", ("cut", "ok")), id="changed, allowed"),
+        pytest.param(
+            [by("cut", arguments={"path": "b"}), by("ok", "cut", arguments={"path": "b"})],
+            ("allow", ("cut", "ok")),
+            id="each once",
+        ),
+        pytest.param([by("cut", arguments={"path": "b"}), by()], ("allow", ("cut",)), id="the second names none"),
+        pytest.param(
+            [by("two", "cut", arguments={"path": "b"}), by("three", arguments={"path": "c"}), by("a")],
+            ("allow", ("two", "cut", "three", "a")),
+            id="changed twice, in order",
+        ),
+        pytest.param(
+            [by("cut", arguments={"path": "b"}), by("no", allowed=False)], ("deny", ("cut", "no")), id="then denied"
+        ),
+        pytest.param(
+            [by("cut", arguments={"path": "b"}), by("ask", approval=ApprovalTerms())],
+            ("approval", ("cut", "ask")),
+            id="then held",
+        ),
+        pytest.param([by("cut", arguments={"path": 1})], ("invalid", ("cut",)), id="changed into what does not fit"),
+        pytest.param(
+            [by(f"p{n}", arguments={"path": f"{n}"}) for n in range(3)],
+            ("deny", ("p0", "p1", "p2")),
+            id="changed again and again",
+        ),
+        pytest.param([by("ok")], ("allow", ("ok",)), id="not changed"),
+    ],
+)
+async def test_the_policy_that_changed_a_call_stays_in_its_verdict(
+    judgements: list[Judgement], expected: tuple[str, tuple[str, ...]]
+) -> None:
+    said = iter(judgements)
+    (found,) = await verdicts(Engine(lambda proposal: next(said)), asked_for(GOOD))
+    assert (found.decision, found.policies) == expected
+    assert found.version == "v1"
+
+
+class Distant:
+    """A server's engine: each answer takes a while, and it counts how many are asked for at a time."""
+
+    def __init__(self, takes_s: dict[str, float], *, is_embedded: bool = False) -> None:
+        self.is_embedded = is_embedded
+        self.most = 0
+        self._takes_s = takes_s
+        self._now = 0
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Allow what is asked, later."""
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await asyncio.sleep(self._takes_s.get(proposal.call.arguments["path"], 0.02) if proposal.call else 0.02)
+        finally:
+            self._now -= 1
+        return Judgement(allowed=True, policies=(proposal.call.arguments["path"] if proposal.call else "answer",))
+
+
+def many(number: int) -> tuple[ToolCall, ...]:
+    return tuple(a_call("read", f"c{index}", path=str(index)) for index in range(number))
+
+
+@pytest.mark.parametrize(
+    ("is_embedded", "most"), [pytest.param(False, AT_ONCE, id="a server"), pytest.param(True, 1, id="in the process")]
+)
+async def test_calls_of_one_reply_are_judged_together_where_a_server_is_asked(is_embedded: bool, most: int) -> None:
+    engine = Distant({}, is_embedded=is_embedded)
+    found = await verdicts(engine, asked_for(*many(24)))
+    assert found == tuple(Verdict(decision="allow", policies=(str(index),)) for index in range(24))
+    assert engine.most == most
+
+
+@pytest.mark.parametrize("late", ["0", "3", "23"])
+async def test_one_answer_that_does_not_come_costs_its_own_call_only_and_says_so(late: str) -> None:
+    gate = GateActivities(Distant({late: 60.0}), argument_errors)
+    beats = Beats(start_to_close_timeout=timedelta(seconds=2))
+    found = (await beats.run(gate.gate, asked_for(*many(24)))).verdicts
+    assert [index for index, verdict in enumerate(found) if verdict.decision == "deny"] == [int(late)]
+    assert "was too slow" in found[int(late)].reason
+
+
+async def test_a_slow_answer_on_the_final_answer_is_a_denial_that_says_so() -> None:
+    gate = GateActivities(Never(), argument_errors)
+    beats = Beats(start_to_close_timeout=timedelta(seconds=0.3))
+    (found,) = (await beats.run(gate.gate, asked_for(answer="done"))).verdicts
+    assert found.decision == "deny"
+    assert found.reason.startswith("the policy engine was too slow: nothing about the answer")
+
+
+class Never:
+    """Says nothing, for ever."""
+
+    is_embedded = False
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Wait."""
+        await asyncio.Event().wait()
+        raise AssertionError

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.arguments import argument_errors
 from activities.adapters.loop_tools import delegate_tool
 from activities.adapters.policy.listed import ListedTools
+from activities.adapters.schemas.arguments import argument_errors
 from activities.gate import MAX_REASON_CHARS, GateActivities
 from activities.narrowing import narrowed
 from activities.ports import Judgement, PolicyEngine, Proposal
@@ -27,6 +27,8 @@ DELEGATE = delegate_tool(DELEGATES)
 
 class Engine:
     """Gives one judgement and keeps what it was asked."""
+
+    is_embedded = True
 
     def __init__(self, judgement: Judgement) -> None:
         self._judgement = judgement

@@ -41,7 +41,7 @@ def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> Non
     assert lines == [
         "approval  tool       approvers  expires  arguments",
         'a1        pay        ada, bob   in 23 h  {"amount":7}',
-        "  money moves",
+        "  because: money moves",
         f"b22       send_mail  anyone     in 23 h  {long}",
     ]
 
@@ -53,7 +53,7 @@ def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> Non
         pytest.param("\u202e", "\\u202e", id="turns the direction"),
         pytest.param("\x9b31m", "\\u009b31m", id="a control sequence"),
         pytest.param("\x7f", "\\u007f", id="delete"),
-        pytest.param("\n", " ", id="a line of its own"),
+        pytest.param("\n", "\\n", id="a line of its own"),
     ],
 )
 def test_nothing_in_the_arguments_is_invisible(hidden: str, shown: str) -> None:

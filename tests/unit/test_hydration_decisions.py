@@ -17,19 +17,19 @@ from workflows.types.input import AgentInput, LoopConfig
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome, OutcomeStatus
 from workflows.types.state import AgentState
-from workflows.types.tools import ToolSpec
+from workflows.types.tools import Effect, ToolSpec
 
 DEFAULTS = PreHydration()
 URL = Reference(ref_type="url", value="https://a.io")
 ISSUE = Reference(ref_type="issue", value="#42")
 TICKET = Reference(ref_type="ticket", value="OPS-1")
-FETCH = ToolSpec(name="fetch_url", main_argument="url")
-READ_ISSUE = ToolSpec(name="read_issue", main_argument="reference")
+FETCH = ToolSpec(name="fetch_url", main_argument="url", effect="read_only")
+READ_ISSUE = ToolSpec(name="read_issue", main_argument="reference", effect="read_only")
 LATE = "not there within 15 s"
 
 
 def a_tool(name: str = "find", **parameters: Any) -> ToolSpec:
-    return ToolSpec(name=name, parameters={"type": "object", **parameters})
+    return ToolSpec(name=name, parameters={"type": "object", **parameters}, effect="read_only")
 
 
 def a_state(**config: Any) -> AgentState:
@@ -67,6 +67,14 @@ def test_a_reference_that_nothing_resolves_is_reported(reference: Reference, con
     odd = a_tool("odd", properties={"a": {}, "b": {}})
     looked_up = lookups([reference], PreHydration(resolution_tools=config), [FETCH, odd])
     assert found(looked_up, {}, LATE) == (Resolved(reference=reference, status="unresolvable", content=why),)
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "irreversible"])
+@pytest.mark.parametrize(("reference", "name"), [(TICKET, "pay"), (URL, "fetch_url")], ids=["named", "by default"])
+def test_a_tool_that_does_more_than_read_looks_nothing_up(reference: Reference, name: str, effect: Effect) -> None:
+    tool = ToolSpec(name=name, main_argument="id", effect=effect)
+    (lookup,) = lookups([reference], PreHydration(resolution_tools={"ticket": "pay"}), [tool])
+    assert (lookup.call, lookup.why) == (None, f"{name} is {effect}; only a read_only tool looks references up")
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_state, at
+from tests.support.core import a_setup, a_state, at
 from tests.support.strategies import LAW, any_text
+from workflows.decisions.conversation import handed_over
 from workflows.decisions.interventions import (
     MAX_INBOX_BYTES,
+    MAX_INBOX_ITEMS,
     MAX_SIGNAL_BYTES,
-    MAX_TAKEN_BYTES,
     MIN_SIGNAL_BYTES,
     signal_text,
     taken_in,
@@ -20,6 +21,8 @@ from workflows.decisions.interventions import (
     with_pause,
     with_resume,
 )
+from workflows.decisions.room import news_room
+from workflows.types.input import LoopConfig
 from workflows.types.state import AgentState, Intervention
 
 
@@ -57,8 +60,20 @@ def test_an_inbox_that_is_full_takes_one_line_of_each_further_signal() -> None:
     """All that waits is carried in one payload; a signal is never refused, for its sender would not learn it."""
     state = guided(a_state(), *["x" * MAX_SIGNAL_BYTES] * 20)
     sizes = [len(item.text) for item in state.inbox]
-    assert sizes == [MAX_SIGNAL_BYTES] * 8 + [MIN_SIGNAL_BYTES] * 12
-    assert sum(sizes) <= MAX_INBOX_BYTES + 12 * MIN_SIGNAL_BYTES
+    assert sizes == [MAX_SIGNAL_BYTES] * 2 + [MIN_SIGNAL_BYTES] * 18
+    assert sum(sizes) <= MAX_INBOX_BYTES + 18 * MIN_SIGNAL_BYTES
+
+
+def test_thousands_of_signals_are_counted_and_the_model_is_told() -> None:
+    """Days of a wait may bring more than a payload holds."""
+    state = guided(a_state(), *["note"] * (MAX_INBOX_ITEMS + 100))
+    assert (len(state.inbox), state.unheard) == (MAX_INBOX_ITEMS, 100)
+    while state.inbox:
+        state = taken_in(state)
+    told = [m.text for m in state.conversation.messages[1:]]
+    assert len(told) == MAX_INBOX_ITEMS + 1
+    assert "100 more messages" in told[-1]
+    assert taken_in(state) is state
 
 
 @LAW
@@ -79,23 +94,27 @@ def test_braces_in_guidance_are_only_text() -> None:
     assert taken_in(guided(a_state(), "{0} {x} {")).conversation.messages[-1].text.endswith("{0} {x} {")
 
 
-def test_more_guidance_than_one_model_call_can_carry_waits_for_the_next() -> None:
-    """The server takes 10,000 signals a run; an activity input of all of them would be refused, again and again."""
-    texts = [f"{number:04}" + "x" * 196 for number in range(6_000)]
-    inbox = tuple(Intervention(kind="steer", text=text) for text in texts)
-    state, told, steps = a_state(inbox=inbox), 1, 0
+def test_more_guidance_than_the_budget_has_room_for_waits_for_the_next_call() -> None:
+    """An activity input of all of it would be refused, again and again."""
+    texts = [f"{number:04}" + "x" * 996 for number in range(300)]
+    state, told, steps = a_state(inbox=tuple(Intervention(kind="steer", text=text) for text in texts)), 1, 0
     while state.inbox:
-        state = taken_in(state)
+        state = seen(taken_in(state))
         new = state.conversation.messages[told:]
-        assert 0 < sum(len(m.text) for m in new) <= MAX_TAKEN_BYTES
+        assert 0 < sum(len(m.text) for m in new) <= news_room(state) // 2
         told, steps = told + len(new), steps + 1
-    assert [m.text[-200:] for m in state.conversation.messages[1:]] == texts
-    assert steps == 3
+    assert [m.text[-1_000:] for m in state.conversation.messages[1:]] == texts
+    assert steps == 6
+
+
+def seen(state: AgentState) -> AgentState:
+    return state.model_copy(update={"conversation": handed_over(state.conversation)[1]})
 
 
 def test_guidance_that_is_too_much_alone_is_taken_in_alone() -> None:
-    item = Intervention(kind="steer", text="x" * MAX_TAKEN_BYTES)
-    assert len(taken_in(a_state(inbox=(item, item))).inbox) == 1
+    item = Intervention(kind="steer", text="x" * MAX_SIGNAL_BYTES)
+    config = LoopConfig(context_token_budget=500)
+    assert len(taken_in(a_state(setup=a_setup(config=config), inbox=(item, item))).inbox) == 1
 
 
 def test_an_empty_inbox_changes_nothing() -> None:

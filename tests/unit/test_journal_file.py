@@ -37,14 +37,14 @@ def test_line_separators_in_a_text_divide_no_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param('"iteration": 1', '"iteration": 1, "approved": true', id="a key that no entry has"),
-        pytest.param('"iteration": 1', '"iteration": 9, "iteration": 1', id="a key that stands there twice"),
-        pytest.param('"data": {}', '"data": {"tool": "rm", "tool": "ls"}', id="twice within the data"),
-        pytest.param('"iteration": 1', '"iteration": "1"', id="text for a number"),
-        pytest.param('"iteration": 1', '"iteration": 1.0', id="a float for a number"),
-        pytest.param('"sequence": 1', '"sequence": true', id="a truth value for a number"),
-        pytest.param('{"sequence": 1', '{"sequence": 1}\n{"sequence": 1', id="a torn line"),
-        pytest.param('{"sequence": 1', '\n{"sequence": 1', id="an empty line"),
+        pytest.param('"iteration":1', '"iteration":1, "approved": true', id="a key that no entry has"),
+        pytest.param('"iteration":1', '"iteration":9, "iteration":1', id="a key that stands there twice"),
+        pytest.param('"data":{}', '"data":{"tool":"rm", "tool":"ls"}', id="twice within the data"),
+        pytest.param('"iteration":1', '"iteration":"1"', id="text for a number"),
+        pytest.param('"iteration":1', '"iteration":1.0', id="a float for a number"),
+        pytest.param('"sequence":1', '"sequence":true', id="a truth value for a number"),
+        pytest.param('{"sequence":1', '{"sequence":1}\n{"sequence":1', id="a torn line"),
+        pytest.param('{"sequence":1', '\n{"sequence":1', id="an empty line"),
     ],
 )
 def test_what_is_no_entry_is_named_by_its_line(tmp_path: Path, before: str, after: str) -> None:

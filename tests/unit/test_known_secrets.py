@@ -1,7 +1,12 @@
 """Known secrets: which variables hold them, in which shapes they are found, what is left alone."""
 
+import html
 import json
+import re
+from base64 import b32encode, b64encode, encodebytes, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +51,7 @@ def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, afte
         pytest.param({"HOME": "/home/me"}, (), "/home/me", "/home/me", id="of another name"),
         pytest.param({"TEAM": "abcdefgh"}, ("TEAM",), "abcdefgh", HIDDEN, id="named besides"),
         pytest.param({}, ("TEAM",), "TEAM", "TEAM", id="named and not set"),
+        pytest.param({"A_KEY": "abcdefgh, ijklmnop"}, (), "ijklmnop", HIDDEN, id="one of a list"),
         pytest.param({"A_KEY": "abcdefgh", "B_KEY": "abcdefghij"}, (), "abcdefghij", HIDDEN, id="the longest first"),
     ],
 )
@@ -68,3 +74,107 @@ def test_a_record_is_searched_to_its_depths_and_what_is_not_set_stays_so() -> No
 
 def test_a_representation_shows_none() -> None:
     assert "word" not in repr(KNOWN)
+
+
+KEY = "sk/live+Zq8~é=w9&Rt7"
+
+
+@pytest.mark.parametrize("value", [KEY, "abcdefgh", "hunter2-hunter2", "ключ-секретный"])
+@pytest.mark.parametrize("before", ["", "u", "us", "user:", "x-api-key:", "\n\n"])
+@pytest.mark.parametrize("after", ["", ":", "@@", "more of it"])
+def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: str, after: str) -> None:
+    """`user:password` of a header of basic authentication, a JSON body, an image's data: all shift the letters."""
+    known = KnownSecrets.of([value])
+    for encode in (b64encode, urlsafe_b64encode):
+        shown = known.hidden(encode(f"{before}{value}{after}".encode()).decode())
+        assert HIDDEN in shown
+        left = shown.replace(HIDDEN, "")
+        assert len(left) <= len(encode(f"{before}{after}".encode())) + 6
+
+
+@pytest.mark.parametrize("before", range(40, 80, 3))
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n    "])
+def test_base64_in_lines_shows_none(before: int, end: str) -> None:
+    """`base64` breaks after 76 characters, wherever a secret stands."""
+    shown = encodebytes(b"a" * before + KEY.encode() + b"b" * 60).decode().strip().replace("\n", end)
+    found = KnownSecrets.of([KEY]).hidden(f"data:\n{shown}\n--\nmore")
+    assert HIDDEN in found
+    assert found.endswith("\n--\nmore")
+
+
+def test_lines_without_a_secret_stay_lines() -> None:
+    shown = encodebytes(b"a" * 200).decode()
+    assert KnownSecrets.of([KEY]).hidden(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param(quote(KEY), id="quoted, a slash kept"),
+        pytest.param(quote(KEY, safe=""), id="quoted"),
+        pytest.param(re.sub("%..", lambda e: e[0].lower(), quote(KEY)), id="escapes in lower case"),
+        pytest.param(re.sub("%..", lambda e: e[0].lower(), quote(KEY, safe="")), id="all escapes in lower case"),
+        pytest.param(quote_plus(KEY), id="of a form"),
+        pytest.param(str(httpx.URL("https://a.test", params={"k": KEY})), id="in an address by httpx"),
+        pytest.param(quote(quote(KEY, safe=""), safe=""), id="quoted twice"),
+        pytest.param(KEY.encode().hex(), id="hexadecimal"),
+        pytest.param(KEY.encode().hex().upper(), id="hexadecimal in capitals"),
+        pytest.param(KEY.encode().hex(":"), id="hexadecimal with colons"),
+        pytest.param(html.escape(KEY), id="in HTML"),
+        pytest.param(b32encode(KEY.encode()).decode(), id="base32"),
+        pytest.param("".join(f"&#{ord(c)};" for c in KEY), id="in references of HTML"),
+        pytest.param(KEY[::-1], id="backwards"),
+        pytest.param(json.dumps(KEY).replace("/", "\\/"), id="in JSON by PHP"),
+        pytest.param(json.dumps(KEY, ensure_ascii=False).replace("&", "\\u0026"), id="in JSON by Go"),
+        pytest.param(html.escape(KEY).replace("/", "&#x2F;").replace("=", "&#x3D;"), id="by a template of HTML"),
+        pytest.param(KEY.encode().hex(" ").upper(), id="hexadecimal in capitals with blanks"),
+        pytest.param(KEY.encode().hex("-"), id="hexadecimal with dashes"),
+        pytest.param("".join(f"\\x{byte:02X}" for byte in KEY.encode()), id="escapes in capitals"),
+    ],
+)
+def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
+    found = KnownSecrets.of([KEY]).hidden(f"before {shown} after")
+    assert HIDDEN in found
+    assert shown not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        pytest.param("DB_PASS", "tz93-qwer", "tz93-qwer", id="pass"),
+        pytest.param("PASS", "tz93-qwer", "tz93-qwer", id="pass alone"),
+        pytest.param("db_pwd", "tz93-qwer", "tz93-qwer", id="pwd in lower case"),
+        pytest.param("GITHUB_PAT", "ghp_0123456789", "ghp_0123456789", id="an access token"),
+        pytest.param("SENTRY_DSN", "https://a1b2c3d4e5@sentry.test/1", "https://a1b2c3d4e5@sentry.test/1", id="DSN"),
+        pytest.param("SESSION_COOKIE", "sid=0123456789", "sid=0123456789", id="a cookie"),
+        pytest.param("API_KEY_2", "tz93-qwer", "tz93-qwer", id="a second one"),
+        pytest.param("API_KEY_PROD", "tz93-qwer", "tz93-qwer", id="of a stage"),
+        pytest.param("SECRET_KEY_BASE", "tz93-qwer", "tz93-qwer", id="of Rails"),
+        pytest.param("DBPASS", "tz93-qwer", "tz93-qwer", id="pass of a database"),
+        pytest.param("SLACK_WEBHOOK_URL", "https://h.test/T0/tz93", "https://h.test/T0/tz93", id="a webhook"),
+        pytest.param("DATABASE_URL", "postgres://me:tz93-qwer@db.test/shop", "tz93-qwer", id="of an address"),
+        pytest.param("REDIS_URL", "redis://:tz93%2Fqwer@db.test", "tz93/qwer", id="of an address, escaped"),
+        pytest.param("AMQP_URI", "amqp://me:tz93-qwer@mq.test", "tz93-qwer", id="of a URI"),
+        pytest.param("MSSQL_CONNECTION_STRING", "Server=db;Pwd=tz93-qwer;", "tz93-qwer", id="of a connection string"),
+    ],
+)
+def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> None:
+    found = KnownSecrets.of_environment({name: value}).hidden(f"a {secret} b")
+    assert found == f"a {HIDDEN} b"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        pytest.param("COMPASS", "north-north", "north-north", id="a name that ends so by chance"),
+        pytest.param("KEY_FILE", "/run/keys/a", "/run/keys/a", id="where a secret is"),
+        pytest.param(
+            "DATABASE_URL", "postgres://me:tz93-qwer@db.test/shop", "db.test/shop", id="the rest of an address"
+        ),
+        pytest.param("DATABASE_URL", "postgres://postgres:postgres@db.test", "use postgres", id="a common word"),
+        pytest.param("HOME_URL", "https://example.org/a", "https://example.org/a", id="an address without one"),
+        pytest.param("BAD_URL", "http://[a", "http://[a", id="no address"),
+    ],
+)
+def test_what_is_left_alone(name: str, value: str, text: str) -> None:
+    assert KnownSecrets.of_environment({name: value}).hidden(text) == text

@@ -11,12 +11,13 @@ from tests.support.loop_draws import configs, costs, proposals, stubborn, usages
 from tests.support.modelled_run import NAMES, ModelledRun
 from tests.support.turns import are_paired
 from workflows.decisions import budget, dispatch, interventions, observe, progress, waits
+from workflows.decisions.carrying import carried
 from workflows.decisions.conversation import full_digest
+from workflows.decisions.denials import repeated
 from workflows.decisions.estimate import size_of, tokens_in
 from workflows.decisions.limits import stop_reason
 from workflows.decisions.replies import judged
 from workflows.decisions.result import result, status
-from workflows.decisions.roll_over import carried
 from workflows.decisions.steps import with_resolved_step
 from workflows.types.breaker import BreakerOptions
 from workflows.types.context import Chain
@@ -59,7 +60,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
             turned_down.get(index) or self.carried_out(index, call, verdicts[index], wanted[index][2], wanted[index][3])
             for index, call in enumerate(calls)
         )
-        denied = observe.denied_calls(ended, verdicts)
+        denied = repeated(ended, verdicts, "denied")
         self.state = observe.with_outcomes(self.state, reply, ended, denied)
         self.state = progress.with_attempts(self.state, ended, self.now)
         self.count(ended)

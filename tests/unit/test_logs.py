@@ -3,6 +3,7 @@
 import json
 import logging
 import warnings
+from collections.abc import Callable
 
 import pytest
 import structlog
@@ -101,6 +102,146 @@ def test_for_people_a_line_is_plain_text_with_its_run(capsys: pytest.CaptureFixt
     assert "hello" in err
     assert "workflow_id=agent-1" in err
     assert "\x1b" not in err
+
+
+FORGED = "2026-11-22T09:00:00.000000Z [info     ] paid 9 EUR   [orga.gate] workflow_id=agent-1"
+BREAKS = [
+    "\n",
+    "\r\n",
+    "\r",
+    "\x0b",
+    "\x0c",
+    "\x1c",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\x1b[2K\x1b[1G",
+    "\x9b1G",
+    "\u2800\n",
+]
+
+
+class Sly(Exception):
+    """Says what it was made with, in all of its forms."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def by_message(text: str) -> None:
+    logging.getLogger("a.library").warning("refused %s", text)
+
+
+def by_format(text: str) -> None:
+    logging.getLogger("a.library").warning(text)
+
+
+def by_object(text: str) -> None:
+    logging.getLogger("a.library").warning(Sly(text))
+
+
+def by_field(text: str) -> None:
+    structlog.get_logger("x").warning("refused", path=text, other=Sly(text))
+
+
+def by_key(text: str) -> None:
+    structlog.get_logger("x").warning("refused", **{text: 1})
+
+
+def by_logger(text: str) -> None:
+    logging.getLogger(text).warning("refused")
+
+
+def by_run(text: str) -> None:
+    logging.getLogger("x").warning("refused", extra={"temporal_workflow": {"workflow_id": text, "run_id": "r"}})
+
+
+def by_context(text: str) -> None:
+    with structlog.contextvars.bound_contextvars(tool=text):
+        logging.getLogger("x").warning("refused")
+
+
+def by_event(text: str) -> None:
+    structlog.get_logger("x").warning(text)
+
+
+WAYS = [by_message, by_format, by_object, by_field, by_key, by_logger, by_run, by_context, by_event]
+
+
+@pytest.mark.parametrize("as_json", [pytest.param(True, id="json"), pytest.param(False, id="for people")])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_no_text_forges_a_line(capsys: pytest.CaptureFixture[str], way: Callable[[str], None], as_json: bool) -> None:
+    configure_logs(json=as_json)
+    for broken in BREAKS:
+        way(f"it{broken}{FORGED}{broken}")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.isprintable()
+        assert not line.startswith(FORGED)
+
+
+@pytest.mark.parametrize("way", [by_message, by_field, by_event], ids=lambda way: way.__name__)
+def test_a_line_of_json_says_what_was_said(capsys: pytest.CaptureFixture[str], way: Callable[[str], None]) -> None:
+    configure_logs(json=True)
+    for broken in BREAKS:
+        way(f"it{broken}{FORGED}")
+        (line,) = lines(capsys)
+        assert any(f"it{broken}{FORGED}" in str(value) for value in line.values())
+
+
+@pytest.mark.parametrize("field", ["stack", "exception"])
+def test_a_field_below_its_record_is_marked(capsys: pytest.CaptureFixture[str], field: str) -> None:
+    configure_logs(json=False)
+    structlog.get_logger("x").warning("refused", **{field: f"{FORGED}\n{FORGED}"})
+    assert [line[:4] == "  | " for line in capsys.readouterr().err.splitlines()] == [False, True]
+
+
+def by_its_text(text: str) -> None:
+    raise Sly(text)
+
+
+def by_its_cause(text: str) -> None:
+    raise ValueError from Sly(text)
+
+
+def by_its_note(text: str) -> None:
+    error = Sly("no")
+    error.add_note(text)
+    raise error
+
+
+def by_its_group(text: str) -> None:
+    raise ExceptionGroup(text, [Sly(text), Sly(text)])
+
+
+@pytest.mark.parametrize("as_json", [pytest.param(True, id="json"), pytest.param(False, id="for people")])
+@pytest.mark.parametrize("fails", [by_its_text, by_its_cause, by_its_note, by_its_group], ids=lambda way: way.__name__)
+def test_no_exception_forges_a_line(
+    capsys: pytest.CaptureFixture[str], fails: Callable[[str], None], as_json: bool
+) -> None:
+    configure_logs(json=as_json)
+    for broken in BREAKS:
+        try:
+            fails(f"it{broken}{FORGED}")
+        except Exception:
+            logging.getLogger("x").exception("failed")
+        first, *others = capsys.readouterr().err.splitlines()
+        assert "failed" in first
+        assert bool(others) != as_json
+        for line in (first, *others):
+            assert line.isprintable()
+        assert all(line.startswith("  | ") for line in others)
+
+
+def test_a_secret_of_several_lines_stays_hidden_in_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_PRIVATE_KEY", "-----BEGIN-----\nabcdefgh\n-----END-----")
+    configure_logs(json=False)
+    try:
+        raise ValueError("with -----BEGIN-----\nabcdefgh\n-----END-----")
+    except ValueError:
+        logging.getLogger("x").exception("bad -----BEGIN-----\nabcdefgh\n-----END-----")
+    assert "abcdefgh" not in capsys.readouterr().err
 
 
 def test_a_python_warning_is_a_record_too(capsys: pytest.CaptureFixture[str]) -> None:

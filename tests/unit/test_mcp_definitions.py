@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from mcp_types import Tool
+from pydantic import ValidationError
 
 from activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
 from activities.adapters.mcp.settings import ServerSettings
@@ -128,3 +129,33 @@ def test_options_of_a_server_are_those_of_its_tools_but_for_their_own() -> None:
     options = [each.spec.options for each in found.offered.values()]
     assert [(each.timeout_s, each.verified) for each in options] == [(3, True), (7, True)]
     assert {each.max_result_bytes for each in options} == {500}
+
+
+PIN = definition_digest(listed("echo")[0])
+
+
+def test_a_pinned_definition_is_offered_as_such_and_others_as_before() -> None:
+    found = offered("echo", "other", pinned={"s_echo": PIN})
+    assert {name: each.spec.pinned for name, each in found.offered.items()} == {"s_echo": True, "s_other": False}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"description": "the echo tool."}, id="its description"),
+        pytest.param({"title": "Echo"}, id="its title"),
+        pytest.param({"inputSchema": {"type": "object", "properties": {"a": {"description": "b"}}}}, id="its schema"),
+        pytest.param({"annotations": {"readOnlyHint": True}}, id="a hint"),
+        pytest.param({"outputSchema": {"type": "object"}}, id="what it returns"),
+    ],
+)
+def test_a_definition_other_than_the_pinned_one_is_not_offered(changed: dict[str, Any]) -> None:
+    found = offered(a_definition("echo") | changed, "other", pinned={"s_echo": PIN})
+    assert list(found.offered) == ["s_other"]
+    assert found.left_out["s_echo"] == ("its definition is not the one that is pinned; look at it: orga tools pin s")
+
+
+@pytest.mark.parametrize("digest", ["", "x" * 32, PIN[:-1], PIN.upper()])
+def test_a_pin_that_is_no_digest_is_refused(digest: str) -> None:
+    with pytest.raises(ValidationError):
+        McpServer(command="x", pinned={"s_echo": digest})

@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.mcp.backoff import MOST_S, delay_s
+from activities.adapters.mcp.names import server_of
 from activities.conversations import Conversations
 from activities.ports import Absent, Tool
 from activities.tools import source_activity
@@ -80,6 +81,61 @@ def agents(source: FakeSource, *listed: str, **fields: Any) -> ConfiguredAgents:
 async def test_what_a_run_is_offered(listed: list[str], request_: dict[str, Any], expected: list[str]) -> None:
     setup = await agents(FakeSource(), *listed).setup(PrepareRequest(**request_))
     assert [tool.name for tool in setup.tools] == expected
+
+
+class FetchSource(FakeSource):
+    """A server `fetch`, whose tools bear names like that of the worker's own `fetch_url`; it may be away."""
+
+    def __init__(self, *tools: str) -> None:
+        super().__init__()
+        self.tools = tools
+
+    async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
+        return {name: a_spec(name, digest=f"digest of {name}") for name in self.tools}
+
+    def absent(self, name: str) -> Absent | None:
+        server = server_of(name, ["fetch"])
+        return Absent(f"the MCP server {server!r} has no such tool", for_now=not self.tools) if server else None
+
+
+OWN = ("fetch_url", "read_file", "fetch_own")
+UP = ("fetch_page", "fetch_uri")
+
+
+@pytest.mark.parametrize(
+    ("source", "listed", "request_", "expected"),
+    [
+        pytest.param(FetchSource(*UP), ["fetch_*"], {}, ["fetch_page", "fetch_uri"], id="all of the server"),
+        pytest.param(FetchSource(*UP), ["fetch_ur?"], {}, ["fetch_uri"], id="a letter"),
+        pytest.param(FetchSource(*UP), ["fetch_?rl", "read_file"], {}, ["read_file"], id="only the built-in would fit"),
+        pytest.param(FetchSource(*UP), ["fetch_url*"], {}, [], id="its whole name and a star"),
+        pytest.param(FetchSource(*UP), ["fetch_*", "fetch_url"], {}, [*UP, "fetch_url"], id="named beside it"),
+        pytest.param(FetchSource(*UP), ["*_url"], {}, ["fetch_url"], id="a glob of no server"),
+        pytest.param(FetchSource(*UP), ["*"], {}, [*UP, *OWN], id="all of everybody"),
+        pytest.param(FetchSource(), ["fetch_*", "read_file"], {}, ["read_file"], id="the server is away"),
+        pytest.param(FakeSource(), ["fetch_*"], {}, ["fetch_url", "fetch_own"], id="another server"),
+        pytest.param(FakeSource(), ["fetch_?rl"], {}, ["fetch_url"], id="another server, a letter"),
+        pytest.param(None, ["fetch_*"], {}, ["fetch_url", "fetch_own"], id="no server"),
+        pytest.param(FetchSource(*UP), ["*"], {"ceiling": Ceiling(tools=("fetch_*",))}, [*UP], id="as a ceiling"),
+    ],
+)
+async def test_a_glob_of_a_server_means_its_tools_alone(
+    source: FakeSource | None, listed: list[str], request_: dict[str, Any], expected: list[str]
+) -> None:
+    known = {"default": AgentConfig(tools=tuple(listed))}
+    own = {name: a_spec(name) for name in OWN}
+    configured = ConfiguredAgents(known, own, "offline:x", lambda model: None, a_setup(), source=source)
+    setup = await configured.setup(PrepareRequest(**request_))
+    assert [tool.name for tool in setup.tools] == expected
+
+
+@pytest.mark.parametrize("source", [FetchSource(*UP), FetchSource()])
+async def test_a_run_cannot_name_what_a_glob_of_a_server_does_not_mean(source: FakeSource) -> None:
+    known = {"default": AgentConfig(tools=("fetch_*",))}
+    own = {name: a_spec(name) for name in OWN}
+    configured = ConfiguredAgents(known, own, "offline:x", lambda model: None, a_setup(), source=source)
+    with pytest.raises(InvalidInput, match="does not list 'fetch_url'"):
+        await configured.setup(PrepareRequest(tools=("fetch_url",)))
 
 
 async def test_what_is_offered_carries_its_digest() -> None:

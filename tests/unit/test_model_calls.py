@@ -18,6 +18,7 @@ EARLIER = (Message(role="assistant", calls=(ToolCall(call_id="c1", name="f"),)),
         pytest.param("{}", {}, id="an empty object"),
         pytest.param('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}, id="an object"),
         pytest.param('{"a": "\\u0000"}', {"a": "\ufffd"}, id="NUL is replaced"),
+        pytest.param('{"a": {"a": 1}, "A": [{"a": 1}]}', {"a": {"a": 1}, "A": [{"a": 1}]}, id="a key once in each"),
     ],
 )
 def test_arguments_that_parse(text: str, arguments: dict[str, object]) -> None:
@@ -36,6 +37,12 @@ def test_arguments_that_parse(text: str, arguments: dict[str, object]) -> None:
         pytest.param('{"a": ' * 300 + "1" + "}" * 300, id="nested without end"),
         pytest.param('{"a": "\\ud800"}', id="half a character"),
         pytest.param("search(q='a')", id="code"),
+        pytest.param('{"a": 1, "a": 2}', id="a key twice"),
+        pytest.param('{"a": 1, "a": 1}', id="a key twice, with one value"),
+        pytest.param('{"a": 1, "\\u0061": 2}', id="a key twice, in other letters"),
+        pytest.param('{"decision": "deny", "fields": {"amount": 9, "amount": 90000}}', id="a key twice, further in"),
+        pytest.param('{"a": [{"b": 1}, {"b": 1, "c": 0, "b": 2}]}', id="a key twice, in a list"),
+        pytest.param('{"a": {"a": {"": 1, "": 2}}}', id="the empty key twice"),
     ],
 )
 def test_arguments_that_do_not(text: str) -> None:

@@ -150,14 +150,58 @@ async def test_several_lessons_in_one_call() -> None:
         "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
     ],
 )
-async def test_thinking_that_compaction_made_stale_is_left_out_of_this_request_alone(refusal: str) -> None:
-    network = Network([refused(refusal), answer("anthropic"), answer("anthropic")])
+async def test_thinking_that_compaction_made_stale_is_never_sent_again_and_newer_thinking_is(refusal: str) -> None:
+    """One request a turn from then on; only what was refused stays away."""
+    network = Network([refused(refusal), *[answer("anthropic") for _ in range(3)]])
     model = provider("anthropic", network)
-    for _ in range(2):
-        await model.complete(a_request(**THOUGHTFUL), lambda text: None)
+    await model.complete(a_request(**THOUGHTFUL), lambda text: None)
+    await model.complete(a_request(messages=went_on("newer")), lambda text: None)
+    await model.complete(a_request(messages=went_on("newer", "newest")), lambda text: None)
     await model.close()
-    sent = [THINKING in network.body(index)["messages"][1]["content"] for index in range(3)]
-    assert sent == [True, False, True]
+    assert [signatures(network.body(index)) for index in range(4)] == [["sig"], [], ["newer"], ["newer", "newest"]]
+    assert len(network.requests) == 4
+
+
+async def test_a_conversation_that_is_compacted_again_loses_only_what_was_before() -> None:
+    stale = "Invalid `signature` in `thinking` block"
+    taken = [answer("anthropic") for _ in range(4)]
+    network = Network([refused(stale), *taken[:2], refused(stale), *taken[2:]])
+    model = provider("anthropic", network)
+    await model.complete(a_request(**THOUGHTFUL), lambda text: None)
+    await model.complete(a_request(messages=went_on("a")), lambda text: None)
+    await model.complete(a_request(messages=went_on("a", "b")), lambda text: None)
+    await model.complete(a_request(messages=went_on("a", "b", "c")), lambda text: None)
+    await model.close()
+    sent = [signatures(network.body(index)) for index in range(6)]
+    assert sent == [["sig"], [], ["a"], ["a", "b"], [], ["c"]]
+
+
+async def test_an_endpoint_that_takes_no_thinking_at_all_is_not_offered_any_for_ever() -> None:
+    """Such as a gateway that checks signatures which it did not make: two turns show it, then one request a turn."""
+    stale = refused("Invalid `signature` in `thinking` block")
+    again = refused("Invalid `signature` in `thinking` block")
+    network = Network([stale, answer("anthropic"), again, *[answer("anthropic") for _ in range(4)]])
+    model = provider("anthropic", network)
+    await model.complete(a_request(**THOUGHTFUL), lambda text: None)
+    for turns in range(1, 4):
+        await model.complete(a_request(messages=went_on(*"abc"[:turns])), lambda text: None)
+    await model.close()
+    assert [signatures(network.body(index)) for index in range(6)] == [["sig"], [], ["a"], [], [], []]
+
+
+def went_on(*names: str) -> tuple[Message, ...]:
+    """Return the thoughtful conversation with more turns, each with a call and thinking under that signature."""
+    turns: list[Message] = []
+    for name in names:
+        block = {"type": "thinking", "thinking": "hm", "signature": name}
+        turns.append(Message(role="assistant", calls=(ToolCall(call_id=name, name="now"),), blocks=(block,)))
+        turns.append(Message(role="tool", call_id=name, text="noon"))
+    return (*THOUGHTFUL["messages"], *turns)
+
+
+def signatures(body: dict[str, Any]) -> list[str]:
+    blocks = (block for message in body["messages"] for block in message["content"])
+    return [block["signature"] for block in blocks if block["type"] == "thinking"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from tests.support.model_http import Network, a_request, chunk, message_events, 
     [
         pytest.param({}, "offline:extractive", id="no key"),
         pytest.param({"OPENAI_API_KEY": " "}, "offline:extractive", id="a blank key is none"),
-        pytest.param({"OPENROUTER_API_KEY": "k"}, "openrouter:anthropic/claude-sonnet-4", id="OpenRouter"),
-        pytest.param({"OPENAI_API_KEY": "k"}, "openai:gpt-4o", id="OpenAI"),
-        pytest.param({"ANTHROPIC_API_KEY": "k"}, "anthropic:claude-sonnet-4-20250514", id="Anthropic"),
+        pytest.param({"OPENROUTER_API_KEY": "k"}, "openrouter:anthropic/claude-sonnet-5.5", id="OpenRouter"),
+        pytest.param({"OPENAI_API_KEY": "k"}, "openai:gpt-6.1-terra", id="OpenAI"),
+        pytest.param({"ANTHROPIC_API_KEY": "k"}, "anthropic:claude-sonnet-5-5", id="Anthropic"),
         pytest.param({"OPENAI_API_KEY": "k", "CHAT_MODEL": "gpt-5"}, "openai:gpt-5", id="the model is named"),
         pytest.param(
             {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_MODEL": "claude-opus-5-5", "CHAT_MODEL": "gpt-5"},
@@ -27,7 +27,7 @@ from tests.support.model_http import Network, a_request, chunk, message_events, 
             id="OpenRouter comes first",
         ),
         pytest.param(
-            {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "openai:gpt-4o", id="OpenAI comes before Anthropic"
+            {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "openai:gpt-6.1-terra", id="OpenAI comes first"
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -9,9 +10,10 @@ from client.checked_worker import checked
 from client.config import NotifyConfig, OrgaConfig
 from client.connect import Connection
 from client.server.endpoint import Endpoint
+from client.worker_parts import Parts, configured_parts
 from tests.support.webhook_receiver import SECRET
-from worker import Parts, configured_parts
 from workflows.types.context import PrepareRequest
+from workflows.types.workplace import Workplace
 
 URL = "https://hooks.test/x"
 ENV = {"ORGA_NOTIFY_SECRET": SECRET}
@@ -68,5 +70,5 @@ def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_histo
     ],
 )
 def test_a_link_leads_to_the_ui(known: str | None, configured: str | None, expected: str | None) -> None:
-    connection = Connection(None, Endpoint("h:1", known, "n"))  # pyright: ignore[reportArgumentType]
+    connection = Connection(cast(Any, None), Endpoint("h:1", known, "n"), Workplace(folder="/", root="/"), "q")
     assert connection.at_ui(configured).link("a/b") == expected

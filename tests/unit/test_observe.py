@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support.core import a_call, a_state, user
 from tests.support.strategies import LAW
 from tests.support.strategies import replies as replies_of_models
+from workflows.decisions.denials import repeated
 from workflows.decisions.observe import (
-    denied_calls,
     with_answer,
     with_denied_answer,
     with_outcomes,
@@ -67,7 +67,8 @@ def test_whatever_the_model_replies_every_call_is_answered_once_in_order(
         said[state.iteration] = reply
         for news, message in zip(state.conversation.news, state.conversation.messages, strict=True):
             assert news.result is not None or (news.message or said[news.reply].message()) == message
-        assert state.tool_calls.proposed == state.tool_calls.run + state.tool_calls.denied
+        counts = state.tool_calls
+        assert counts.proposed == counts.run + counts.denied + counts.invalid + counts.not_run
 
 
 def test_a_reply_is_counted_even_when_it_is_no_use() -> None:
@@ -101,8 +102,8 @@ def test_costs_add_up(costs: tuple[float | None, ...], expected: float | None) -
         pytest.param("failed", ToolCallCounts(proposed=1, run=1, failed=1), id="failed"),
         pytest.param("cancelled", ToolCallCounts(proposed=1, run=1, failed=1), id="cancelled while it ran"),
         pytest.param("denied", ToolCallCounts(proposed=1, denied=1), id="denied by policy"),
-        pytest.param("invalid", ToolCallCounts(proposed=1, denied=1), id="refused before the policy"),
-        pytest.param("not_run", ToolCallCounts(proposed=1, denied=1), id="never started"),
+        pytest.param("invalid", ToolCallCounts(proposed=1, invalid=1), id="refused before the policy"),
+        pytest.param("not_run", ToolCallCounts(proposed=1, not_run=1), id="never started"),
     ],
 )
 def test_an_outcome_is_counted_and_told(status: OutcomeStatus, counts: ToolCallCounts) -> None:
@@ -126,7 +127,8 @@ def test_a_result_that_history_holds_is_news_by_reference_and_a_failure_in_full(
 
 def test_calls_that_were_left_out_are_told() -> None:
     state = with_outcomes(a_state(), Reply(calls=(a_call(),), left_out=3), (outcome(a_call()),), [])
-    assert state.conversation.messages[-1] == user("[Not run] 3 more calls of your reply: too many.")
+    assert state.conversation.messages[-1] == user("[Not run] 3 more calls of your reply: a reply has at most 1 calls.")
+    assert (state.tool_calls.proposed, state.tool_calls.not_run) == (4, 3)
 
 
 def test_denials_are_named_once_each_and_invalid_calls_are_not_among_them() -> None:
@@ -134,7 +136,7 @@ def test_denials_are_named_once_each_and_invalid_calls_are_not_among_them() -> N
     verdicts = (DENY, DENY, Verdict(decision="invalid", reason="not today"), Verdict(decision="allow"))
     wanted: tuple[OutcomeStatus, ...] = ("denied", "denied", "invalid", "ok")
     outcomes = tuple(outcome(call, status) for call, status in zip(calls, wanted, strict=True))
-    assert denied_calls(outcomes, verdicts) == ["rm: not today"]
+    assert repeated(outcomes, verdicts, "denied") == ["rm: not today"]
 
 
 def test_an_answer_is_the_output_and_forgets_denials_and_repairs() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
+from activities.adapters.schemas.arguments import argument_errors
 from tests.support.core import a_setup, a_spec
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest

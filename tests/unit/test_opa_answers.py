@@ -101,6 +101,7 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: Judgement) -
         ),
         pytest.param({"result": {"decision": "allow", "arguments": {}}}, "gives arguments", id="a yes with a change"),
         pytest.param({"result": {"decision": "allow", "approvers": ["a"]}}, "gives approvers", id="a yes by somebody"),
+        pytest.param({"result": {"decision": "allow", "expires_s": 60}}, "gives expires_s", id="a yes for a time"),
         pytest.param(
             {"result": {"decision": "modify", "arguments": {}, "approvers": ["a"]}},
             "gives approvers",
@@ -160,7 +161,7 @@ async def test_a_slow_server_is_a_denial() -> None:
         return http.Response(200, json={"result": True})
 
     engine = OpaServer("http://opa.test", "p", transport=http.MockTransport(wait), timeout_s=0.05)
-    assert (await engine.judge(a_tool_proposal())).reason == "OPA gave no answer within 0.05 s"
+    assert (await engine.judge(a_tool_proposal())).reason == "OPA was too slow: it gave no answer within 0.05 s"
 
 
 async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
@@ -250,3 +251,24 @@ ECHO = OpaServer("http://opa.test", "p", transport=http.MockTransport(echoed))
 async def test_any_arguments_are_asked_about_or_denied(value: Any) -> None:
     found = await ECHO.judge(a_tool_proposal(arguments={"value": value}))
     assert found.allowed or "surrogates not allowed" in found.reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"result": false, "result": true}', id="a result twice"),
+        pytest.param(b'{"result": {"decision": "deny", "decision": "allow"}}', id="a decision twice"),
+        pytest.param(b'{"result": true, "x": {"a": 1, "a": 1}}', id="twice where nobody looks"),
+        pytest.param(b'{"result": true, "x": "' + b"y" * 1_000_001 + b'"}', id="more than a megabyte"),
+        pytest.param(b"[" * 100_000, id="too deep"),
+    ],
+)
+async def test_an_answer_that_two_readers_may_read_otherwise_is_none(body: bytes) -> None:
+    assert (await judged(http.Response(200, content=body))).allowed is False
+
+
+async def test_nobodys_approval_is_absent() -> None:
+    server = Server({"result": True})
+    await server.engine().judge(a_tool_proposal())
+    asked = from_json(server.asked[0].content)["input"]
+    assert {"approved_by", "approved_version"}.isdisjoint(asked)

@@ -62,7 +62,8 @@ def settings_of(folder: Path, toml: str | None, **env: str) -> PolicySettings:
         (folder / "orga.toml").write_text(toml)
     below = folder / "below"
     below.mkdir()
-    return policy_settings(load_config(folder=below if toml is not None else folder, env=env).config.policy, env)
+    given = {"ORGA_TRUST": "1", **env}
+    return policy_settings(load_config(folder=below if toml is not None else folder, env=given).config.policy, env)
 
 
 @pytest.mark.parametrize(

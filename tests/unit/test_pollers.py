@@ -4,10 +4,17 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import cast
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.taskqueue.v1 import PollerInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
-from client.pollers import may_live, own_identity
+from client.pollers import may_be_polled, may_live, own_identity, pollers
 
 
 def a_dead_process() -> int:
@@ -33,3 +40,43 @@ def test_may_live(identity: str, expected: bool) -> None:
 
 def test_our_identity_is_the_one_that_the_sdk_gives() -> None:
     assert own_identity(7) == f"7@{socket.gethostname()}"
+
+
+@dataclass
+class Server:
+    """The part of a client that is asked for pollers."""
+
+    failure: RPCStatusCode | None = None
+    identities: tuple[str, ...] = ()
+    namespace: str = "default"
+
+    @property
+    def workflow_service(self) -> "Server":
+        return self
+
+    async def describe_task_queue(self, request: object) -> DescribeTaskQueueResponse:
+        if self.failure is not None:
+            raise RPCError("Method a.b.WorkflowService/DescribeTaskQueue is unimplemented", self.failure, b"")
+        seen = Timestamp()
+        seen.GetCurrentTime()
+        return DescribeTaskQueueResponse(
+            pollers=[PollerInfo(identity=identity, last_access_time=seen) for identity in self.identities]
+        )
+
+
+@pytest.mark.parametrize(
+    ("server", "there", "may_be"),
+    [
+        pytest.param(Server(identities=("a-worker",)), ["a-worker"], True, id="one polls"),
+        pytest.param(Server(), [], False, id="none polls"),
+        pytest.param(Server(RPCStatusCode.UNIMPLEMENTED), None, True, id="the server does not tell"),
+    ],
+)
+async def test_who_polls(server: Server, there: list[str] | None, may_be: bool) -> None:
+    client = cast("Client", server)
+    assert (await pollers(client, "q"), await may_be_polled(client, "q")) == (there, may_be)
+
+
+async def test_a_server_that_is_away_is_no_server_that_does_not_tell() -> None:
+    with pytest.raises(RPCError):
+        await pollers(cast("Client", Server(RPCStatusCode.UNAVAILABLE)), "q")

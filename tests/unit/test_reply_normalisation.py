@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from activities.replies import (
-    MAX_ARGUMENT_BYTES,
     MAX_CALLS,
+    MAX_CALLS_BYTES,
     MAX_DEPTH,
     MAX_NAME_CHARS,
-    MAX_REPLY_BYTES,
     MAX_TEXT_BYTES,
+    MIN_CALL_BYTES,
+    TOGETHER,
+    calls_room,
     normalised,
 )
 from tests.support.core import a_call
@@ -23,6 +26,7 @@ from workflows.types.digest import canonical
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.usage import Usage
 
+TOO_LARGE = f"(more than 150000 bytes{TOGETHER})"
 PAYLOAD_LIMIT = 2 * 1024 * 1024
 earlier_calls = st.lists(any_calls, max_size=4).map(lambda calls: (Message(role="assistant", calls=tuple(calls)),))
 
@@ -124,11 +128,9 @@ def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
     [
         pytest.param(a_call(x="a\x00\ud800"), {"x": "a\ufffd\ufffd"}, None, id="text that could not be stored"),
         pytest.param(a_call(x=float("inf")), {"x": None}, None, id="a number that JSON lacks"),
-        pytest.param(
-            a_call(x="x" * MAX_ARGUMENT_BYTES), {}, "(more than 200000 bytes)", id="arguments that are too large"
-        ),
-        pytest.param(a_call(x="é" * 150_000), {}, "(more than 200000 bytes)", id="bytes count, not characters"),
-        pytest.param(a_call(x="\n" * 150_000), {}, "(more than 200000 bytes)", id="as JSON has them"),
+        pytest.param(a_call(x="x" * MAX_CALLS_BYTES), {}, TOO_LARGE, id="arguments that are too large"),
+        pytest.param(a_call(x="é" * 100_000), {}, TOO_LARGE, id="bytes count, not characters"),
+        pytest.param(a_call(x="\n" * 100_000), {}, TOO_LARGE, id="as JSON has them"),
         pytest.param(a_call(x=10**4_200), {"x": 10**4_200}, None, id="a large number"),
         pytest.param(a_call(x=[10**6_000]), {}, "(a number out of range)", id="a number that could never be read"),
         pytest.param(a_call(**nested(MAX_DEPTH)), nested(MAX_DEPTH), None, id="deep arguments"),
@@ -146,13 +148,48 @@ def test_malformed_text_is_kept_valid_and_bounded() -> None:
     call = ToolCall(call_id="a", name="read", malformed="{\ud800" + "x" * 10**6)
     malformed = normalised(Reply(calls=(call,)), ()).calls[0].malformed or ""
     assert malformed.startswith("{\ufffdxx")
-    assert len(malformed.encode()) <= MAX_ARGUMENT_BYTES
+    assert len(malformed.encode()) <= MAX_CALLS_BYTES
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room", "kept"),
+    [
+        pytest.param([31_000] * 31, 98_304, 3, id="31 of 31 kB: the first three"),
+        pytest.param([90_000, 400, 400], 90_500, 3, id="small ones fit behind a large one"),
+        pytest.param([90_000, 5_000, 5_000], 90_500, 1, id="larger ones do not"),
+        pytest.param([3_000] * 32, 98_304, 32, id="many of ordinary size"),
+    ],
+)
+def test_the_arguments_of_all_calls_together_are_bounded(sizes: list[int], room: int, kept: int) -> None:
+    """They are sent back with every later request."""
+    safe = normalised(Reply(calls=tuple(a_call(x="x" * size) for size in sizes)), (), room)
+    assert [bool(call.arguments) for call in safe.calls] == [True] * kept + [False] * (len(sizes) - kept)
+    assert all("make fewer or shorter calls at once" in call.malformed for call in safe.calls if call.malformed)
+    assert sum(len(to_json(call.arguments)) for call in safe.calls) <= room + MAX_CALLS * MIN_CALL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("max_output_tokens", "expected"),
+    [
+        pytest.param(100, 64_000, id="a short reply still has room"),
+        pytest.param(16_384, 98_304, id="the default"),
+        pytest.param(10**7, 150_000, id="no more than a state can carry"),
+    ],
+)
+def test_the_room_is_what_a_reply_of_so_many_tokens_can_hold(max_output_tokens: int, expected: int) -> None:
+    assert calls_room(max_output_tokens) == expected
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
     text = normalised(Reply(text="é" * MAX_TEXT_BYTES), ()).text
     assert len(text.encode()) <= MAX_TEXT_BYTES
-    assert "[cut: 1000000 bytes in all" in text
+    assert "[cut: 600000 bytes in all" in text
+
+
+@pytest.mark.parametrize("letter", ["x", '"', "\n", "é", "\x01", "😀"])
+def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
+    text = normalised(Reply(text=letter * 100_000 + "x" * 400_000), ()).text
+    assert MAX_TEXT_BYTES * 0.7 < len(to_json(text)) <= MAX_TEXT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -184,7 +221,7 @@ def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict
     ("blocks", "expected"),
     [
         pytest.param(({"thinking": "hm", "signature": "s"},), 1, id="blocks stay word for word"),
-        pytest.param(({"thinking": "x" * MAX_REPLY_BYTES},), 0, id="blocks that are too large"),
+        pytest.param(({"thinking": "x" * MAX_CALLS_BYTES},), 0, id="blocks that are too large"),
         pytest.param((nested(MAX_DEPTH + 1),), 0, id="blocks that are too deep"),
         pytest.param(({"a": 10**6_000},), 0, id="blocks that could never be read"),
     ],
@@ -205,13 +242,13 @@ def test_a_block_is_made_valid_text() -> None:
             Reply(
                 text="é" * MAX_TEXT_BYTES,
                 blocks=({"b": "x" * 10**6},),
-                calls=tuple(a_call(x="x" * 199_000) for _ in range(32)),
+                calls=tuple(a_call(x="x" * 149_000) for _ in range(32)),
             ),
             id="everything is as large as it may be",
         ),
-        pytest.param(Reply(calls=tuple(a_call(x="x" * 199_000) for _ in range(1_000))), id="many large calls"),
+        pytest.param(Reply(calls=tuple(a_call(x="x" * 149_000) for _ in range(1_000))), id="many large calls"),
         pytest.param(
-            Reply(calls=tuple(ToolCall(call_id="a", name="b", malformed="x" * 199_000) for _ in range(32))),
+            Reply(calls=tuple(ToolCall(call_id="a", name="b", malformed="x" * 149_000) for _ in range(32))),
             id="many large calls that are malformed",
         ),
     ],

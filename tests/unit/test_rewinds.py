@@ -9,12 +9,22 @@ from hypothesis import strategies as st
 from tests.support.core import a_state, at
 from tests.support.strategies import LAW, json_values
 from workflows.decisions.interventions import with_abort, with_pause, with_resume
-from workflows.decisions.rewinds import with_rewind
-from workflows.types.state import Intervention
+from workflows.decisions.rewinds import rewind_in, with_guidance_of
+from workflows.decisions.rewinds import with_rewind as taken_in
+from workflows.types.rewind import Rewind
+from workflows.types.state import AgentState, Intervention
 
 
-def rewind(boundary_s: float, **fields: Any) -> dict[str, Any]:
+def said(boundary_s: float, **fields: Any) -> dict[str, Any]:
     return {"to_iteration": 1, "boundary_at": at(boundary_s).isoformat(), **fields}
+
+
+def rewind(boundary_s: float, **fields: Any) -> Rewind:
+    return Rewind.model_validate(said(boundary_s, **fields))
+
+
+def with_rewind(state: AgentState, told: Rewind, now: Any, since_s: float = 0) -> AgentState:
+    return taken_in(with_guidance_of(state, told), told, at(since_s), now)
 
 
 def test_the_time_since_the_boundary_does_not_count() -> None:
@@ -34,18 +44,29 @@ def test_a_pause_that_is_delivered_again_holds_the_run_with_the_time_of_the_boun
     assert with_resume(state, at(900)).clock.elapsed_s(at(900)) == 7
 
 
+def test_a_boundary_before_what_the_reset_has_kept_gives_no_time_back() -> None:
+    assert with_rewind(a_state(), rewind(2), at(100), since_s=7).clock.elapsed_s(at(100)) == 7
+
+
+def test_a_run_that_is_held_since_before_the_boundary_loses_no_time() -> None:
+    paused = with_pause(a_state(), at(5))
+    assert with_rewind(paused, rewind(50), at(100), since_s=40).clock.elapsed_s(at(100)) == 5
+
+
 @LAW
-@given(st.lists(st.floats(7, 99), max_size=4))
-def test_rewinds_that_are_delivered_again_by_the_last_one_count_no_time(earlier: list[float]) -> None:
-    state = a_state()
-    for boundary_s in [*earlier, 7]:
-        state = with_rewind(state, rewind(boundary_s), at(100))
-    assert state.clock.elapsed_s(at(100)) == pytest.approx(7)
+@given(st.floats(-1e6, 1e6), st.floats(0, 100), st.floats(0, 100), st.booleans())
+def test_no_word_turns_the_clock_back_beyond_the_start_or_on_beyond_real_time(
+    boundary_s: float, since_s: float, now_s: float, is_paused: bool
+) -> None:
+    state = with_pause(a_state(), at(since_s)) if is_paused else a_state()
+    now = at(since_s + now_s)
+    elapsed_s = with_rewind(state, rewind(boundary_s), now, since_s=since_s).clock.elapsed_s(now)
+    assert since_s - 1e-3 <= elapsed_s <= since_s + now_s + 1e-3
 
 
 def test_a_rewind_long_after_another_counts_its_own_time_only() -> None:
     state = with_rewind(a_state(), rewind(7), at(100))
-    assert with_rewind(state, rewind(103), at(500)).clock.elapsed_s(at(500)) == 10
+    assert with_rewind(state, rewind(103), at(500), since_s=100).clock.elapsed_s(at(500)) == 10
 
 
 def test_an_ending_that_was_delivered_again_is_taken_back_and_the_guidance_comes_last() -> None:
@@ -70,9 +91,9 @@ def test_a_boundary_that_cannot_be_gives_no_more_than_the_whole_clock(boundary_s
 
 @LAW
 @given(json_values)
-def test_what_is_no_rewind_changes_nothing(raw: Any) -> None:
-    assert with_rewind(a_state(), raw, at(9)) == a_state()
+def test_what_is_no_rewind_says_nothing(raw: Any) -> None:
+    assert rewind_in(raw) is None
 
 
 def test_a_time_without_a_zone_is_no_rewind() -> None:
-    assert with_rewind(a_state(), rewind(0) | {"boundary_at": "2026-01-01T00:00:00"}, at(9)) == a_state()
+    assert rewind_in(said(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from tests.support.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
 from tests.support.strategies import LAW, messages
 from workflows.decisions.begin import first_state
+from workflows.decisions.carrying import MAX_CARRIED_BYTES, carried
 from workflows.decisions.conversation import full_digest, handed_over
 from workflows.decisions.interventions import with_pause
-from workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, is_due
+from workflows.decisions.roll_over import is_due
 from workflows.types.input import InvalidInput
 from workflows.types.messages import Message
-from workflows.types.state import AgentState, Child, Intervention
+from workflows.types.state import AgentState, Child, Conversation
 
 SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
 
@@ -42,14 +43,11 @@ def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool
             {"children": (Child(workflow_id="c", agent="a", task="t"),)}, id="a delegate of its is not settled yet"
         ),
         pytest.param(
-            {"conversation": conversation_of(user("x" * MAX_CARRIED_BYTES))},
-            id="its conversation is too large to carry",
+            {"partial": "x" * MAX_CARRIED_BYTES}, id="an answer is being continued that is too long to be carried"
         ),
         pytest.param(
-            {"conversation": conversation_of(user('"\n' * 480_000))}, id="its conversation is too large once escaped"
-        ),
-        pytest.param(
-            {"inbox": (Intervention(kind="steer", text="x" * 50_000),) * 40}, id="its inbox is too large to carry"
+            {"conversation": Conversation(messages=(user("x" * MAX_CARRIED_BYTES),))},
+            id="a state that no input of today leads to is too large",
         ),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 
 from activities.adapters.agent_problems import agent_problems
 from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.arguments import argument_errors
 from activities.adapters.loop_tools import SAGA_TOOL
+from activities.adapters.schemas.arguments import argument_errors
 from activities.adapters.tools.catalog import ToolCatalog
 from client.cli.narrated_notes import told_note
 from tests.support.core import a_call, a_request, a_setup, a_spec, at, user

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.converter import (
     DataConverter,
     PayloadCodec,
@@ -74,9 +75,5 @@ def test_payloads_have_no_context() -> None:
 
 
 def test_all_else_goes_through() -> None:
-    instance = _WithoutContexts(Sandboxed())
-    assert (instance.activate("act"), instance.get_info(), instance.get_thread_id()) == (
-        ("activated", "act"),
-        "info",
-        7,
-    )
+    instance, act = _WithoutContexts(Sandboxed()), WorkflowActivation()
+    assert (instance.activate(act), instance.get_info(), instance.get_thread_id()) == (("activated", act), "info", 7)

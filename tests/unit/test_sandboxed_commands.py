@@ -9,15 +9,37 @@ from activities.ports import ToolError
 from tests.support.sandboxed import python, ran, shell
 
 
-async def test_the_environment_holds_what_is_passed_and_four_defaults(
+async def test_the_environment_holds_what_is_passed_and_its_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "sk-planted-7f3a")
     done = await ran(tmp_path, "env", env={"GIVEN": "yes", "LANG": "C"})
-    variables = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+    variables = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if not line.startswith("GIT_"))
     home = variables.pop("HOME")
     assert variables == {"GIVEN": "yes", "LANG": "C", "PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": home}
     assert not Path(home).exists()
+
+
+@pytest.mark.parametrize("below", ["", "deep"])
+async def test_a_repository_that_a_file_tool_wrote_runs_nothing(tmp_path: Path, below: str) -> None:
+    """Git runs what the config of a repository names, and any folder that has these four is one."""
+    work = tmp_path / below
+    for name in ("objects/x", "refs/x"):
+        (work / name).parent.mkdir(parents=True)
+        (work / name).write_text("")
+    (work / "HEAD").write_text("ref: refs/heads/x\n")
+    (work / "config").write_text(
+        f"[core]\nrepositoryformatversion = 0\nworktree = .\nfsmonitor = touch {tmp_path}/ran\n"
+    )
+    for argv in (("git", "status"), ("git", "diff"), ("sh", "-c", "git status")):
+        await ran(work, *argv)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_repository_of_the_operators_own_is_found(tmp_path: Path) -> None:
+    await ran(tmp_path, "git", "init", "--quiet")
+    (tmp_path / "a").write_text("")
+    assert (await ran(tmp_path, "git", "status", "--short")).stdout == b"?? a\n"
 
 
 async def test_no_process_above_it_that_is_ours_tells_the_secret(

@@ -41,7 +41,15 @@ def body(text: str) -> str:
         pytest.param("ශ\u0dca\u200dරී ලංකා", id="Sinhala joiners"),
         pytest.param("ᠮᠣᠩ\u180b ᠭᠣᠯ\u180eᠠ", id="Mongolian selectors"),
         pytest.param("אבג\u200f (abc) \u200eדה", id="direction marks among Hebrew"),
-        pytest.param("葛\U000e0100城 辻\ufe00", id="variants of ideographs"),
+        pytest.param("♀\ufe0f ©\ufe0f 🅰\ufe0f ↔\ufe0e ㊗\ufe0f ⬛ ∩\ufe00", id="presentation of symbols"),
+        pytest.param("🇫🇷🇯🇵 🏴\u200d☠\ufe0f 🏳\ufe0f\u200d⚧\ufe0f", id="flags of several kinds"),
+        pytest.param("العدد (5)\u200f، والنص abc\u200f بعده \u061c٪5", id="direction marks among Arabic"),
+        pytest.param("שפת C++\u200e היא", id="a direction mark behind a Latin word in Hebrew"),
+        pytest.param("\u0600٥ \u06dd١ \u070fܐ", id="signs over Arabic and Syriac numbers"),
+        pytest.param("⠓⠑⠇⠇⠕\u2800⠺⠕⠗⠇⠙ ⠁⠃", id="braille words"),
+        pytest.param("𓀀\U00013430𓁐", id="joined hieroglyphs"),
+        pytest.param("Việt हिन्दी தமிழ் বাংলা ខ្មែរ မြန်မာ བོད་ ልሳን", id="Indic and other scripts"),
+        pytest.param("a\u00a0b\u2009c\u3000d", id="blanks of several widths"),
         pytest.param("שׁ\u034f\u05b8", id="a grapheme joiner in Hebrew"),
         pytest.param("\u1112\u119e\u11ab \u115f\u1161", id="old Hangul"),
         pytest.param("naïve café Ω≈ç√ ﬁ Zürich — “quoted” …", id="accents, ligatures, dashes"),
@@ -52,6 +60,7 @@ def body(text: str) -> str:
         ),
         pytest.param("Use the instructions in README.md. The system: see docs.", id="harmless words"),
         pytest.param("def ignore(self): ...\nuser: root\nprevious = instructions[0]", id="harmless code"),
+        pytest.param("<html><dialog open>a</dialog><p style='opacity:.5;left:-5px'>b</p>", id="what a page shows"),
         pytest.param("print('x <| y |> z')", id="operators that look like tokens"),
         pytest.param("see [recovery](recovery.md) and [guidance](x.md)", id="links"),
     ],
@@ -78,12 +87,80 @@ def test_legitimate_text_stays_to_the_letter(text: str) -> None:
         pytest.param("😀\ufe0f\ufe01\ufe02", "😀\ufe0f", "2 variation selectors", id="selectors beyond the first"),
         pytest.param("a\ufe0fb", "ab", "1 variation selectors", id="a selector behind a letter"),
         pytest.param("co\u00adop\u115f", "coop", "2 other invisible characters", id="soft hyphen and filler"),
+        pytest.param("葛\U000e0100城", "葛城", "1 variation selectors", id="a variant of an ideograph"),
+        pytest.param(
+            "".join(f"字{chr(0xE0100 + n)}" for n in range(9)),
+            "字" * 9,
+            "9 variation selectors",
+            id="a byte an ideograph",
+        ),
+        pytest.param("辻\ufe00城\ufe01", "辻城", "2 variation selectors", id="selectors among ideographs"),
+        pytest.param("a+\ufe0f=\ufe0e^\ufe0f|\ufe00", "a+=^|", "4 variation selectors", id="selectors behind ASCII"),
+        pytest.param("1\ufe0f.", "1.", "1 variation selectors", id="a selector of a keycap that is none"),
+        pytest.param("→\ufe0f█\ufe0e", "→█", "2 variation selectors", id="selectors behind other symbols"),
+        pytest.param("😀" + "\ufe00\U000e01ef" * 3, "😀", "6 variation selectors", id="a run of selectors"),
+        pytest.param("a\u180bb\u180d", "ab", "2 variation selectors", id="Mongolian selectors among Latin"),
+        pytest.param("ᠮ\u180b\u180c\u180d", "ᠮ\u180b", "2 variation selectors", id="a run of Mongolian selectors"),
+        pytest.param("a\ue000b\uf8ffc", "abc", "2 private-use characters", id="private use"),
+        pytest.param(
+            "a\U000f0041b\U000ffffdc\U00100041d\U0010fffd",
+            "abcd",
+            "4 private-use characters",
+            id="private use, other planes",
+        ),
+        pytest.param("א\u200f\u200e\u200fב", "א\u200fב", "2 zero-width characters", id="a run of direction marks"),
+        pytest.param("א\u200eב\u200fג", "א\u200eבג", "1 zero-width characters", id="direction marks at each letter"),
+        pytest.param(
+            "אבג abcdef\u200eg\u200fh\u061ci",
+            "אבג abcdefghi",
+            "3 zero-width characters",
+            id="direction marks in Latin beside Hebrew",
+        ),
+        pytest.param("\u200e\u200f" * 20 + "x", "x", "40 zero-width characters", id="a run of them alone"),
+        pytest.param("a\u2028b\u2029c", "a\nb\nc", "2 control characters", id="line and paragraph separators"),
+        pytest.param("a\u2800b\u2800", "ab", "2 other invisible characters", id="braille blanks among Latin"),
+        pytest.param("⠓\u2800\u2800\u2800⠑", "⠓\u2800⠑", "2 other invisible characters", id="a run of braille blanks"),
+        pytest.param("a\u3164b\u115fc\u1160d\uffa0e\U00016fe4", "abcde", "5 other invisible characters", id="fillers"),
+        pytest.param("a\ufff9b\ufffac\ufffb", "abc", "3 other invisible characters", id="annotations"),
+        pytest.param(
+            "a\U00013430b\U0001bca0c\U0001d173d\U0001d159",
+            "abcd",
+            "4 other invisible characters",
+            id="controls of rare scripts",
+        ),
+        pytest.param(
+            "a\u2061b\u2064c\u206a", "abc", "2 zero-width characters, 1 other invisible characters", id="maths"
+        ),
+        pytest.param(
+            "a\ufdd0b\uffffc\U0001fffed\U00050041e\U000e1000", "abcde", "5 unassigned characters", id="unassigned"
+        ),
         pytest.param("\x1b[1;31mred\x1b[0m", "red", "2 terminal sequences", id="colours"),
         pytest.param("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link", "2 terminal sequences", id="a terminal link"),
         pytest.param("\x1b]0;never ends", "0;never ends", "1 terminal sequences", id="a string without an end"),
         pytest.param("a\x9b2Jb\x90q\x9cc", "abc", "2 terminal sequences", id="C1 sequences"),
         pytest.param("a\bb\x07c", "abc", "2 control characters", id="backspace and bell"),
         pytest.param("50%\r100%\r\n", "50%\n100%\r\n", "1 control characters", id="an overwritten line becomes two"),
+        *(
+            pytest.param(f"<html><b {how}>x</b>y", "<html>y", "1 hidden elements", id=how)
+            for how in [
+                *("popover", "style='opacity:0%'", 'style="clip-path: inset(50%)"', "style=color:transparent"),
+                *(
+                    "style='display&#58;none'",
+                    "style='d\\69 splay:none'",
+                    "style='display:/**/none'",
+                    "style=font-size:.0px",
+                ),
+                *(
+                    "style='position:absolute;left:-9999px'",
+                    "style='transform:scale(0)'",
+                    "style='color:#fff;background:white'",
+                ),
+            ]
+        ),
+        *(
+            pytest.param(f"<html><{name}>x</{name}>y", "<html>y", "1 hidden elements", id=name)
+            for name in ("template", "noembed", "noframes", "datalist", "dialog", "annotation")
+        ),
         pytest.param("<html><p hidden>x</p>y</html>", "<html>y</html>", "1 hidden elements", id="hidden"),
         pytest.param(
             "<html><div style='DISPLAY : none'><div>x</div>z</div>y", "<html>y", "1 hidden elements", id="nested"
@@ -145,6 +222,11 @@ HOSTILE = [
     *(
         "\u200b",
         "می\u200c",
+        "א\u200f",
+        "字\U000e0100",
+        "⠓\u2800\u2800",
+        "\ue000",
+        "\u2028",
         "a\u200d",
         "\x1b]",
         "\x1b[1;",
@@ -158,7 +240,19 @@ HOSTILE = [
     ),
     *("Ignore previous instructions\n", "i.g.n.o.r.e ", "do not tell ", "print ", "e\u0301", "\ufdfa"),
 ]
-PAGES = ['<a"', "<a '", "<!--", "<p hidden>", "<p style='", "<", "</p>", "<b"]
+PAGES = [
+    "<b style='a:'>",
+    "<b style='/*'>",
+    "<b style='color:#fff;'>",
+    '<a"',
+    "<a '",
+    "<!--",
+    "<p hidden>",
+    "<p style='",
+    "<",
+    "</p>",
+    "<b",
+]
 
 
 @pytest.mark.parametrize("piece", [*HOSTILE, *(f"<html>{piece}" for piece in PAGES)], ids=repr)

@@ -15,6 +15,7 @@ def test_names_and_types() -> None:
         "OrgaAgent": "Keyword",
         "OrgaPhase": "Keyword",
         "OrgaWaiting": "Keyword",
+        "OrgaWaitingSince": "Datetime",
         "OrgaTermination": "Keyword",
         "OrgaTenant": "Keyword",
         "OrgaIteration": "Int",

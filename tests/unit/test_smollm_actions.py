@@ -103,3 +103,17 @@ def test_a_very_long_conversation_keeps_its_task_and_its_end() -> None:
 
     assert [line.content for line in fitted[:2]] == ["rules", "task"]
     assert (fitted[2].content, fitted[-1].content) == ("176", "199")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"action": "call_tool", "tool": "get_time", "arguments": {"city": "Paris", "city": "Rome"}}',
+        '{"action": "call_tool", "tool": "get_time", "arguments": {"city": "Paris"}, "arguments": {}}',
+    ],
+)
+def test_a_call_with_a_key_twice_is_malformed(raw: str) -> None:
+    call = call_in(raw, "c1", complete=True)
+
+    assert call is not None
+    assert (call.arguments, call.malformed) == ({}, raw)

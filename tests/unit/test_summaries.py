@@ -8,10 +8,11 @@ from hypothesis import given
 from tests.support.core import a_call, a_setup, a_spec, a_state, at
 from tests.support.strategies import LAW, any_calls, any_text
 from workflows.decisions.interventions import with_guidance, with_pause
-from workflows.decisions.summaries import SUMMARY_CHARS, call_summary, details, one_line, spent
+from workflows.decisions.summaries import call_summary, details, spent
 from workflows.types.messages import ToolCall
 from workflows.types.state import Intervention
 from workflows.types.usage import ToolCallCounts, UsageTotals
+from workflows.types.visible import SUMMARY_CHARS, one_line
 
 PATH = a_spec(main_argument="path")
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Generator
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -13,6 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.ports import ModelError, ModelRequest
 from activities.spans import model_span, tool_span
+from tests.support.model_http import Network, a_request, chunk, provider, streamed
 from tests.support.telemetry import fresh_globals
 from workflows.phases.spans import phase_span
 from workflows.types import telemetry_names as names
@@ -84,3 +85,37 @@ def test_a_phase_outside_a_run_span_has_none(finished: InMemorySpanExporter) -> 
     with phase_span("reason", 1):
         pass
     assert finished.get_finished_spans() == ()
+
+
+async def test_a_provider_hears_of_the_trace_and_of_nothing_else(finished: InMemorySpanExporter) -> None:
+    network = Network([streamed(chunk("stop", content="hi"))])
+    model = provider("openai", network)
+    token = context.attach(baggage.set_baggage("customer", "secret"))
+
+    async def ask() -> Reply:
+        with model_span(Setup(agent="a", model="openai:m"), ModelRequest(model="m")) as noted:
+            return noted(await model.complete(a_request(), lambda text: None))
+
+    try:
+        await ActivityEnvironment().run(ask)
+    finally:
+        context.detach(token)
+        await model.close()
+
+    span, headers = only(finished), network.requests[0].headers
+    assert span.context is not None
+    assert headers["traceparent"].split("-")[1:3] == [f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"]
+    assert "secret" not in str(headers)
+    attributes = span.attributes or {}
+    assert (attributes[names.SERVER_ADDRESS], attributes[names.SERVER_PORT]) == ("models.test", 443)
+    assert attributes[names.RESPONSE_MODEL] == "m"
+    assert span.instrumentation_scope is not None
+    assert span.instrumentation_scope.schema_url == names.SCHEMA_URL
+
+
+async def test_without_telemetry_a_provider_hears_nothing() -> None:
+    network = Network([streamed(chunk("stop", content="hi"))])
+    model = provider("openai", network)
+    await model.complete(a_request(), lambda text: None)
+    await model.close()
+    assert "traceparent" not in network.requests[0].headers

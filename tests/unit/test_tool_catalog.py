@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.arguments import argument_errors
+from activities.adapters.schemas.arguments import argument_errors
 from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
 from activities.adapters.tools.python_function import load_function
 from tests.support.loop import FakeTool

@@ -25,7 +25,7 @@ from tests.support import blocking_tools, sample_tools
 from tests.support.activities import Beats, NoHistory
 from tests.support.processes import begun, is_alive, is_running, open_files
 from tests.support.tool_calls import CONTEXT, failure, result
-from workflows.types.tools import PROCESS_CRASHED, TIME_LIMIT, ToolRequest
+from workflows.types.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
 
 ROOT = Path(__file__).parents[2]
 WAYS = ["asleep", "spinning", "deaf", "in C", "with children"]
@@ -149,10 +149,10 @@ async def test_a_cancelled_call_is_killed_with_all_that_it_started(how: str, tmp
 @pytest.mark.parametrize("how", WAYS)
 async def test_the_time_limit_of_the_attempt_ends_it_and_is_told(how: str, tmp_path: Path) -> None:
     (run,) = tool_activities([load("stands_still")], Conversations(NoHistory()))
-    beats = Beats(start_to_close_timeout=timedelta(seconds=5))
+    beats = Beats(start_to_close_timeout=timedelta(seconds=5 + REPORT_S))
     request = ToolRequest(call_id="c1", arguments={"path": str(tmp_path / "pids"), "how": how}, key="k")
     with pytest.raises(ApplicationError, match="stands_still took longer than its 5 s") as caught:
-        await asyncio.wait_for(beats.run(run, request), 5)
+        await asyncio.wait_for(beats.run(run, request), 5 + REPORT_S)
     assert (caught.value.type, caught.value.non_retryable) == (TIME_LIMIT, False)
     assert not any(map(is_running, await begun(tmp_path / "pids")))
 

@@ -85,7 +85,8 @@ def test_a_source_is_one_plain_line(value: object, shown: str) -> None:
             failed(CALL, "it broke", is_unknown=True).with_words(after="\n[Recovery] go on"),
             "[Error] ",
             "it broke",
-            ". The outcome is unknown: it may have taken effect. Find out before you call it again.\n[Recovery] go on",
+            ". The outcome is unknown: it may have taken effect. "
+            "Do not call it again before you have found out that it did not.\n[Recovery] go on",
             id="a failure with what the loop says of it",
         ),
         pytest.param(

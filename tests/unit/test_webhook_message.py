@@ -54,6 +54,7 @@ async def test_a_message_is_one_signed_post() -> None:
         pytest.param("@all (@here) _@channel_", "＠all (＠here) _＠channel_", id="Mattermost's mentions"),
         pytest.param("[approve](https://evil.test)", "[approve] (https://evil.test)", id="a link of Markdown"),
         pytest.param("![](https://evil.test/a.png)", "![] (https://evil.test/a.png)", id="a picture of Markdown"),
+        pytest.param('["~~",90000,"~~~",9]', '["~ ~",90000,"~ ~ ~",9]', id="what Mattermost would strike out"),
         pytest.param("ada@example.test pays 5 @ 3", "ada@example.test pays 5 @ 3", id="what is no mention"),
     ],
 )
@@ -61,14 +62,14 @@ async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup(wrote: str,
     """Else it would call everybody; a link could say one thing and lead to another."""
     network = Network([http.Response(200)])
     await a_webhook(network, form="slack").deliver(ASKS.model_copy(update={"question": wrote}), RUN)
-    assert list(network.body()) == ["text"]
+    assert network.body() == {"text": network.body()["text"], "mrkdwn": False}
     assert shown in network.body()["text"]
 
 
 def test_an_id_that_a_starter_chose_hides_nothing_in_the_text() -> None:
     run = RunKey("agent\u202e-1\x1b[2J\nx", "run-1")
     text = in_one_line(Notification(message_id="m", event="ended", agent="a", reason="completed"), run, None)
-    assert text == "a ended (completed) agent\\u202e-1\\u001b[2J x"
+    assert text == "a ended (completed) agent\\u202e-1\\u001b[2J\\nx"
 
 
 @LAW

@@ -86,7 +86,8 @@ def test_the_circuit_opens_at_the_threshold_and_is_tried_after_its_time(shared: 
     assert state_of(shared) == "closed"
     fail(shared)
     clock.seconds = 59.5
-    with pytest.raises(TurnedAway, match=r"search is left alone for 1 s more \(failures in a row: 3\)") as turned_away:
+    told = r"search is left alone for 1 s more \(failures in a row: 3; last: OSError\)"
+    with pytest.raises(TurnedAway, match=told) as turned_away:
         call(shared)
     assert turned_away.value.wait_s == 0.5
     clock.seconds = 60
@@ -242,7 +243,8 @@ async def test_the_models_of_a_provider_share_its_circuit_and_others_have_theirs
     with pytest.raises(ModelError) as turned_away:
         await asked(models, "acme:small")
     assert (turned_away.value.kind, turned_away.value.retryable) == (CIRCUIT_OPEN, True)
-    assert str(turned_away.value).startswith("provider:acme is left alone for 60 s more (failures in a row: 3)")
+    told = "provider:acme is left alone for 60 s more (failures in a row: 3; last: ServerError: acme failed)"
+    assert str(turned_away.value).startswith(told)
     assert await asked(models, "other:large") == "fine"
 
 

@@ -3,6 +3,7 @@
 from shlex import quote
 
 from workflows.types.status import Budgets
+from workflows.types.visible import can_be_typed
 from workflows.types.waits import Wait
 
 MORE = 2
@@ -10,7 +11,12 @@ MORE = 2
 
 
 def commands(run_id: str, wait: Wait, budgets: Budgets | None) -> list[str]:
-    """Return the commands of which one decides what waits; the first is the likeliest."""
+    """Return the commands of which one decides what waits; the first is the likeliest.
+
+    None where a command would not be what it looks like; none approves a call whose arguments are not shown whole.
+    """
+    if not can_be_typed(run_id):
+        return []
     resolve = f"orga resolve {quote(run_id)} {quote(wait.wait_id)}"
     match wait.kind:
         case "escalation":
@@ -19,7 +25,8 @@ def commands(run_id: str, wait: Wait, budgets: Budgets | None) -> list[str]:
             return [_extend(run_id, wait, budgets), f"{resolve} --skip", f"{resolve} --abort"]
         case "approval" if calls := wait.data.get("calls"):
             held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
-            return [f"orga approve {held}", f"orga deny {held}"]
+            is_whole = not any(call.get("arguments_digest") for call in calls)
+            return [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
         case _:
             return [f"orga status {quote(run_id)}"]
 

@@ -5,16 +5,15 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from pydantic import ValidationError
 from pydantic_core import to_json
 
 from workflows.decisions.fingerprint import fingerprint
 from workflows.decisions.notes import noted
-from workflows.decisions.waits import closed, opened
+from workflows.decisions.shown_arguments import shown_arguments
+from workflows.decisions.waits import closed, opened, wait_named
 from workflows.types.approvals import Answer, ApprovalDecision, Hold
-from workflows.types.clipped import clip
+from workflows.types.argument import parsed
 from workflows.types.gate import ANSWER, ApprovalTerms, Verdict
-from workflows.types.input import problems
 from workflows.types.messages import ToolCall
 from workflows.types.state import AgentState
 from workflows.types.waits import Wait
@@ -26,14 +25,32 @@ SHOWN_BYTES = 2_000
 SHOWN_ANSWER_BYTES = 50_000
 """Of an answer that a person reviews: all of it counts."""
 
+_LONG = frozenset({"reason"})
+
 EXPIRED = Answer(approved=False, approver="", reason="nobody approved it in time")
 
 
-def hold_of(state: AgentState, place: str, call: ToolCall, verdict: Verdict, now: datetime) -> Hold:
-    """Return the hold of a call that the verdict lets through only with a person's yes."""
+def hold_of(
+    state: AgentState, place: str, call: ToolCall, verdict: Verdict, now: datetime, *, occasion: str = ""
+) -> Hold:
+    """Return the hold of a call that the verdict lets through only with a person's yes.
+
+    Args:
+        state: Of the run.
+        place: Of the call.
+        call: As it would be carried out.
+        verdict: The gate's, or what stands for a critic's.
+        now: Workflow time.
+        occasion: Of this asking alone, in this execution: a yes given before a reset never counts behind it.
+    """
     terms = verdict.approval or ApprovalTerms()
+    about = _about(state.origin, place, call, verdict.version)
+    before = next((hold for hold in state.holds if hold.about == about), None)
+    if before is not None:  # the run before this one was asking
+        return before
     return Hold(
-        approval_id=approval_id(state.origin, place, call, verdict.version),
+        approval_id=sha256(f"{about}/{occasion}".encode()).hexdigest()[:ID_CHARS],
+        about=about,
         call=call,
         version=verdict.version,
         reason=verdict.reason,
@@ -42,26 +59,41 @@ def hold_of(state: AgentState, place: str, call: ToolCall, verdict: Verdict, now
     )
 
 
-def approval_id(origin: str, place: str, call: ToolCall, version: str) -> str:
-    """Return the id of exactly this call under exactly this policy: sha256, so a yes fits nothing else."""
+def _about(origin: str, place: str, call: ToolCall, version: str) -> str:
+    """Return the digest of exactly this call under exactly this policy: sha256, so a yes fits nothing else."""
     identity = f"{origin}/{place}/{fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
     return sha256(identity.encode()).hexdigest()[:ID_CHARS]
 
 
 def asked(state: AgentState, holds: Sequence[Hold], wait_id: str, now: datetime) -> AgentState:
-    """Return the state in which these calls are held, all in one question."""
+    """Return the state in which these calls are held, all in one question.
+
+    A question that the run before this one had asked is asked on: what was held keeps its time and its answer.
+    """
+    before = {hold.approval_id: hold for hold in state.holds}
+    holds = [before.get(hold.approval_id, hold) for hold in holds]
+    ids = {hold.approval_id for hold in holds}
+    asked_before = wait_named(state, wait_id)
     tools = ", ".join(hold.call.name for hold in holds)
     wait = Wait(
         wait_id=wait_id,
         kind="approval",
-        since=now,
+        since=asked_before.since if asked_before else now,
         question=f"approve {tools}?",
-        data={"calls": [_shown(hold) for hold in holds]},
+        data={"calls": [_shown(hold) for hold in holds if hold.answer is None]},
     )
-    held = opened(state.model_copy(update={"holds": (*state.holds, *holds)}), wait, now)
+    others = tuple(hold for hold in state.holds if hold.approval_id not in ids)
+    open_waits = tuple(other for other in state.waits if other.wait_id != wait_id)
+    held = opened(state.model_copy(update={"holds": (*others, *holds), "waits": open_waits}), wait, now)
     for hold in holds:
         held = noted(held, "ApprovalRequested", kind="call", **_shown(hold))
+        held = held if hold.answer is None else _resolved(held, hold, hold.answer)
     return held
+
+
+def _resolved(state: AgentState, hold: Hold, answer: Answer) -> AgentState:
+    told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
+    return noted(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
 
 
 def parsed_decision(state: AgentState, raw: object, now: datetime) -> ApprovalDecision:
@@ -70,10 +102,7 @@ def parsed_decision(state: AgentState, raw: object, now: datetime) -> ApprovalDe
     Raises:
         ValueError: It names nothing that is held, was decided or has expired, or this person may not decide it.
     """
-    try:
-        decision = ApprovalDecision.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise ValueError("; ".join(problems(error))) from None
+    decision = parsed(ApprovalDecision, raw, long=_LONG)
     hold = next((hold for hold in state.holds if hold.approval_id == decision.approval_id), None)
     if hold is None:
         pending = ", ".join(hold.approval_id for hold in pending_holds(state, now)) or "none"
@@ -125,8 +154,7 @@ def _answered(state: AgentState, answers: dict[str, Answer]) -> AgentState:
             holds.append(hold)
             continue
         holds.append(hold.model_copy(update={"answer": answer}))
-        told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
-        state = noted(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
+        state = _resolved(state, hold, answer)
     return state.model_copy(update={"holds": tuple(holds), "waits": _undecided(state.waits, answers)})
 
 
@@ -149,7 +177,7 @@ def _shown(hold: Hold) -> dict[str, Any]:
         "id": hold.approval_id,
         "tool": hold.call.name,
         "call_id": hold.call.call_id,
-        "arguments": clip(to_json(hold.call.arguments, inf_nan_mode="strings").decode(), most),
+        **shown_arguments(to_json(hold.call.arguments, inf_nan_mode="strings").decode(), most),
         "reason": hold.reason,
         "approvers": list(hold.approvers),
         "expires_at": hold.expires_at.isoformat(),

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from workflows.decisions.notes import noted
-from workflows.types.breaker import Breaker, BreakerOptions, told_to_model
+from workflows.types.breaker import Breaker, BreakerOptions, cause_named, told_to_model
 from workflows.types.state import AgentState
 from workflows.types.tools import ToolSpec
 
@@ -33,17 +33,19 @@ def with_success(state: AgentState, spec: ToolSpec) -> AgentState:
     return closed if breaker.state == "closed" else noted(closed, "CircuitClosed", tool=spec.name, scope=SCOPE)
 
 
-def with_failure(state: AgentState, spec: ToolSpec, now: datetime) -> AgentState:
+def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | None = None) -> AgentState:
     """Take in a failure of the tool's infrastructure: a time-out, or an error that trying again might have cured."""
     options = spec.options.breaker
     if not _is_ours(options):
         return state
     before = state.breakers.get(spec.name, Breaker())
-    after = before.failed(options, now)
+    after = before.failed(options, now, cause_named(kind))
     failed = _with(state, spec, after)
     if before.state == "open" or after.state != "open":
         return failed
-    data = {"failures": after.failures, "recovery_s": options.recovery_s}
+    data = {"failures": after.failures, "recovery_s": options.recovery_s} | (
+        {"cause": after.cause} if after.cause else {}
+    )
     return noted(failed, "CircuitOpened", tool=spec.name, scope=SCOPE, **data)
 
 

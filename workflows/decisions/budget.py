@@ -2,10 +2,8 @@
 
 from datetime import datetime
 
-from pydantic import ValidationError
-
+from workflows.types.argument import parsed
 from workflows.types.extension import BudgetExtension
-from workflows.types.input import problems
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState
 from workflows.types.waits import Wait
@@ -20,6 +18,11 @@ _CALLS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
 def is_asked_for(state: AgentState, stop: tuple[StopReason, str]) -> bool:
     """Return whether a person is asked for more budget instead of ending."""
     return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
+
+
+def open_question(state: AgentState) -> Wait | None:
+    """Return the question that the run before this one had asked, and that nobody has answered."""
+    return next((wait for wait in state.waits if wait.kind == "budget"), None)
 
 
 def question(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Wait:
@@ -43,10 +46,7 @@ def extension(state: AgentState, raw: object) -> dict[str, float]:
     Raises:
         ValueError: An unknown key, a bad value, nothing to raise, or a limit that would get lower.
     """
-    try:
-        given = BudgetExtension.model_validate(raw, extra="forbid").model_dump(exclude_none=True)
-    except ValidationError as error:
-        raise ValueError("; ".join(problems(error))) from None
+    given = parsed(BudgetExtension, raw).model_dump(exclude_none=True)
     if not given:
         raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")
     config = state.config

@@ -51,12 +51,18 @@ class ContextFold:
     def _start(self, happening: Happening) -> None:
         arguments: list[Any] = happening.value
         if len(arguments) > 1 and arguments[1] is not None:
-            state = AgentState.model_validate(arguments[1])
-            self.setup, self.iteration = state.setup, state.iteration
-            self._chain = Chain().plus(state.conversation.messages)
+            self._take_over(AgentState.model_validate(arguments[1]))
+
+    def _take_over(self, state: AgentState) -> None:
+        self.setup, self.iteration = state.setup, state.iteration
+        self._chain = Chain().plus(state.conversation.messages)
+        if state.pending is not None:
+            self._replies[state.iteration] = state.pending
 
     def _finish(self, happening: Happening) -> None:
         match happening.name:
+            case names.READ_PAST:
+                self._take_over(AgentState.model_validate(happening.value))
             case "prepare":
                 self.setup = Setup.model_validate(happening.value)
             case "reason":
@@ -80,7 +86,7 @@ class ContextFold:
         if news.message is not None:
             return news.message
         try:
-            return self._recorded(news)
+            return news.shown(self._recorded(news))
         except (KeyError, IndexError, ValueError):
             raise DigestMismatch(f"the history does not hold {news.model_dump_json(exclude_unset=True)}") from None
 
@@ -93,4 +99,4 @@ class ContextFold:
         call = self._replies[int(iteration)].calls[int(index)]
         content = self._results[news.result or ""]
         spec = self.setup.tool(call.name) if self.setup else None
-        return tool_message(call, clip(content, spec.options.max_result_bytes) if spec else content, is_error=False)
+        return tool_message(call, clip(content, spec.max_result_bytes) if spec else content, is_error=False)

@@ -1,16 +1,33 @@
 """The conversation grows by news and is handed to the model by reference."""
 
-from workflows.decisions.estimate import size_of, tokens_of
+from workflows.decisions.estimate import size_of, tokens_of, weight_of
+from workflows.types.clipped import bytes_in_json
 from workflows.types.context import Chain, ContextRef, News
 from workflows.types.digest import digest_of, reference
 from workflows.types.messages import Message
 from workflows.types.ranges import Ranges
+from workflows.types.shortened import shortened
 from workflows.types.state import Conversation
 from workflows.types.summary import Summary, summary_message
 
+MAX_NEWS_BYTES = 400_000
+"""Of all that one model call brings, as JSON: its input, and the state between two calls, have to fit a payload."""
 
-def added(conversation: Conversation, message: Message, news: News | None = None) -> Conversation:
-    """Return the conversation with one more message; without `news` the message itself is the news."""
+MIN_TEXT_BYTES = 300
+"""Of one text, however little room there is."""
+
+
+def added(
+    conversation: Conversation, message: Message, news: News | None = None, most: int | None = None
+) -> Conversation:
+    """Return the conversation with one more message; without `news` the message itself is the news.
+
+    Its text is cut to `most` bytes, and to what is left for all that the model has not seen yet.
+    """
+    cut = _cut(conversation, message, most)
+    if cut is not None:
+        message = shortened(message, cut)
+        news = None if news is None else news.model_copy(update={"cut": cut})
     size = size_of(message)
     return conversation.model_copy(
         update={
@@ -18,8 +35,17 @@ def added(conversation: Conversation, message: Message, news: News | None = None
             "news": (*conversation.news, news or News(message=message)),
             "tokens": conversation.tokens + tokens_of(size),
             "size": conversation.size + size,
+            "unseen": conversation.unseen + weight_of(message),
         }
     )
+
+
+def _cut(conversation: Conversation, message: Message, most: int | None) -> int | None:
+    """Return to how many bytes a text is cut; None where all of it has room."""
+    size = len(message.text.encode("utf-8", "replace"))
+    room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
+    cut = min(size if room is None else room, size if most is None else most)
+    return max(cut, MIN_TEXT_BYTES) if cut < size > MIN_TEXT_BYTES else None
 
 
 def handed_over(
@@ -39,7 +65,7 @@ def handed_over(
         context = context.model_copy(update=update)
         conversation = with_messages(conversation, chain.messages)
     seen: dict[str, object] = {"messages": chain.messages, "sent": len(chain.messages), "digest": chain.digest}
-    return context, _used(conversation).model_copy(update=seen | {"news": ()})
+    return context, _used(conversation).model_copy(update=seen | {"news": (), "unseen": 0})
 
 
 def _compaction(
@@ -65,7 +91,7 @@ def settled(conversation: Conversation) -> Conversation:
     """Return the conversation for a run that continues as new: all of it is the base, nothing is news."""
     digest = digest_of(conversation.messages[conversation.sent :], conversation.digest)
     sent = len(conversation.messages)
-    return _used(conversation).model_copy(update={"sent": sent, "digest": digest, "news": ()})
+    return _used(conversation).model_copy(update={"sent": sent, "digest": digest, "news": (), "unseen": 0})
 
 
 def _used(conversation: Conversation) -> Conversation:

@@ -1,9 +1,8 @@
 """A critic's verdict: read strictly from what its model wrote; what counts is the score that is computed here."""
 
-import json
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -100,16 +99,6 @@ def summed(before: Usage | None, usage: Usage) -> Usage:
 def _verdict(text: str) -> _Verdict:
     value = answer_json(text)
     try:
-        verdict = _Verdict.model_validate(value)
+        return _Verdict.model_validate(value)
     except ValidationError as error:
         raise ValueError("; ".join(problems(error))[:MAX_PROBLEM_CHARS]) from None
-    json.loads(text[text.index("{") : text.rindex("}") + 1], object_pairs_hook=_each_once)
-    return verdict
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that stands twice: the parser would take the last, a reader the first."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
-    return found

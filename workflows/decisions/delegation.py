@@ -5,6 +5,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from workflows.decisions.ceilings import narrowed_tools
+from workflows.decisions.gathering import with_gathered
 from workflows.types.clipped import clip
 from workflows.types.delegation import Ceiling, DelegateSpec, Lineage
 from workflows.types.gate import Verdict
@@ -68,7 +69,7 @@ def settled(state: AgentState, workflow_id: str, result: AgentResult | None) -> 
     state = without(state, workflow_id)
     if result is None:
         return state
-    counts = state.tool_calls
+    state, counts = with_gathered(state, _said(result)), state.tool_calls
     delegated = counts.delegated + result.tool_calls.spent
     return state.model_copy(
         update={

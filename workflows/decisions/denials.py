@@ -1,14 +1,17 @@
 """Denials that come again: the same one, iteration after iteration, means the model will not find another way."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from workflows.decisions.similarity import similarity
 from workflows.types.gate import Verdict
 from workflows.types.input import LoopConfig
 from workflows.types.messages import ToolCall
+from workflows.types.outcome import Outcome, OutcomeStatus
 from workflows.types.steps import StepIteration
 
 EXACTLY = 1.0
+
+NOTHING_ELSE = "no call of the reply was valid"
 
 
 def alike_at(config: LoopConfig) -> float:
@@ -33,6 +36,19 @@ def denial_streaks(streaks: dict[str, int], denied: Iterable[str], threshold: fl
 def denial_of_call(call: ToolCall, verdict: Verdict) -> str:
     """Name a denial: the tool and the reason; other arguments do not make it another denial."""
     return f"{call.name}: {verdict.reason}"
+
+
+def repeated(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], status: OutcomeStatus) -> list[str]:
+    """Name the calls among the outcomes that the gate turned down so, each once."""
+    pairs = zip(outcomes, verdicts, strict=True)
+    return list(dict.fromkeys(denial_of_call(o.call, v) for o, v in pairs if o.status == status))
+
+
+def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
+    """Name the invalid calls; a reply of nothing else is one more, for a model that invents another tool each time."""
+    named = repeated(outcomes, verdicts, "invalid")
+    is_all = bool(outcomes) and all(outcome.status == "invalid" for outcome in outcomes)
+    return [*named, NOTHING_ELSE] if is_all else named
 
 
 def denial_of_answer(verdict: Verdict) -> str:

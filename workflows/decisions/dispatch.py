@@ -66,6 +66,22 @@ def given_up_on(state: AgentState, call: ToolCall) -> Outcome | None:
     return None
 
 
+def with_under_way(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
+    """Take in which calls are begun, so that what a recovery adds to them keeps to `max_tool_calls`."""
+    return state.model_copy(update={"under_way": sum(map(_cost, calls))})
+
+
+def has_room(state: AgentState) -> bool:
+    """Return whether one more call may be begun beside those that are under way, and what delegates may make yet."""
+    delegated = sum(child.ceiling.max_tool_calls or 0 for child in state.children if child.ceiling)
+    return _left(state) > state.under_way + delegated
+
+
+def with_one_more(state: AgentState) -> AgentState:
+    """Take in that a call is begun in place of another one."""
+    return state.model_copy(update={"under_way": state.under_way + 1})
+
+
 def _left(state: AgentState) -> float:
     limit = state.config.max_tool_calls
     return float("inf") if limit is None else max(limit - tool_calls_run(state), 0)

@@ -21,6 +21,11 @@ def size_of(message: Message) -> int:
     return size
 
 
+def weight_of(message: Message) -> int:
+    """Return the bytes that a message takes in a history, where a quote takes two and a control character six."""
+    return len(message.model_dump_json(exclude_unset=True).encode())
+
+
 def tokens_of(size: int) -> int:
     """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, 7 for the frame."""
     return max(size * 10 // 33, 1) + OVERHEAD_PER_MESSAGE
@@ -29,6 +34,11 @@ def tokens_of(size: int) -> int:
 def tokens_in(messages: tuple[Message, ...]) -> int:
     """Return the estimated tokens of all these messages."""
     return sum(tokens_of(size_of(message)) for message in messages)
+
+
+def bytes_for(tokens: float) -> int:
+    """Return the bytes of text that so many estimated tokens stand for."""
+    return max(int(tokens * 33 / 10), 0)
 
 
 def frame_tokens(setup: Setup) -> int:

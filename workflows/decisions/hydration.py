@@ -8,6 +8,7 @@ from workflows.decisions.conversation import added
 from workflows.decisions.hydration_block import context_block, pruned, total_tokens
 from workflows.decisions.limits import tool_calls_run
 from workflows.decisions.notes import MAX_TEXT_CHARS, noted
+from workflows.decisions.outcomes import counted
 from workflows.decisions.taint import tainted
 from workflows.types.hydration import PreHydration, Reference, Resolved
 from workflows.types.messages import Message, ToolCall
@@ -32,7 +33,7 @@ class Lookup:
 def lookups(
     references: Sequence[Reference], config: PreHydration, tools: Sequence[ToolSpec], room: int | None = None
 ) -> tuple[Lookup, ...]:
-    """Return a lookup for each reference, in order; only tools that the run is offered resolve any.
+    """Return a lookup for each reference, in order; only read-only tools that the run is offered resolve any.
 
     Args:
         references: What the task refers to.
@@ -63,6 +64,8 @@ def _lookup(index: int, reference: Reference, name: str, offered: Mapping[str, T
     if tool is None:
         lacks = f"no tool {name!r} is offered" if name else "no tool is named in resolution_tools"
         return Lookup(reference, why=f"{lacks} for references of type {reference.ref_type!r}")
+    if tool.effect != "read_only":  # nobody reviews a lookup
+        return Lookup(reference, why=f"{name} is {tool.effect}; only a read_only tool looks references up")
     argument = _argument(tool)
     if argument is None:
         return Lookup(reference, why=f"{name} has no one argument that could take a reference")
@@ -121,17 +124,8 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
 
 def with_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:
     """Count the calls among those of the run, which they are; what they brought is as untrusted as any result."""
-    counts = state.tool_calls
-    refused = sum(outcome.status in {"denied", "invalid", "not_run"} for outcome in outcomes)
-    failed = sum(outcome.status in {"failed", "cancelled"} for outcome in outcomes)
-    update = {
-        "proposed": counts.proposed + len(outcomes),
-        "run": counts.run + len(outcomes) - refused,
-        "denied": counts.denied + refused,
-        "failed": counts.failed + failed,
-    }
-    calls = counts.model_copy(update=update)
-    return state.model_copy(update={"tool_calls": calls, "taint": tainted(state, outcomes)})
+    calls = counted(state.tool_calls, outcomes)
+    return state.model_copy(update={"tool_calls": calls, "taint": tainted(state, outcomes), "under_way": 0})
 
 
 def _told(items: Sequence[Resolved]) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from workflows.decisions.summaries import one_line
+from workflows.decisions.shares import shares
 from workflows.types.hydration import CONTEXT_BLOCK, Resolved
 from workflows.types.untrusted import mark_of
+from workflows.types.visible import one_line
 
 BYTES_PER_TOKEN = 4
 CUT = "...[truncated]"
@@ -21,13 +22,9 @@ def pruned(items: Sequence[Resolved], max_tokens: int) -> tuple[Resolved, ...]:
     Short ones stay whole and the long ones share what is left, so that no page starves what stands after it.
     """
     texts = {i: item.content.translate(_CONTROLS) for i, item in enumerate(items) if item.status == "resolved"}
-    sizes = {i: len(text.encode()) for i, text in texts.items()}
-    left = max_tokens * BYTES_PER_TOKEN
-    shares: dict[int, int] = {}
-    for waiting, i in zip(range(len(sizes), 0, -1), sorted(sizes, key=lambda i: sizes[i]), strict=True):
-        shares[i] = min(sizes[i], left // waiting)
-        left -= shares[i]
-    return tuple(_cut(item, texts[i], shares[i]) if i in texts else item for i, item in enumerate(items))
+    sizes = [len(text.encode()) for text in texts.values()]
+    share = dict(zip(texts, shares(sizes, max_tokens * BYTES_PER_TOKEN), strict=True))
+    return tuple(_cut(item, texts[i], share[i]) if i in texts else item for i, item in enumerate(items))
 
 
 def _cut(item: Resolved, text: str, share: int) -> Resolved:

@@ -6,23 +6,25 @@ from pydantic_core import to_json
 
 from workflows.decisions.clock import ticking
 from workflows.decisions.conversation import added
+from workflows.decisions.notes import noted
+from workflows.decisions.room import news_room
 from workflows.types.clipped import clip
 from workflows.types.messages import Message
-from workflows.types.state import AgentState, Intervention
+from workflows.types.state import AgentState, Intervention, InterventionKind
 from workflows.types.text import clean_text
 
 MAX_SIGNAL_BYTES = 50_000
 """A longer text is cut: guidance belongs into a sentence, documents into files."""
 
-MAX_TAKEN_BYTES = 500_000
-"""Of guidance in one model call, whose input has to stay below 2 MB."""
-
-MAX_INBOX_BYTES = 400_000
+MAX_INBOX_BYTES = 100_000
 """All that waits in the inbox: it has to fit into one payload. What arrives beyond it is cut to a line."""
+
+MAX_INBOX_ITEMS = 400
+"""What arrives beyond it is counted, and the model is told how much that was."""
 
 MIN_SIGNAL_BYTES = 200
 
-_CONTROLS = {code: " " for code in range(32) if chr(code) not in "\n\r\t"}
+_CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
 """Control characters, which take six times their room in a payload and could command a terminal."""
 
 _TEXT = {
@@ -30,12 +32,28 @@ _TEXT = {
     "add_context": "[Context from the operator]\n{}",
 }
 
+UNHEARD = "[Guidance from the operator] {} more messages arrived while too many waited; they are lost."
+
 
 def signal_text(arguments: tuple[object, ...]) -> str:
-    """Return what a signal says; any JSON is taken, since a handler that refuses would lose it."""
+    """Return what a signal says, cut where it is too long."""
+    return _cut(_said(arguments), MAX_SIGNAL_BYTES)
+
+
+def guidance(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
+    """Return what a signal says as guidance."""
+    said = _said(arguments)
+    text = _cut(said, MAX_SIGNAL_BYTES)
+    return Intervention(kind=kind, text=text, size=0 if text == said else len(said.encode()))
+
+
+def _said(arguments: tuple[object, ...]) -> str:
+    """Return the text; any JSON is taken, since a handler that refuses would lose it."""
     parts = [part if isinstance(part, str) else _shown(part) for part in arguments if part is not None]
-    text = clean_text("\n".join(parts)).translate(_CONTROLS)
-    return _cut(text, MAX_SIGNAL_BYTES)
+    text = clean_text("\n".join(parts))
+    for control in _CONTROLS:  # `translate` takes 50 times as long, of all signals since the last task
+        text = text.replace(control, " ")
+    return text
 
 
 def _shown(part: object) -> str:
@@ -47,10 +65,19 @@ def _cut(text: str, max_bytes: int) -> str:
 
 
 def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
-    """Record guidance (steer, add_context) at the end of the inbox."""
+    """Record guidance (steer, add_context) at the end of the inbox; one that is full only counts it.
+
+    The journal tells of guidance that was cut.
+    """
+    if len(state.inbox) >= MAX_INBOX_ITEMS:
+        return state.model_copy(update={"unheard": state.unheard + 1})
     text = _cut(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
-    inbox = (*state.inbox, guidance.model_copy(update={"text": text}))
-    return state.model_copy(update={"inbox": inbox, "inbox_bytes": state.inbox_bytes + len(text.encode())})
+    kept, size = len(text.encode()), guidance.size
+    if text != guidance.text:
+        size = size or len(guidance.text.encode())
+    inbox = (*state.inbox, guidance.model_copy(update={"text": text, "size": size} if size else {}))
+    state = state.model_copy(update={"inbox": inbox, "inbox_bytes": state.inbox_bytes + kept})
+    return noted(state, "InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept) if size else state
 
 
 def with_pause(state: AgentState, now: datetime) -> AgentState:
@@ -72,16 +99,20 @@ def with_abort(state: AgentState, why: str) -> AgentState:
 
 def taken_in(state: AgentState) -> AgentState:
     """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
-    conversation, taken, size = state.conversation, 0, 0
+    if not state.inbox:
+        return state
+    conversation, taken, size, room = state.conversation, 0, 0, news_room(state) // 2
     for item in state.inbox:
         text = _TEXT[item.kind].format(item.text)
         size += len(text.encode())
-        if taken and size > MAX_TAKEN_BYTES:
+        if taken and size > room:
             break
         conversation = added(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
         taken += 1
-    if not taken:
-        return state
     inbox = state.inbox[taken:]
     waiting = sum(len(item.text.encode()) for item in inbox)
-    return state.model_copy(update={"conversation": conversation, "inbox": inbox, "inbox_bytes": waiting})
+    update: dict[str, object] = {"inbox": inbox, "inbox_bytes": waiting}
+    if state.unheard and not inbox:
+        conversation = added(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
+        update["unheard"] = 0
+    return state.model_copy(update=update | {"conversation": conversation})

@@ -8,6 +8,7 @@ from workflows.decisions.compaction import compaction_data
 from workflows.decisions.journal_chain import GENESIS, chained
 from workflows.decisions.journal_data import Found, as_object, intervention, termination, used
 from workflows.decisions.journal_iteration import JournalIteration
+from workflows.decisions.journal_start import JournalStart
 from workflows.types import names
 from workflows.types.context import ReasonRequest, Setup
 from workflows.types.decision import DECISION_MADE
@@ -18,7 +19,7 @@ from workflows.types.journal import JournalEntry
 from workflows.types.messages import Reply
 from workflows.types.notes import Note
 from workflows.types.saga import SAGA_ENDED
-from workflows.types.state import state_in
+from workflows.types.state import AgentState, state_in
 
 PAUSES = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""
@@ -36,14 +37,22 @@ class JournalFold:
         self._is_paused = False
         self._run = JournalIteration()
         self._summary: dict[str, Any] = {}
+        self._beginning = JournalStart()
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
-        return [self._entry(happening.at, event, data) for event, data in self._events(happening)]
+        return [self._entry(happening.at, event, data) for event, data in self._opened(happening)]
 
     def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
         """Return an entry of a delegated run as one of this journal; an entry from further down keeps its run."""
-        return self._numbered(entry.model_copy(update={"data": {"run": run, **entry.data}}))
+        return self._chained(entry.model_copy(update={"sequence": self._sequence, "data": {"run": run, **entry.data}}))
+
+    def _opened(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Yield what an event brings; whatever it is, that the run was started comes first."""
+        for found in self._events(happening):
+            if self._beginning.is_due:
+                yield from self._named(self._beginning.unread())
+            yield found
 
     def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
@@ -58,26 +67,35 @@ class JournalFold:
             "child_started": self._delegated,
             "child_finished": self._delegated,
             "child_failed": self._delegated,
-            "continued_as_new": lambda _: self._collected(),
+            "continued_as_new": lambda _: [],
         }
         return readers.get(happening.kind, self._terminated)(happening)
 
     def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
-        given, forked = as_object(arguments[0] if arguments else None), {}
         if state := state_in(arguments[1]) if len(arguments) > 1 else None:
+            ended = self._collected() if state.pending is None else []
             self._iteration = state.iteration
+            self._setup, self._is_paused = state.setup, state.paused
             self._run = JournalIteration()
-            self._setup, self._is_paused = state.setup, bool(state.carried_by) and state.paused
+            if state.pending is not None:
+                self._run = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
+                self._run.replied(state.pending)
             if state.setup is not None:
                 self._agent = state.setup.agent
-            if state.forked_from is None or state.carried_by:
-                return []
-            forked = {"forked_from": state.forked_from.model_dump()}
-            given = state.input.model_dump(mode="json", exclude_unset=True)
-        self._agent = str(given.get("agent", "default"))
-        rest = {key: value for key, value in given.items() if key != "task"}
-        return [("Started", {"task": str(given.get("task", "")), "input": rest, **forked})]
+            return ended
+        return self._named(self._beginning.begun(as_object(arguments[0] if arguments else None)))
+
+    def _forked(self, happening: Happening) -> Found:
+        if happening.kind != "finished":
+            return []
+        past = AgentState.model_validate(happening.value)
+        self._iteration = past.iteration
+        return self._named(self._beginning.forked(past))
+
+    def _named(self, found: Found) -> Found:
+        self._agent = self._beginning.agent
+        return found
 
     def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Lazily: what ends an iteration is told before the next one begins."""
@@ -95,19 +113,16 @@ class JournalFold:
             self._summary = {}
 
     def _ended(self, happening: Happening) -> Found:
-        match happening.name:
-            case "prepare":
-                return self._prepared(happening)
-            case "summarise":
-                return self._summarised(happening)
-            case "reason":
-                return self._reasoned(happening)
-            case "gate":
-                return self._gated(happening)
-            case names.NOTIFY | "critique":
-                return []
-            case _:
-                return self._acted(happening)
+        readers: dict[str, Callable[[Happening], Found]] = {
+            names.READ_PAST: self._forked,
+            "prepare": self._prepared,
+            "summarise": self._summarised,
+            "reason": self._reasoned,
+            "gate": self._gated,
+            names.NOTIFY: lambda _: [],
+            "critique": lambda _: [],
+        }
+        return readers.get(happening.name, self._acted)(happening)
 
     def _prepared(self, happening: Happening) -> Found:
         if happening.kind == "finished":
@@ -131,7 +146,10 @@ class JournalFold:
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        return [("ReasoningComplete", {"actions": actions, "finish": reply.finish, **used(reply)})]
+        told = {"actions": actions, "finish": reply.finish, **used(reply)}
+        if reply.left_out:
+            told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
+        return [("ReasoningComplete", told)]
 
     def _gated(self, happening: Happening) -> Found:
         """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
@@ -139,10 +157,13 @@ class JournalFold:
             self._run.not_judged()
             failed = ("PolicyEvaluated", {"error": happening.text, "action_count": self._run.proposals})
             return [failed, *self._dispatched_if_settled()]
-        verdicts = Verdicts.model_validate(happening.value).verdicts
-        shown = [v.model_dump(exclude_defaults=True) for v in verdicts]
+        answer = Verdicts.model_validate(happening.value)
+        verdicts = answer.verdicts
+        shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts]
         denied = sum(v.decision != "allow" for v in verdicts)
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "verdicts": shown}
+        if answer.about:
+            return [("PolicyEvaluated", {**judged, "about": answer.about})]
         if self._run.awaits_gate:
             self._run.judged(verdicts)
         else:
@@ -162,7 +183,7 @@ class JournalFold:
         told = (note.event, note.data)
         if note.event not in {SAGA_ENDED, DECISION_MADE}:
             self._run.noted(note)
-            return [told, *self._dispatched_if_settled()]
+            return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_settled()]
         place, is_saga = str(note.data.get("place")), note.event == SAGA_ENDED
         begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
         outcome = str(note.data.get("outcome")) if is_saga else "ok"
@@ -211,12 +232,12 @@ class JournalFold:
         return [dispatched, *self._collected_if_complete()]
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
-        return self._numbered(
-            JournalEntry(sequence=0, timestamp=at, agent=self._agent, iteration=self._iteration, event=event, data=data)
+        number, agent, iteration = self._sequence, self._agent, self._iteration
+        return self._chained(
+            JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         )
 
-    def _numbered(self, entry: JournalEntry) -> JournalEntry:
-        entry = entry.model_copy(update={"sequence": self._sequence})
+    def _chained(self, entry: JournalEntry) -> JournalEntry:
         self._hash = chained(self._hash, entry)
         self._sequence += 1
         return entry.model_copy(update={"hash": self._hash})

@@ -13,8 +13,17 @@ GENESIS = ""
 
 def chained(previous: str, entry: JournalEntry) -> str:
     """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
-    body = to_json(entry.model_dump(mode="json", exclude={"hash"}))
-    return sha256(previous.encode() + body).hexdigest()
+    return sha256(previous.encode() + _body(entry)).hexdigest()
+
+
+def canonical_line(entry: JournalEntry) -> bytes:
+    """Return an entry as it stands in an export: what is hashed, with the hash as its last field."""
+    return _body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
+
+
+def _body(entry: JournalEntry) -> bytes:
+    """Return the canonical form: the fields in their order, no spaces, UTF-8."""
+    return to_json(entry.model_dump(mode="json", exclude={"hash"}))
 
 
 def first_break(entries: Iterable[JournalEntry]) -> int | None:

@@ -25,9 +25,14 @@ def intervention(happening: Happening) -> Found:
     if happening.kind == "updated":
         return [("InterventionReceived", {"kind": happening.name, **told})]
     if happening.name == "rewound":
+        if happening.text:
+            return [("InterventionReceived", {"kind": "rewind", "refused": happening.text})]
         rewind = as_object(value)
         steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
-        return [("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer})]
+        left = {"left": rewind["left"]} if rewind.get("left") else {}
+        return [
+            ("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer, **left})
+        ]
     if happening.name not in SIGNALS:
         return [("InterventionReceived", {"kind": happening.name, "known": False})]
     return [("InterventionReceived", {"kind": happening.name, **told})]

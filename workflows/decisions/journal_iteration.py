@@ -1,7 +1,7 @@
 """What the journal knows of the iteration that is under way: its reply, and what became of each call."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from workflows.decisions.critic_scope import reviews
 from workflows.decisions.journal_verdicts import JournalVerdicts
@@ -89,6 +89,14 @@ class JournalIteration:
             verdicts.asked(str(told.get("id")), index)
         elif note.event == "StepEvaluated" and told.get("then") == "revise":
             verdicts.rejected(index)
+
+    def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
+        """Return what a note says, with the arguments of the calls that a recovery made as those of the reply's."""
+        index, made = self._index_of(told.get("call_id")), told.get("calls")
+        if self.reply is None or index is None or not isinstance(made, list):
+            return told
+        known = {"arguments": self.reply.calls[index].arguments}
+        return {**told, "calls": [{**known, **each} for each in cast("list[dict[str, Any]]", made)]}
 
     def paused(self, is_paused: bool) -> None:
         """Take in that the run is paused, or goes on."""

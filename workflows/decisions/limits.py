@@ -3,7 +3,7 @@
 from datetime import datetime
 from math import ceil
 
-from workflows.types.input import SLACK_S, LoopConfig
+from workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState
 from workflows.types.status import Budgets
@@ -12,19 +12,24 @@ MAX_OVER_BUDGET_IN_A_ROW = 2
 """Iterations in a row that want more tool calls than `max_tool_calls`: after the first the model may still answer."""
 
 MAX_DENIALS_IN_A_ROW = 3
-"""Iterations in a row with the same denial, after which the run ends as `policy_denial`."""
+"""Iterations in a row with the same denial, after which the run ends as `policy_denial`; with the same invalid call, or
+with nothing but invalid ones, as `error`."""
 
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> tuple[StopReason, str] | None:
     """Return why the run must end now, or None while the loop may go on; asked before each reasoning step.
 
-    An abort wins over all; then a repeated denial, iterations, tokens, cost, calls, time, in this order, each at `>=`.
+    An abort wins over all; then a repeated denial, a repeated invalid call, iterations, tokens, cost, calls, time, in
+    this order, each at `>=`.
     """
     if state.aborted is not None:
         return "aborted", state.aborted
     for denial, times in state.denials.items():
         if times >= MAX_DENIALS_IN_A_ROW:
             return "policy_denial", f"{denial}, {times} iterations in a row"
+    for call, times in state.invalid.items():
+        if times >= MAX_DENIALS_IN_A_ROW:
+            return "error", f"the same invalid call again: {call}, {times} iterations in a row"
     cost = state.usage.cost_usd or 0.0
     reached: list[tuple[bool, StopReason, str]] = [
         (state.iteration >= config.max_iterations, "max_iterations", f"limit of {config.max_iterations} iterations"),
@@ -61,6 +66,11 @@ def out_of_time(state: AgentState) -> AgentState:
 def remaining_s(state: AgentState, config: LoopConfig, now: datetime) -> float:
     """Return the seconds left on the run's clock, never below 0."""
     return max(config.timeout_s - state.clock.elapsed_s(now), 0.0)
+
+
+def is_time_for_another(state: AgentState, config: LoopConfig, now: datetime) -> bool:
+    """Return whether a model call that ran out of the time which it was given is made anew: the clock stood still."""
+    return remaining_s(state, config, now) > LAST_TRY_S + 1
 
 
 def server_limit_s(state: AgentState, config: LoopConfig, now: datetime) -> int:

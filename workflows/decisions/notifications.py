@@ -9,19 +9,20 @@ from typing import Any
 from workflows.decisions.answering import commands
 from workflows.decisions.limits import budgets
 from workflows.decisions.notes import noted
-from workflows.decisions.summaries import one_line
-from workflows.types.clipped import clip
+from workflows.decisions.shown_arguments import shown_arguments
 from workflows.types.notifications import Notification, NotifiedCall
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState
-from workflows.types.visible import escaped
+from workflows.types.visible import can_be_typed, in_full, one_line
 from workflows.types.waits import Wait
 
 ID_CHARS = 32
 MAX_CALLS = 10
 """That one message shows; commands are for these only, so that nothing is approved unseen."""
 
-MAX_ARGUMENTS_BYTES = 1_000
+MAX_ARGUMENTS_BYTES = 4_000
+"""Of all calls of a message together: what does not fit whole is told by its size and digest."""
+
 MAX_TEXT_CHARS = 300
 MAX_APPROVERS = 20
 
@@ -71,7 +72,8 @@ def reopened(state: AgentState) -> AgentState:
 def of_wait(state: AgentState, wait: Wait, run_id: str, now: datetime) -> Notification:
     """Return what is told of a question. Asked anew after a rewind it is another message."""
     held: list[dict[str, Any]] = wait.data.get("calls", [])
-    shown = wait.model_copy(update={"data": {**wait.data, "calls": held[:MAX_CALLS]}})
+    told = _within_room(held[:MAX_CALLS] or _about(wait))
+    shown = wait.model_copy(update={"data": {**wait.data, "calls": told}})
     return _told(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -81,7 +83,7 @@ def of_wait(state: AgentState, wait: Wait, run_id: str, now: datetime) -> Notifi
         question=_line(wait.question),
         queue="" if wait.queue == "default" else _line(wait.queue),
         limit=str(wait.data.get("limit", "")),
-        calls=tuple(map(_call, held[:MAX_CALLS] or _about(wait))),
+        calls=tuple(map(_call, told)),
         calls_left_out=max(len(held) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
         expires_at=min(filter(None, (str(call.get("expires_at", "")) for call in held)), default=""),
@@ -100,7 +102,7 @@ def of_end(state: AgentState, stop: tuple[StopReason, str], run_id: str, executi
         event="ended",
         reason=stop[0],
         detail=_line(stop[1]),
-        commands=(f"orga status {quote(run_id)}",),
+        commands=(f"orga status {quote(run_id)}",) if can_be_typed(run_id) else (),
     )
 
 
@@ -114,11 +116,24 @@ def _about(wait: Wait) -> list[dict[str, Any]]:
     return [wait.data] if "tool" in wait.data else []
 
 
+def _within_room(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the calls, those whose arguments have no room left marked by size and digest."""
+    told, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
+    for call in calls:
+        size = len(in_full(str(call.get("arguments", ""))).encode())
+        is_whole = "arguments_digest" not in call and size <= room
+        room -= size if is_whole else 0
+        told.append(call if is_whole else shown_arguments(str(call["arguments"]), -1) | call)
+    return told
+
+
 def _call(data: dict[str, Any]) -> NotifiedCall:
-    arguments = clip(escaped(str(data.get("arguments", ""))), MAX_ARGUMENTS_BYTES, "the inbox shows more")
+    digest = str(data.get("arguments_digest", ""))
     known: dict[str, Any] = {
         "tool": _line(str(data.get("tool", ""))),
-        "arguments": arguments,
+        "arguments": "" if digest else in_full(str(data.get("arguments", ""))),
+        "arguments_bytes": data.get("arguments_bytes", 0),
+        "arguments_digest": digest,
         "id": data.get("id", ""),
         "reason": _line(str(data.get("reason", ""))),
         "approvers": tuple(_lines(data.get("approvers", ()))[:MAX_APPROVERS]),
@@ -131,7 +146,7 @@ def _lines(texts: Iterable[Any]) -> list[str]:
 
 
 def _line(text: str) -> str:
-    return one_line(escaped(one_line(text, MAX_TEXT_CHARS)), MAX_TEXT_CHARS)
+    return one_line(text, MAX_TEXT_CHARS)
 
 
 def _message_id(*parts: str) -> str:

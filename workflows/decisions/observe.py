@@ -4,9 +4,13 @@ from collections.abc import Sequence
 
 from workflows.decisions.conversation import added
 from workflows.decisions.critic_scope import answer_critics
-from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
+from workflows.decisions.denials import alike_at, denial_of_answer, denial_streaks
+from workflows.decisions.estimate import size_of
+from workflows.decisions.outcomes import counted
 from workflows.decisions.recovery import waiting_letters
-from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged
+from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged, left_out_text
+from workflows.decisions.room import news_room, room_beside
+from workflows.decisions.shares import shares
 from workflows.decisions.taint import tainted
 from workflows.types.answer_json import answer_json
 from workflows.types.clipped import clip_json
@@ -16,6 +20,7 @@ from workflows.types.messages import Message, Reply
 from workflows.types.outcome import Outcome
 from workflows.types.result import StopReason
 from workflows.types.state import AgentState, Conversation
+from workflows.types.usage import ToolCallCounts
 
 MAX_OUTPUT_BYTES = 600_000
 """Of JSON, so that a result fits a payload beside the rest."""
@@ -32,30 +37,35 @@ def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> A
     )
 
 
-def with_outcomes(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...], denied: list[str]) -> AgentState:
-    """Take in the calls of a reply and their outcomes: one result for each call, in call order."""
-    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    for outcome in outcomes:
+def with_outcomes(
+    state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...], denied: Sequence[str], invalid: Sequence[str] = ()
+) -> AgentState:
+    """Take in the calls of a reply and their outcomes: one result for each call, in call order.
+
+    `denied` and `invalid` name those of them that the gate turned down. What the results are shown of is
+    what the context budget has room for, shared among them.
+    """
+    said, room = reply.message(), news_room(state)
+    conversation = added(state.conversation, said, News(reply=state.iteration), room)
+    results = [outcome.message() for outcome in outcomes]
+    most = shares([size_of(result) for result in results], room_beside(said, room))
+    for outcome, result, size in zip(outcomes, results, most, strict=True):
         news = News(result=outcome.result) if outcome.result is not None else None
-        conversation = added(conversation, outcome.message(), news)
+        conversation = added(conversation, result, news, size)
     if reply.left_out:
-        conversation = added(conversation, _told(f"[Not run] {reply.left_out} more calls of your reply: too many."))
+        conversation = added(conversation, _told(f"[Not run] {left_out_text(reply)}"))
     return state.model_copy(
         update={
             "conversation": conversation,
-            "tool_calls": _counted(state, outcomes),
+            "tool_calls": _counted(state, reply, outcomes),
+            "under_way": 0,
             "denials": denial_streaks(state.denials, denied, alike_at(state.config)),
+            "invalid": denial_streaks(state.invalid, invalid, alike_at(state.config)),
             "taint": tainted(state, outcomes),
             "repairs": 0,
             "partial": "",
         }
     )
-
-
-def denied_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
-    """Name the denials among the outcomes."""
-    pairs = zip(outcomes, verdicts, strict=True)
-    return list(dict.fromkeys(denial_of_call(o.call, v) for o, v in pairs if o.status == "denied"))
 
 
 def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]) -> AgentState:
@@ -80,6 +90,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
         "output": _answer(state, reply),
         "partial": "",
         "denials": dict[str, int](),
+        "invalid": dict[str, int](),
         "repairs": 0,
     }
     if state.aborted is None and not _has_news(state):
@@ -134,13 +145,14 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
         conversation = added(conversation, reply.message(), News(reply=state.iteration))
         for outcome in outcomes:
             conversation = added(conversation, outcome.message())
-        update["tool_calls"] = _counted(state, outcomes)
+        update["tool_calls"] = _counted(state, reply, outcomes)
     elif reply.text.strip():
         kept = reply.model_copy(update={"calls": ()}).message()
         news = None if reply.calls else News(reply=state.iteration)
         conversation = added(conversation, kept, news)
     conversation = added(conversation, _told(judged.feedback))
-    update |= {"conversation": conversation, "repairs": state.repairs + 1, "denials": dict[str, int]()}
+    update |= {"conversation": conversation, "repairs": state.repairs + 1}
+    update |= {"denials": dict[str, int](), "invalid": dict[str, int]()}
     is_answer = judged.kind == "cut_answer"
     is_output = is_answer and not (state.setup and answer_critics(state.setup))
     if is_answer:
@@ -173,14 +185,7 @@ def _told(text: str) -> Message:
     return Message(role="user", text=text)
 
 
-def _counted(state: AgentState, outcomes: tuple[Outcome, ...]) -> object:
-    counts = state.tool_calls
-    refused = sum(not outcome.was_run for outcome in outcomes)
-    return counts.model_copy(
-        update={
-            "proposed": counts.proposed + len(outcomes),
-            "run": counts.run + len(outcomes) - refused,
-            "denied": counts.denied + refused,
-            "failed": counts.failed + sum(outcome.status in {"failed", "cancelled"} for outcome in outcomes),
-        }
-    )
+def _counted(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
+    """Count the calls of a reply, those with it that were too many."""
+    counts, more = counted(state.tool_calls, outcomes), reply.left_out
+    return counts.model_copy(update={"proposed": counts.proposed + more, "not_run": counts.not_run + more})

@@ -1,5 +1,8 @@
 """What the model is told of a call that brought no result."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from pydantic_core import to_json
 
 from workflows.types.clipped import clip
@@ -7,11 +10,35 @@ from workflows.types.gate import Verdict
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import FAILED, Outcome
 from workflows.types.tools import ToolSpec
+from workflows.types.usage import ToolCallCounts
 
 SHOWN_BYTES = 1_000
 """Of arguments that policy changed, in what the model is told."""
 
-UNKNOWN = ". The outcome is unknown: it may have taken effect. Find out before you call it again."
+_OPEN = ". The outcome is unknown: it may have taken effect."
+_DONE = ". It took effect, its answer can't be read."
+
+UNKNOWN = f"{_OPEN} Do not call it again before you have found out that it did not."
+TOOK_EFFECT = f"{_DONE} Do not call it again."
+
+
+def unclear(*, took_effect: bool) -> str:
+    """Say to people, after the error, what is known of the effect of a call that must not be repeated on a guess."""
+    return _DONE if took_effect else _OPEN
+
+
+def counted(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCounts:
+    """Return the counts with these calls."""
+    by_status = Counter(outcome.status for outcome in outcomes)
+    added = {
+        "proposed": len(outcomes),
+        "run": sum(outcome.was_run for outcome in outcomes),
+        "denied": by_status["denied"],
+        "invalid": by_status["invalid"],
+        "not_run": by_status["not_run"],
+        "failed": by_status["failed"] + by_status["cancelled"],
+    }
+    return counts.model_copy(update={name: getattr(counts, name) + more for name, more in added.items()})
 
 
 def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:
@@ -31,10 +58,12 @@ def refused(call: ToolCall, verdict: Verdict) -> Outcome:
     return Outcome(call=call, status="invalid", text=f"[Invalid call] {verdict.reason}")
 
 
-def failed(call: ToolCall, error: str, *, is_unknown: bool = False) -> Outcome:
+def failed(call: ToolCall, error: str, *, is_unknown: bool = False, took_effect: bool = False) -> Outcome:
     """Return the outcome of a call whose attempts are used up."""
     outcome = Outcome(call=call, status="failed", text=f"{FAILED}{error}", error=error, may_have_acted=is_unknown)
-    return outcome.with_words(after=UNKNOWN) if is_unknown else outcome
+    if not is_unknown:
+        return outcome
+    return outcome.with_words(after=TOOK_EFFECT if took_effect else UNKNOWN)
 
 
 def not_run(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:

@@ -1,14 +1,19 @@
 """Counting anew, event by event, what the result of a run says that it did."""
 
+import re
 from math import isclose
 from typing import Any, cast
 
 from workflows.types.gate import Verdicts
 from workflows.types.history import Happening
 from workflows.types.messages import Reply
+from workflows.types.names import READ_PAST
 from workflows.types.result import AgentResult
 from workflows.types.state import AgentState
 from workflows.types.usage import UsageTotals
+
+_ALTERNATIVE = re.compile(r"\.f\d+$")
+"""At the end of the place of a call that a recovery made."""
 
 MODEL_CALLS = frozenset({"reason", "summarise", "critique"})
 
@@ -22,12 +27,17 @@ class Recount:
         self._proposals = 0
         self._has_begun = False
         self._has_reasoned = False
+        self._alternatives: set[str] = set()
 
     def feed(self, happening: Happening) -> list[str]:
         """Return what the result says otherwise, once the run is completed."""
+        if _ALTERNATIVE.search(happening.key):
+            self._alternatives.add(happening.key)
         match happening.kind:
             case "started":
                 self._start(happening)
+            case "finished" if happening.name == READ_PAST:
+                self._take_over(happening.value)
             case "finished" if happening.name in MODEL_CALLS:
                 self._count(happening)
             case "finished" if happening.name == "gate" and not self._has_reasoned:  # of pre-hydration
@@ -42,13 +52,16 @@ class Recount:
         return []
 
     def _start(self, happening: Happening) -> None:
-        """Begin with what a fork shares, or with what was carried out of runs that are gone."""
+        """Begin with what was carried out of runs that are gone."""
         arguments: list[Any] = happening.value or []
         if not self._has_begun and len(arguments) > 1 and arguments[1] is not None:
-            state = AgentState.model_validate(arguments[1])
-            self._iterations, self._usage = state.iteration, state.usage
-            self._proposals = state.tool_calls.proposed
+            self._take_over(arguments[1])
         self._has_begun = True
+
+    def _take_over(self, given: Any) -> None:
+        state = AgentState.model_validate(given)
+        self._iterations, self._usage = state.iteration, state.usage
+        self._proposals = state.tool_calls.proposed
 
     def _count(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)
@@ -56,7 +69,7 @@ class Recount:
         if happening.name == "reason":
             self._iterations += 1
             self._has_reasoned = True
-            self._proposals += len(reply.calls)
+            self._proposals += len(reply.calls) + reply.left_out
 
     def _miscounts(self, ended: AgentResult) -> list[str]:
         usage, counts = ended.usage, ended.tool_calls
@@ -67,6 +80,9 @@ class Recount:
         wrong = [f"{name} is {said}, counted {counted}" for name, said, counted in pairs if said != counted]
         if not isclose(cost, recount, rel_tol=1e-9, abs_tol=1e-9):
             wrong.append(f"usage.cost_usd is {cost}, counted {recount}")
-        if counts.proposed != counts.run + counts.denied or counts.proposed > self._proposals:
+        if len(self._alternatives) > counts.fallbacks:
+            wrong.append(f"tool_calls.fallbacks is {counts.fallbacks}, counted {len(self._alternatives)}")
+        answered = counts.run + counts.denied + counts.invalid + counts.not_run
+        if counts.proposed != answered or counts.proposed - counts.fallbacks > self._proposals:
             wrong.append(f"tool_calls do not add up: {counts.model_dump()} of {self._proposals} proposed")
         return wrong

@@ -1,16 +1,25 @@
 """Recovery: what is done once the attempts of a tool call are used up."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from pydantic_core import to_json
 
 from workflows.decisions.conversation import added
 from workflows.decisions.fingerprint import fingerprint
 from workflows.decisions.notes import noted
+from workflows.decisions.outcomes import counted
+from workflows.decisions.room import news_room
 from workflows.decisions.taint import tainted
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.input import LoopConfig
 from workflows.types.messages import Message, ToolCall
 from workflows.types.outcome import Outcome
 from workflows.types.recovery import Recovery
+from workflows.types.shortened import shortened
 from workflows.types.state import AgentState, GoodResult
 from workflows.types.tools import ToolSpec
 from workflows.types.untrusted import as_data, source_of
@@ -19,11 +28,47 @@ from workflows.types.waits import Resolution
 MAX_KEPT_BYTES = 100_000
 """Of all results that are kept; the state has to fit a payload."""
 
-MAX_LETTER_BYTES = 150_000
+MAX_LETTER_BYTES = 100_000
 """Of all dead letters. None is dropped to make room: what does not fit is told to the model as any failure."""
+
+MAX_SHOWN_CHARS = 10_000
+"""Of the arguments of an alternative, where the journal knows them from nowhere else; longer ones are a text."""
+
+_OF_A_REPLY = re.compile(r"[1-9]\d*\.\d+\.f\d+")
+"""The place of an alternative to a call of a reply."""
+
+MAX_LETTER_ID_CHARS = 200
 
 MAX_ERROR_CHARS = 500
 """Of the error that a dead letter keeps."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A call in place of one that failed."""
+
+    place: str
+    outcome: Outcome
+
+    def told(self, instead_of: ToolCall) -> dict[str, Any]:
+        """Return what is noted of it; the journal knows the arguments where they are those of a reply's call."""
+        call, error = (
+            self.outcome.call,
+            self.outcome.error or ("" if self.outcome.status == "ok" else self.outcome.text),
+        )
+        is_known = call.arguments == instead_of.arguments and _OF_A_REPLY.fullmatch(self.place)
+        return {
+            "tool": call.name,
+            "place": self.place,
+            **({} if is_known else {"arguments": _shown(call)}),
+            "outcome": self.outcome.status,
+            **({"error": error[:MAX_ERROR_CHARS]} if error else {}),
+        }
+
+
+def _shown(call: ToolCall) -> object:
+    text = to_json(call.arguments, inf_nan_mode="strings").decode()
+    return call.arguments if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS]
 
 
 def recovery_of(spec: ToolSpec, config: LoopConfig) -> Recovery:
@@ -87,13 +132,25 @@ def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
 def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
     """Keep a call that was given up, where there is room."""
     letters = (*(kept for kept in state.dead_letters if kept.letter_id != letter.letter_id), letter)
-    size = sum(len(kept.model_dump_json()) for kept in letters)
+    size = sum(len(kept.model_dump_json().encode()) for kept in letters)
     return state.model_copy(update={"dead_letters": letters}) if size <= MAX_LETTER_BYTES else state
 
 
 def waiting_letters(state: AgentState) -> tuple[DeadLetter, ...]:
     """Return the letters that an operator wants to be sent again."""
     return tuple(letter for letter in state.dead_letters if letter.requeued)
+
+
+def parsed_letter_id(raw: object) -> str:
+    """Return the id of a letter as it was sent.
+
+    Raises:
+        ValueError: It can be none.
+    """
+    letter_id = str(raw) if isinstance(raw, (str, int, float)) else ""
+    if not letter_id or len(letter_id) > MAX_LETTER_ID_CHARS:
+        raise ValueError(f"give the id of a dead letter, a text of at most {MAX_LETTER_ID_CHARS} characters")
+    return letter_id
 
 
 def requeued(state: AgentState, letter_id: str) -> AgentState:
@@ -126,15 +183,17 @@ def without_letter(state: AgentState, letter_id: str) -> AgentState:
 def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
     """Tell the model what became of a call that was sent again: its own call was answered long ago."""
     spec = state.setup.tool(letter.call.name) if state.setup else None
-    shown = as_data(outcome.message(), source_of(letter.call, spec))
+    shown = as_data(shortened(outcome.message(), news_room(state) // 2), source_of(letter.call, spec))
     told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
     conversation = added(state.conversation, Message(role="user", text=told))
-    update: dict[str, object] = {"conversation": conversation, "taint": tainted(state, (outcome,))}
+    update: dict[str, object] = {"conversation": conversation, "taint": tainted(state, (outcome,)), "under_way": 0}
     if outcome.was_run:
-        counts = state.tool_calls
-        update["tool_calls"] = counts.model_copy(update={"requeued": counts.requeued + 1})
+        counts, has_failed = state.tool_calls, outcome.status != "ok"
+        more = {"requeued": counts.requeued + 1, "failed": counts.failed + has_failed}
+        update["tool_calls"] = counts.model_copy(update=more)
     state = state.model_copy(update=update)
-    return noted(state, "RecoveryTriggered", tool=letter.call.name, strategy="requeue", outcome=outcome.text)
+    told = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
+    return noted(state, "RecoveryTriggered", **told, text=outcome.text)
 
 
 def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
@@ -146,8 +205,11 @@ def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution)
     return state.model_copy(update={"stop": ("escalated", detail)})
 
 
-def triggered(state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str) -> AgentState:
-    """Note which strategy answered a failure, and how that went."""
+def triggered(
+    state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
+) -> AgentState:
+    """Note which strategy answered a failure, with the calls that it made, and how that went."""
+    made = {"calls": [alternative.told(call) for alternative in calls]} if calls else {}
     return noted(
         state,
         "RecoveryTriggered",
@@ -156,4 +218,12 @@ def triggered(state: AgentState, call: ToolCall, strategy: str, error: str, outc
         strategy=strategy,
         error=error,
         outcome=outcome,
+        **made,
     )
+
+
+def with_alternative(state: AgentState, alternative: Alternative, *, is_begun: bool) -> AgentState:
+    """Count a call that was to stand in for one that failed, now that it has ended."""
+    counts = counted(state.tool_calls, (alternative.outcome,))
+    counts = counts.model_copy(update={"fallbacks": counts.fallbacks + 1})
+    return state.model_copy(update={"tool_calls": counts, "under_way": state.under_way - is_begun})

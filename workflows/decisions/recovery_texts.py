@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
+from workflows.decisions.shown_arguments import shown_arguments
 from workflows.types.clipped import clip
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.messages import ToolCall
@@ -60,16 +61,22 @@ class Asked:
     wait_id: str
     error: str
     at: datetime
+    unclear: str = ""
+    """What is to be said of an effect that it may have had."""
 
 
 def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Wait:
     """Return the question to a person about a call that failed."""
     call = asked.call
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
-    data: dict[str, object] = {"tool": call.name, "call_id": call.call_id, "error": clip(asked.error, SHOWN_BYTES)}
+    data: dict[str, object] = {
+        "tool": call.name,
+        "call_id": call.call_id,
+        "error": f"{clip(asked.error, SHOWN_BYTES)}{asked.unclear}",
+    }
     if settings.context_snapshot:
         latest = state.conversation.messages[-SHOWN_MESSAGES:]
-        data["arguments"] = clip(arguments, SHOWN_BYTES)
+        data |= shown_arguments(arguments, SHOWN_BYTES)
         data["latest"] = [{"role": m.role, "text": clip(m.text, SHOWN_BYTES)} for m in latest]
     return Wait(
         wait_id=asked.wait_id,

@@ -70,3 +70,10 @@ def _kind(reply: Reply) -> Kind:
     if not reply.text.strip():
         return "blank"
     return "cut_answer" if reply.finish == "length" else "answer"
+
+
+def left_out_text(reply: Reply) -> str:
+    """Return what the model is told of the calls of its reply that were not taken in."""
+    named = ", ".join(f"{name} {count}" for name, count in reply.left_out_tools.items())
+    which = f" ({named})" if named else ""
+    return f"{reply.left_out} more calls of your reply{which}: a reply has at most {len(reply.calls)} calls."

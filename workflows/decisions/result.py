@@ -7,12 +7,17 @@ from workflows.decisions.approvals import pending_holds
 from workflows.decisions.conversation import full_digest
 from workflows.decisions.deciding import result_data
 from workflows.decisions.limits import budgets
+from workflows.types.argument import parsed
+from workflows.types.messages import Message
 from workflows.types.record import Record
 from workflows.types.result import AgentResult, StopReason, Termination
-from workflows.types.state import AgentState
-from workflows.types.status import AgentStatus, ShownMessage
+from workflows.types.state import AgentState, Intervention
+from workflows.types.status import FIRST_PAGE, AgentStatus, Page, ShownMessage
 
 R = TypeVar("R", bound=Record)
+
+MAX_PAGE_BYTES = 1_000_000
+"""Of an answer to a query as JSON; the server refuses one of 2 MB."""
 
 
 def written_out(record: R) -> R:
@@ -57,19 +62,37 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),
             children=list(state.children),
-            unread_interventions=[{"kind": item.kind, "text": item.text} for item in state.inbox],
+            unread_interventions=[_unread(item) for item in state.inbox],
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
+            workplace=state.setup.workplace if state.setup else None,
         )
     )
 
 
-def shown_conversation(state: AgentState) -> list[ShownMessage]:
-    """Return the messages as the model would see them."""
+def _unread(item: Intervention) -> dict[str, str]:
+    cut = {"cut": f"{len(item.text.encode())} of {item.size} bytes are left"} if item.size else {}
+    return {"kind": item.kind, "text": item.text, **cut}
+
+
+def parsed_page(raw: object) -> Page:
+    """Return which messages are asked for; without a word the first page.
+
+    Raises:
+        ValueError: It is no page.
+    """
+    return Page() if raw is None else parsed(Page, raw)
+
+
+def shown_conversation(state: AgentState, page: Page = FIRST_PAGE) -> list[ShownMessage]:
+    """Return the messages as the model would see them, from `offset` on: as many as fit an answer of the server."""
     system = state.setup.instructions if state.setup else ""
-    head = [ShownMessage(role="system", text=system, calls=(), call_id=None, tool=None, is_error=False)]
-    return [written_out(m) for m in (head if system else [])] + [
-        written_out(
-            ShownMessage(role=m.role, text=m.text, calls=m.calls, call_id=m.call_id, tool=m.tool, is_error=m.is_error)
-        )
-        for m in state.conversation.messages
-    ]
+    head = [Message(role="system", text=system)] if system else []
+    shown: list[ShownMessage] = []
+    room = MAX_PAGE_BYTES
+    for message in [*head, *state.conversation.messages][page.offset :]:
+        fields = message.model_dump(include=set(ShownMessage.model_fields))
+        shown.append(ShownMessage.model_validate(fields))
+        room -= len(shown[-1].model_dump_json().encode())
+        if len(shown) == page.limit or room < 0:
+            break
+    return shown[:-1] if room < 0 and len(shown) > 1 else shown

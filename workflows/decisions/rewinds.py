@@ -1,33 +1,51 @@
 """A run that was set back goes on as if no time had passed since."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import ValidationError
 
-from workflows.decisions.interventions import signal_text, with_guidance
-from workflows.types.rewind import Rewind, Rewound
+from workflows.decisions.interventions import guidance, with_guidance
+from workflows.types.rewind import Rewind
 from workflows.types.state import AgentState, Intervention
+from workflows.types.untrusted import delimited
 
 
-def with_rewind(state: AgentState, raw: object, now: datetime) -> AgentState:
-    """Return the state to go on from: time since the boundary left out, no ending decided, guidance in the inbox.
-
-    An abort that was delivered again is taken back, since it would end the run where it ended before. Anything that is
-    no `Rewind` changes nothing.
-    """
+def rewind_in(raw: object) -> Rewind | None:
+    """Return what a signal asks for; None for anything else."""
     try:
-        rewind = Rewind.model_validate(raw)
+        return Rewind.model_validate(raw)
     except ValidationError:
-        return state
-    rewound = Rewound(at=now, stopped_s=_stopped_before(state, now))
-    boundary = min(max(rewind.boundary_at, state.clock.started_at), now)
-    clock = state.clock.model_copy(update={"stopped_s": rewound.stopped_s + (now - boundary).total_seconds()})
-    state = state.model_copy(update={"clock": clock, "rewound": rewound, "aborted": None, "stop": None})
-    guidance = signal_text((rewind.steer,))
-    return with_guidance(state, Intervention(kind="steer", text=guidance)) if guidance.strip() else state
+        return None
 
 
-def _stopped_before(state: AgentState, now: datetime) -> float:
-    """Return the time that was left out before; a rewind delivered again by the next one is no second one."""
-    again = state.rewound is not None and state.rewound.at == now
-    return state.rewound.stopped_s if again and state.rewound else state.clock.stopped_s
+def with_rewind(state: AgentState, rewind: Rewind, since: datetime, now: datetime) -> AgentState:
+    """Return the state to go on from: time since the boundary left out, no ending decided.
+
+    An abort that was delivered again is taken back, since it would end the run where it ended before.
+
+    Args:
+        state: Behind all that the server delivered again.
+        rewind: Whose boundary counts only as far as it can be true.
+        since: The time of the last event that the reset has kept; the boundary cannot be before it.
+        now: The time of the first task behind the reset.
+    """
+    boundary = min(max(rewind.boundary_at, since), now)
+    until = state.clock.stopped_at or now
+    left_out_s = max((until - boundary).total_seconds(), 0.0)
+    clock = state.clock.model_copy(update={"stopped_s": state.clock.stopped_s + left_out_s})
+    return state.model_copy(update={"clock": clock, "aborted": None, "stop": None})
+
+
+def with_guidance_of(state: AgentState, rewind: Rewind) -> AgentState:
+    """Return the state with what a rewind says to the model in the inbox, if it says anything."""
+    if rewind.left:
+        state = with_guidance(state, Intervention(kind="add_context", text=left_text(rewind.left)))
+    steer = guidance("steer", (rewind.steer,))
+    return with_guidance(state, steer) if steer.text.strip() else state
+
+
+def left_text(left: Sequence[str]) -> str:
+    """Return what the model is told of calls that it does not remember; their arguments are data."""
+    lines = delimited("\n".join(left), "calls that were carried out")
+    return f"This run was set back. It had carried out these calls already, and nothing undoes them:\n{lines}"

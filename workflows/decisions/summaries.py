@@ -3,9 +3,10 @@
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.state import AgentState
 from workflows.types.tools import ToolSpec
-from workflows.types.usage import UsageTotals
+from workflows.types.usage import ToolCallCounts, UsageTotals
+from workflows.types.visible import one_line
 
-SUMMARY_CHARS = 100
+SHOWN_CHARS = 300
 
 
 def call_summary(call: ToolCall, spec: ToolSpec | None) -> str:
@@ -24,10 +25,16 @@ def last_calls(state: AgentState, reply: Reply) -> AgentState:
     return state.model_copy(update={"last": shown})
 
 
-def one_line(text: str, chars: int = SUMMARY_CHARS) -> str:
-    """Return `text` on one line of at most `chars` characters."""
-    flat = " ".join(text[: chars * 4].split())
-    return flat if len(flat) <= chars else flat[: chars - 1] + "…"
+def counted_calls(counts: ToolCallCounts) -> str:
+    """Return the counts of calls in one line; what is rare only where there is some."""
+    rare = ((counts.invalid, "invalid"), (counts.not_run, "not run"))
+    parts = [
+        (counts.run, "run"),
+        (counts.denied, "denied"),
+        (counts.failed, "failed"),
+        *(each for each in rare if each[0]),
+    ]
+    return ", ".join(f"{count} {word}" for count, word in parts)
 
 
 def details(state: AgentState) -> str:
@@ -35,21 +42,27 @@ def details(state: AgentState) -> str:
     setup, limit = state.setup, state.config.max_iterations
     lines = [
         f"**{'paused' if state.paused else state.phase}**, iteration {state.iteration} of {limit}",
-        f"- model: `{setup.model if setup else state.input.model or 'default'}`",
+        f"- model: {_code(setup.model if setup else state.input.model or 'default')}",
         f"- spent: {spent(state.usage)}",
-        f"- tool calls: {state.tool_calls.run} run, {state.tool_calls.denied} denied, {state.tool_calls.failed} failed",
+        f"- tool calls: {counted_calls(state.tool_calls)}",
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
-    lines += [f"- waits for a person: {wait.question}" for wait in state.waits if wait.resolution is None]
+    lines += [f"- waits for a person: {_code(wait.question)}" for wait in state.waits if wait.resolution is None]
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
-        lines.append(f"- open circuits: {', '.join(circuits)}")
+        lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")
     if state.children:
-        lines.append(f"- delegated to: {', '.join(child.agent for child in state.children)}")
+        lines.append(f"- delegated to: {', '.join(_code(child.agent) for child in state.children)}")
     if state.last:
-        lines.append(f"- last: `{state.last}`")
+        lines.append(f"- last: {_code(state.last)}")
     return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    """Return words as Markdown that is read as it stands: no link, no heading, no line of its own."""
+    shown = one_line(text, SHOWN_CHARS).replace("`", "'")
+    return f"`{shown}`"
 
 
 def spent(usage: UsageTotals) -> str:

@@ -2,8 +2,20 @@
 
 from collections.abc import Sequence
 
+from workflows.types.mcp import DEFINITIONS
 from workflows.types.outcome import Outcome
 from workflows.types.state import AgentState
+
+
+def with_definitions(state: AgentState) -> AgentState:
+    """Return the state in which the servers of tools that nobody has pinned are named: a stranger described those.
+
+    Their descriptions and schemas are in the first model call already.
+    """
+    offered = state.setup.tools if state.setup else ()
+    servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
+    taint = tuple(dict.fromkeys((*state.taint, *servers)))
+    return state if taint == state.taint else state.model_copy(update={"taint": taint})
 
 
 def tainted(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from datetime import datetime
 
-from pydantic import ValidationError
-
 from workflows.decisions.clock import ticking
 from workflows.decisions.notes import noted
-from workflows.types.input import problems
+from workflows.types.argument import parsed
 from workflows.types.state import AgentState
 from workflows.types.text import clean_text
 from workflows.types.waits import Resolution, Wait
 
 MAX_RESULT_BYTES = 100_000
+MAX_REASON_CHARS = 2_000
+
+_LONG = frozenset({"result", "reason"})
 
 
 def opened(state: AgentState, wait: Wait, now: datetime) -> AgentState:
@@ -54,10 +55,7 @@ def parsed_resolution(state: AgentState, raw: object) -> Resolution:
     Raises:
         ValueError: It names nothing that waits, comes too late, or is not one of the choices.
     """
-    try:
-        resolution = Resolution.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise ValueError("; ".join(problems(error))) from None
+    resolution = parsed(Resolution, raw, long=_LONG)
     wait = wait_named(state, resolution.escalation_id)
     if wait is None:
         waiting = ", ".join(wait.wait_id for wait in state.waits) or "nothing"
@@ -68,6 +66,8 @@ def parsed_resolution(state: AgentState, raw: object) -> Resolution:
         raise ValueError("held calls are decided one by one, by the updates approve and deny")
     if wait.kind == "budget" and resolution.choice not in {"skip", "abort"}:
         raise ValueError("a budget is raised by extend_budget; or choose skip (end at the limit) or abort")
+    if len(resolution.reason) > MAX_REASON_CHARS:
+        raise ValueError(f"reason: must not be longer than {MAX_REASON_CHARS:,} characters")
     if len(resolution.result.encode()) > MAX_RESULT_BYTES:
         raise ValueError(f"result: must not be longer than {MAX_RESULT_BYTES} bytes")
     return resolution.model_copy(update={"result": clean_text(resolution.result)})

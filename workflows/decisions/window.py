@@ -23,26 +23,42 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
     """Return the ranges of messages to leave out, oldest first; empty while the conversation fits.
 
     A call and its results go together. The task, pinned messages and all from the model's last message on stay; only
-    where pinned messages alone outgrow the payload do the oldest of them go too, the task never. `reserve` are tokens
-    to make room for beside what is kept.
+    where pinned messages alone outgrow the budget or the payload do the oldest of them go too, the task never. What the
+    model saw last stays where it can: it goes only so that what came of it since has room. `reserve` are tokens to make
+    room for beside what is kept.
     """
     if fits(conversation, token_budget):
         return ()
     target = token_budget * KEEP_SHARE - reserve
     tokens, size = conversation.tokens, conversation.size
     dropped: set[int] = set()
-    for pinned in (False, True):
-        if pinned and size <= MAX_CONVERSATION_BYTES:
+    seen_last = latest_group(conversation.messages[: conversation.sent])
+    for start, stop in _groups(conversation, pinned=False):
+        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= target:
             break
-        for start, stop in _groups(conversation.messages[: conversation.sent], pinned):
-            fits_payload = size <= MAX_CONVERSATION_BYTES * KEEP_SHARE
-            if fits_payload and (pinned or tokens <= target):
-                break
-            sizes = [size_of(message) for message in conversation.messages[start:stop]]
-            tokens -= sum(tokens_of(part) for part in sizes)
-            size -= sum(sizes)
-            dropped |= set(range(start, stop))
-    return ranges_of(dropped)
+        if start >= seen_last and size <= MAX_CONVERSATION_BYTES and tokens <= token_budget - reserve:
+            break
+        sizes = [size_of(message) for message in conversation.messages[start:stop]]
+        tokens -= sum(tokens_of(part) for part in sizes)
+        size -= sum(sizes)
+        dropped |= set(range(start, stop))
+    return ranges_of(dropped | _pinned_to_drop(conversation, token_budget, size))
+
+
+def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
+    """Return which pinned messages go, `size` being the bytes of all that is left so far: the oldest first."""
+    groups = _groups(conversation, pinned=True)
+    sizes = {start: size_of(conversation.messages[start]) for start, _ in groups}
+    tokens = sum(map(tokens_of, sizes.values()))
+    if size <= MAX_CONVERSATION_BYTES and tokens <= token_budget:
+        return set()
+    dropped: set[int] = set()
+    for start, part in sizes.items():
+        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= token_budget:
+            break
+        size, tokens = size - part, tokens - tokens_of(part)
+        dropped.add(start)
+    return dropped
 
 
 def latest_group(messages: tuple[Message, ...]) -> int:
@@ -53,9 +69,15 @@ def latest_group(messages: tuple[Message, ...]) -> int:
     return max((i for i, message in enumerate(messages) if message.role == "assistant"), default=len(messages))
 
 
-def _groups(messages: tuple[Message, ...], pinned: bool) -> list[tuple[int, int]]:
-    """Return the groups that may go: a message with the tool results that follow it; the first and last never."""
-    latest = latest_group(messages)
+def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
+    """Return the groups that may go: a message with the tool results that follow it; the first and last never.
+
+    The last is what the model saw last, unless it has said something since.
+    """
+    messages, sent = conversation.messages[: conversation.sent], conversation.sent
+    has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
+    latest = sent if has_replied else latest_group(messages)
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    bounds = list(pairwise([*starts, len(messages)]))
-    return [(start, stop) for start, stop in bounds[1:-1] if start < latest and messages[start].pinned == pinned]
+    bounds = list(pairwise([*starts, len(messages)]))[1:]
+    may_go = bounds if has_replied else bounds[:-1]
+    return [(start, stop) for start, stop in may_go if start < latest and messages[start].pinned == pinned]

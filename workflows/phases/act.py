@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from temporalio import workflow
 
-from workflows.decisions.dispatch import turned_down
+from workflows.decisions.dispatch import turned_down, with_under_way
 from workflows.decisions.outcomes import cancelled, not_run, refused, with_change
 from workflows.phases.calls import carried_out
 from workflows.phases.gate import Gated, Ruling
@@ -29,9 +29,12 @@ class Acted:
 async def run_tools(run: Run, gated: Gated) -> Acted:
     """Run what the gate allowed, at most `max_concurrent_tools` at a time; answer every call whatever happens."""
     iteration = run.state.iteration
+    run.brought = 0
     places = [index for index, ruling in enumerate(gated.rulings) if ruling.permitted is not None]
     down = turned_down(run.state, gated.allowed)
     outcomes = {places[nth]: outcome for nth, outcome in down.items()}
+    begun = [call for nth, call in enumerate(gated.allowed) if nth not in down]
+    run.change(with_under_way, begun)
     tasks: dict[int, asyncio.Task[Outcome]] = {}
     for index, ruling in enumerate(gated.rulings):
         if ruling.permitted is not None and index not in outcomes:

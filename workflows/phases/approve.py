@@ -19,7 +19,9 @@ SHORTEST_S = 0.001
 """Of a timer: one of no time at all is none."""
 
 
-async def approved(run: Run, rulings: tuple[Ruling, ...], place: str, purpose: Purpose = "reply") -> tuple[Ruling, ...]:
+async def approved(
+    run: Run, rulings: tuple[Ruling, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
+) -> tuple[Ruling, ...]:
     """Return the rulings once no call waits for a person any more.
 
     An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
@@ -29,57 +31,72 @@ async def approved(run: Run, rulings: tuple[Ruling, ...], place: str, purpose: P
         held = [index for index, ruling in enumerate(rulings) if ruling.verdict.decision == "approval"]
         if not held or run.is_interrupted():  # a run that ends asks nobody any more
             break
-        holds = await _answers(run, rulings, held, f"{place}.{round_number}" if round_number else place)
+        may_go = may_roll_over and not round_number
+        holds = await _answers(run, rulings, held, f"{place}.{round_number}" if round_number else place, may_go)
         if holds is None:
             return rulings
         rulings = await _judged_again(run, rulings, holds, purpose)
     return rulings
 
 
-async def _answers(run: Run, rulings: tuple[Ruling, ...], held: list[int], place: str) -> dict[int, Hold] | None:
+async def _answers(
+    run: Run, rulings: tuple[Ruling, ...], held: list[int], place: str, may_roll_over: bool
+) -> dict[int, Hold] | None:
     """Ask a person about the calls at these places; None when the run is ended before all have an answer."""
-    now = workflow.now()
+    now = run.now
     asked = {
-        index: approvals.hold_of(run.state, f"{place}.{index}", rulings[index].proposed, rulings[index].verdict, now)
+        index: approvals.hold_of(
+            run.state, f"{place}.{index}", rulings[index].proposed, rulings[index].verdict, now, occasion=occasion()
+        )
         for index in held
     }
-    found = await answered(run, tuple(asked.values()), f"approval-{place}")
+    found = await answered(run, tuple(asked.values()), f"approval-{place}", may_roll_over=may_roll_over)
     return None if found is None else {index: found[hold.approval_id] for index, hold in asked.items()}
 
 
-async def answered(run: Run, holds: tuple[Hold, ...], wait_id: str) -> dict[str, Hold] | None:
+def occasion() -> str:
+    """Return what no other asking has: the server seeds chance anew with each reset, and a replay sees the same."""
+    return f"{workflow.random().getrandbits(64):016x}"
+
+
+async def answered(
+    run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_over: bool = False
+) -> dict[str, Hold] | None:
     """Ask a person all of these in one question and return them with their answers, by id.
 
     None when the run is ended before all have one.
     """
     phase, ids = run.state.phase, {hold.approval_id for hold in holds}
-    run.change(approvals.asked, holds, wait_id, workflow.now())
+    run.change(approvals.asked, holds, wait_id, run.now)
     enter(run, "waiting")
     attributes.show_waiting(run)
     try:
-        await _until_answered(run, ids)
+        await _until_answered(run, ids, may_roll_over)
     except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
-        run.change(approvals.settled, ids, wait_id, workflow.now())
+        run.change(approvals.settled, ids, wait_id, run.now)
         raise
     found = {hold.approval_id: hold for hold in run.state.holds if hold.approval_id in ids}
-    run.change(approvals.settled, ids, wait_id, workflow.now())
+    run.change(approvals.settled, ids, wait_id, run.now)
     enter(run, phase)
     attributes.show_waiting(run)
     return None if any(hold.answer is None for hold in found.values()) else found
 
 
-async def _until_answered(run: Run, ids: set[str]) -> None:
+async def _until_answered(run: Run, ids: set[str], may_roll_over: bool) -> None:
     """Wait for these answers; sagas that run side by side ask for others at the same time.
 
-    What expires is told by the timer alone: in a replay the clock may differ by milliseconds after a local activity.
+    What expires is told by the timer alone, which runs from where the run's own clock stood.
     """
     while (expiry := approvals.next_expiry(run.state, ids)) is not None and not run.is_interrupted():
-        left = max((expiry - workflow.now()).total_seconds(), SHORTEST_S)
+        left = max((expiry - run.now).total_seconds(), SHORTEST_S)
         try:
-            await workflow.wait_condition(
-                lambda: approvals.next_expiry(run.state, ids) is None or run.is_interrupted(), timeout=left
+            await run.stood_by(
+                lambda: approvals.next_expiry(run.state, ids) is None or run.is_interrupted(),
+                may_roll_over=may_roll_over,
+                timeout_s=left,
             )
         except TimeoutError:
+            run.tick()
             run.change(approvals.without_expired, expiry)
 
 

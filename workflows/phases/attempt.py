@@ -9,21 +9,28 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import CancelledError, FailureError
 
-from workflows.decisions.outcomes import cancelled, not_run
+from workflows.decisions.outcomes import cancelled, failed, not_run, turned_away, unclear
 from workflows.decisions.recovery import max_attempts, recovery_of
 from workflows.decisions.summaries import call_summary
 from workflows.phases import circuits
-from workflows.phases.failures import failure_text, is_turned_away, is_unknown_outcome
+from workflows.phases.failures import failure_text, is_turned_away, may_have_acted, took_effect
 from workflows.phases.gate import Permitted
 from workflows.phases.interrupt import Interrupted
 from workflows.phases.run import Run
 from workflows.types.clipped import clip
+from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
-from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOutput, ToolRequest, ToolSpec
+from workflows.types.permits import permit_text
+from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest
 
 HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
 """For tools on a task queue of their own: how long a worker may take to appear."""
+
+MAX_BROUGHT_BYTES = 2_000_000
+"""Results of one iteration after which no more of its calls are started: they stand in the history, whole."""
+
+FULL = "the other results of this reply are as much as one step can take; call it again, with fewer at once"
 
 LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
 """A retry of a call inside the workflow task waits by a timer: within the task no abort would be heard."""
@@ -55,6 +62,21 @@ class Failed:
     was_run: bool = True
     may_have_acted: bool = False
     """It may have had its effect."""
+    took_effect: bool = False
+    """It surely had it, and must not be repeated; what it answered cannot be read."""
+
+    @property
+    def unclear(self) -> str:
+        """What is to be said after the error of its effect, or nothing."""
+        return unclear(took_effect=self.took_effect) if self.is_unknown else ""
+
+    def outcome(self, call: ToolCall) -> Outcome:
+        """Return the outcome of the call that failed so, where nothing more is done about it."""
+        if not self.was_run:
+            outcome = turned_away(call, self.error)
+        else:
+            outcome = failed(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
+        return outcome.model_copy(update={"may_have_acted": self.may_have_acted or self.is_unknown})
 
     def after(self, earlier: "Failed") -> "Failed":
         """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
@@ -65,6 +87,7 @@ class Failed:
             is_unknown=self.is_unknown or earlier.is_unknown,
             was_run=self.was_run or earlier.was_run,
             may_have_acted=self.may_have_acted or earlier.may_have_acted,
+            took_effect=self.took_effect or earlier.took_effect,
         )
 
 
@@ -75,6 +98,8 @@ async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | F
     except asyncio.CancelledError:
         return not_run(permitted.call)
     try:
+        if permitted.purpose == "reply" and run.brought > MAX_BROUGHT_BYTES:
+            return not_run(permitted.call, FULL)
         return await _in_slot(run, permitted, place)
     finally:
         run.slots.release()
@@ -94,50 +119,58 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Fa
         if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
             circuits.released(run, spec)
             return cancelled(call, spec)
-        _measure(run, spec)
         circuits.failed(run, spec, error)
-        acted = spec.effect != "read_only" and is_unknown_outcome(error)
+        acted = may_have_acted(error, spec.effect)
         is_unknown = acted and spec.effect == "irreversible"
-        return Failed(failure_text(error), is_unknown, was_run=acted or not is_turned_away(error), may_have_acted=acted)
-    _measure(run, spec)
+        return Failed(
+            failure_text(error),
+            is_unknown,
+            was_run=acted or not is_turned_away(error),
+            may_have_acted=acted,
+            took_effect=is_unknown and took_effect(error),
+        )
+    run.brought += len(output.content.encode())
     circuits.succeeded(run, spec)
-    text = clip(output.content, spec.options.max_result_bytes)
+    text = clip(output.content, spec.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
-
-
-def _measure(run: Run, spec: ToolSpec) -> None:
-    if spec.options.execution == "activity":
-        run.measure()
 
 
 async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
-    pin = {"digest": spec.digest} if spec.digest else {}
-    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **pin)
-    timeout = timedelta(seconds=options.timeout_s or run.config.tool_timeout_s)
+    optional = {"digest": spec.digest, "permit": _permit(permitted)}
+    given = {name: value for name, value in optional.items() if value}
+    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
+    limit_s = options.timeout_s or run.config.tool_timeout_s
     if options.execution == "local":
         return await workflow.execute_local_activity(
             spec.name,
             request,
             activity_id=place.activity_id,
-            start_to_close_timeout=min(timeout, timedelta(seconds=MAX_LOCAL_TIMEOUT_S)),
+            start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
             retry_policy=_retry(run, permitted),
             local_retry_threshold=LOCAL_RETRY_THRESHOLD,
             summary=call_summary(call, spec),
         )
-    return await workflow.execute_activity(
-        spec.name,
-        request,
-        activity_id=place.activity_id,
-        task_queue=options.task_queue,
-        start_to_close_timeout=timeout,
-        schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
-        heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
-        retry_policy=_retry(run, permitted),
-        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary=call_summary(call, spec),
+    return await run.event(
+        workflow.execute_activity(
+            spec.name,
+            request,
+            activity_id=place.activity_id,
+            task_queue=options.task_queue,
+            start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
+            schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
+            heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
+            retry_policy=_retry(run, permitted),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=call_summary(call, spec),
+        )
     )
+
+
+def _permit(permitted: Permitted) -> str:
+    verdict = permitted.verdict
+    return permit_text(verdict.permit, verdict.version, permitted.purpose, permitted.approver)
 
 
 def _retry(run: Run, permitted: Permitted) -> RetryPolicy:

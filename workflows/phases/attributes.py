@@ -17,11 +17,15 @@ from workflows.types.search_attributes import (
     TENANT,
     TERMINATION,
     WAITING,
+    WAITING_SINCE,
 )
 from workflows.types.state import AgentState
 
 EVERY_ITERATIONS = 10
 """Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""
+
+MAX_CIRCUITS = 20
+"""That are named: the server refuses a value of more than 2 kB, and with it the workflow task."""
 
 
 def show_start(run: Run) -> None:
@@ -47,9 +51,13 @@ def show_phase(run: Run) -> None:
 
 
 def show_waiting(run: Run) -> None:
-    """Write what the run waits for a person for: the kind of the oldest question, or nothing."""
-    kinds = [wait.kind for wait in run.state.waits if wait.resolution is None]
-    _upsert(run, WAITING.value_set(kinds[0]) if kinds else WAITING.value_unset())
+    """Write what the run waits for a person for, the oldest question and since when or nothing, and how far it is."""
+    oldest = next((wait for wait in run.state.waits if wait.resolution is None), None)
+    if oldest is None:
+        waiting = (WAITING.value_unset(), WAITING_SINCE.value_unset())
+    else:
+        waiting = (WAITING.value_set(oldest.kind), WAITING_SINCE.value_set(oldest.since))
+    _upsert(run, *waiting, *_progress(run.state))
 
 
 def show_dead_letters(run: Run) -> None:
@@ -58,8 +66,8 @@ def show_dead_letters(run: Run) -> None:
 
 
 def show_circuits(run: Run) -> None:
-    """Write the tools that are left alone at the moment."""
-    tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state == "open")
+    """Write the tools that are left alone at the moment: as many as the server takes in one value."""
+    tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state == "open")[:MAX_CIRCUITS]
     _upsert(run, OPEN_CIRCUITS.value_set(tools) if tools else OPEN_CIRCUITS.value_unset())
 
 

@@ -1,7 +1,5 @@
 """One allowed call, carried out to its outcome."""
 
-from temporalio import workflow
-
 from workflows.decisions.deciding import due, reminder, with_undecided
 from workflows.decisions.idempotency import idempotency_key
 from workflows.decisions.observe import with_termination
@@ -49,7 +47,7 @@ async def carried_out(
     if isinstance(attempt, Failed):
         return await recovered(run, permitted, place, attempt)
     if attempt.status == "ok":
-        run.change(with_success, permitted.spec, permitted.call, attempt.text, workflow.now())
+        run.change(with_success, permitted.spec, permitted.call, attempt.text, run.now)
     return attempt
 
 

@@ -3,18 +3,16 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from temporalio import workflow
-
 from workflows.decisions import breakers
 from workflows.phases import attributes
-from workflows.phases.failures import is_infrastructure
+from workflows.phases.failures import failure_kind, is_infrastructure
 from workflows.phases.run import Run
 from workflows.types.tools import ToolSpec
 
 
 def let_through(run: Run, spec: ToolSpec) -> str:
     """Return "" when the call may go ahead, else what the model is told."""
-    state, refusal = breakers.admitted(run.state, spec, workflow.now())
+    state, refusal = breakers.admitted(run.state, spec, run.now)
     run.change(lambda _: state)
     return refusal
 
@@ -30,7 +28,7 @@ def failed(run: Run, spec: ToolSpec, error: BaseException) -> None:
     if not is_infrastructure(error, spec.options.non_retryable):
         return released(run, spec)
     with _shown(run, spec):
-        run.change(breakers.with_failure, spec, workflow.now())
+        run.change(breakers.with_failure, spec, run.now, failure_kind(error))
     return None
 
 

@@ -30,7 +30,7 @@ async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversati
         reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
         if reply is not None or not run.is_interrupted():
             run.change(with_summary, plan.drop, plan.summary_tokens, reply)
-        if run.is_interrupted() or stop_reason(run.state, run.config, workflow.now()) is not None:
+        if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
             return None
     conversation = run.state.conversation
     return handed_over(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
@@ -57,7 +57,7 @@ def _call(run: Run, plan: Compaction) -> ModelCall:
         "summarise",
         f"{request.iteration}.{SUMMARY_CALL}",
         request,
-        limit_s=min(server_limit_s(state, run.config, workflow.now()), LIMIT_S),
+        limit_s=min(server_limit_s(state, run.config, run.now), LIMIT_S),
         max_attempts=MAX_ATTEMPTS,
         summary=f"{length(plan.drop)} messages",
     )

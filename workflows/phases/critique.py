@@ -9,6 +9,7 @@ from workflows.decisions.critic_scope import answer_critics, reviews, subject_of
 from workflows.decisions.critic_texts import ending, remark, why_asked
 from workflows.decisions.critic_verdict import Assessment
 from workflows.decisions.dispatch import turned_down
+from workflows.decisions.outcomes import not_run
 from workflows.phases.gate import Gated, Permitted, Ruling
 from workflows.phases.pace import enter, unpaused
 from workflows.phases.review import Subject, asked, assessed
@@ -17,6 +18,7 @@ from workflows.phases.spans import phase_span
 from workflows.types.critic import Critic
 from workflows.types.gate import ANSWER
 from workflows.types.messages import Reply, ToolCall
+from workflows.types.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -77,19 +79,22 @@ def _without_unstarted(run: Run, gated: Gated) -> Gated:
     return replace(gated, rulings=tuple(found))
 
 
-async def passes(run: Run, permitted: Permitted, place: str) -> bool:
-    """Return whether the critics let a call pass that stands in for another: nobody could revise it."""
+async def objection(run: Run, permitted: Permitted, place: str) -> Outcome | None:
+    """Return what becomes of a call that a critic turns down; None where all let it pass.
+
+    For a call that is none of the reply's: it stands in for another, or is sent again. Nobody could revise it.
+    """
     for critic in run.setup.critics:
         if reviews(critic, permitted.call):
             subject = _call(critic, permitted.call, place)
             found = await assessed(run, subject)
             if found is None:
-                return False
+                return not_run(permitted.call)
             then: critique.Conclusion = "accepted" if found.approved else "skipped"
             run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
             if not found.approved:
-                return False
-    return True
+                return critique.rejected_call(run.state, permitted.call, critic, found)
+    return None
 
 
 async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:

@@ -13,10 +13,10 @@ from workflows.decisions import delegation
 from workflows.decisions.ceilings import ceiling_for, lacking
 from workflows.decisions.clock import ticking
 from workflows.decisions.outcomes import not_run
-from workflows.decisions.summaries import one_line
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.failures import failure_text
 from workflows.phases.gate import Permitted
+from workflows.phases.home import handed_on
 from workflows.phases.pace import enter
 from workflows.phases.relay import attended
 from workflows.phases.run import Run
@@ -26,6 +26,7 @@ from workflows.types.names import AGENT_WORKFLOW
 from workflows.types.outcome import Outcome
 from workflows.types.result import AgentResult
 from workflows.types.state import Child
+from workflows.types.visible import one_line
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
@@ -66,7 +67,8 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place, child: Child) -
         return not_run(permitted.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
     run.change(delegation.reserved, child.workflow_id, ceiling)
     try:
-        handle = await _started(run, permitted, place, child, ceiling)
+        async with run.starts:
+            handle = await run.event(_started(run, permitted, place, child, ceiling))
     except InvalidInput as error:
         run.change(delegation.without, child.workflow_id)
         return not_run(permitted.call, str(error))
@@ -81,7 +83,7 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place, child: Child) -
 
 
 def _ceiling(run: Run, permitted: Permitted, child: Child) -> Ceiling:
-    ceiling = ceiling_for(run.state, child.workflow_id, workflow.now())
+    ceiling = ceiling_for(run.state, child.workflow_id, run.now)
     tools = delegation.child_tools(run.state, child.agent, permitted.verdict)
     return ceiling if tools is None else ceiling.model_copy(update={"tools": tools})
 
@@ -98,6 +100,7 @@ async def _started(
         id_reuse_policy=REUSE,
         parent_close_policy=CLOSE,
         static_summary=one_line(f"{child.agent}: {task}"),
+        memo=handed_on(),
     )
 
 
@@ -107,16 +110,16 @@ async def _ending(
     """Settle what an ended delegate used, and say what came of it."""
     result, error = None, "its result cannot be read"
     try:
-        result = AgentResult.model_validate(await handle)
+        result = AgentResult.model_validate(await run.event(handle))
     except FailureError as failure:
         error = failure_text(failure.cause or failure)
     except ValidationError:
         pass
     run.change(delegation.settled, child.workflow_id, result)
-    run.change(ticking, workflow.now())
+    run.change(ticking, run.now)
     if result is None:
         return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
-    most = permitted.spec.options.max_result_bytes
+    most = permitted.spec.max_result_bytes
     if result.termination.reason == "completed":
         answer = delegation.answer_text(child.agent, result, most)
         return Outcome(call=permitted.call, status="ok", text="").with_words(before=answer)

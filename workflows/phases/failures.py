@@ -5,7 +5,17 @@ from collections.abc import Collection
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
 from workflows.types.breaker import CIRCUIT_OPEN
-from workflows.types.tools import EARLIER_UNKNOWN, UNKNOWN_OUTCOMES, WORKER_SHUTDOWN
+from workflows.types.input import OUT_OF_TIME
+from workflows.types.permits import NOT_PERMITTED
+from workflows.types.tools import (
+    DONE,
+    EARLIER_UNKNOWN,
+    MAYBE_DONE,
+    NOT_DONE,
+    UNKNOWN_OUTCOMES,
+    WORKER_SHUTDOWN,
+    Effect,
+)
 
 MAX_FAILURE_CHARS = 2_000
 
@@ -31,6 +41,12 @@ def failure_text(error: BaseException) -> str:
     return f"{type(cause).__name__}: {cause}"[:MAX_FAILURE_CHARS]
 
 
+def failure_kind(error: BaseException) -> str | None:
+    """Return the type of the failure, `Timeout` of one that took too long."""
+    cause = _root(error)
+    return cause.type if isinstance(cause, ApplicationError) else type(cause).__name__.replace("Error", "")
+
+
 def failure_message(error: BaseException) -> str:
     """Return the innermost message alone."""
     cause = _root(error)
@@ -42,6 +58,8 @@ def is_out_of_time(error: BaseException) -> bool:
     if isinstance(error, ActivityError) and error.retry_state == RetryState.TIMEOUT:
         return True
     cause = _root(error)
+    if isinstance(cause, ApplicationError):
+        return OUT_OF_TIME in cause.details
     return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
 
 
@@ -63,9 +81,9 @@ def is_infrastructure(error: BaseException, final: Collection[str] = ()) -> bool
 
 
 def is_turned_away(error: BaseException) -> bool:
-    """Return whether a worker's open circuit turned the call away before it started."""
+    """Return whether a worker turned the call away before it started: by an open circuit, or for want of a permit."""
     cause = _root(error)
-    return isinstance(cause, ApplicationError) and cause.type == CIRCUIT_OPEN
+    return isinstance(cause, ApplicationError) and cause.type in {CIRCUIT_OPEN, NOT_PERMITTED}
 
 
 def is_context_overflow(error: BaseException) -> bool:
@@ -74,12 +92,33 @@ def is_context_overflow(error: BaseException) -> bool:
     return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
 
 
-def is_unknown_outcome(error: BaseException) -> bool:
-    """Return whether the call may have had its effect although it is not known to have ended."""
+def may_have_acted(error: BaseException, effect: Effect) -> bool:
+    """Return whether the call may have had its effect although it failed.
+
+    Of an irreversible one nothing else is assumed, unless its failure says that nothing was done: what nobody knows
+    must not be told as known. Of others it is what a failure says.
+    """
     cause = _root(error)
-    if isinstance(cause, ApplicationError):
-        return cause.type in UNKNOWN_OUTCOMES or EARLIER_UNKNOWN in cause.details
-    return isinstance(cause, TimeoutError) and cause.type != TimeoutType.SCHEDULE_TO_START
+    if effect == "read_only":
+        return False
+    if isinstance(cause, TimeoutError):
+        return cause.type != TimeoutType.SCHEDULE_TO_START
+    if not isinstance(cause, ApplicationError):
+        return effect == "irreversible"
+    if cause.type in UNKNOWN_OUTCOMES or not {EARLIER_UNKNOWN, MAYBE_DONE, DONE}.isdisjoint(_words(cause)):
+        return True
+    return effect == "irreversible" and NOT_DONE not in cause.details
+
+
+def took_effect(error: BaseException) -> bool:
+    """Return whether the call had its effect: only what it answered is no use."""
+    cause = _root(error)
+    return isinstance(cause, ApplicationError) and DONE in cause.details
+
+
+def _words(error: ApplicationError) -> set[str]:
+    """Return the details that are words: another maker's worker may send any JSON."""
+    return {detail for detail in error.details if isinstance(detail, str)}
 
 
 def _root(error: BaseException) -> BaseException:

@@ -22,7 +22,16 @@ from workflows.types.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
+ENDING_S = 3.0
+"""For the gate's word on what an ending brings: the run's time may be up already."""
+
 """Of an engine that is a server of its own: then the gate is an ordinary activity."""
+
+SERVER_CALL_S = 3.0
+"""More for each call of a reply beyond the first: a server may take them one after the other."""
+
+HEARTBEAT_S = 5.0
+"""Without a sign of life from the worker: then another one asks, however long the attempt may be."""
 
 MAX_ATTEMPTS = 3
 
@@ -49,6 +58,8 @@ class Ruling:
     permitted: Permitted | None = None
     rejected: Outcome | None = None
     """What became of a call that was allowed, and that a critic turned down."""
+    place: str = ""
+    """Where it is carried out: the id of its activity, which a permit is bound to."""
 
     @property
     def proposed(self) -> ToolCall:
@@ -71,6 +82,11 @@ class Gated:
         return None if self.reply.calls else self.rulings[0].verdict
 
     @property
+    def has_approvers(self) -> bool:
+        """Whether people have said yes to some of it, which they would be asked again by another run."""
+        return any(ruling.permitted is not None and ruling.permitted.approver for ruling in self.rulings)
+
+    @property
     def allowed(self) -> tuple[ToolCall, ...]:
         """The calls that may be carried out, in call order: with the arguments that policy has put in, where it did."""
         return tuple(ruling.permitted.call for ruling in self.rulings if ruling.permitted is not None)
@@ -80,42 +96,57 @@ async def judge(run: Run, proposed: Proposed) -> Gated | None:
     """Ask the policy engine; None when the run is ended before it has decided. Whatever goes wrong is a denial."""
     reply = proposed.judged.reply
     if reply.calls:
-        rulings = await judge_calls(run, reply.calls, run.state.iteration)
+        places = tuple(f"{run.state.iteration}.{index}" for index in range(len(reply.calls)))
+        rulings = await judge_calls(run, reply.calls, places)
         return None if rulings is None else Gated(reply, rulings)
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
-    verdicts = await _verdicts(run, _request(run, (answer,), run.state.iteration), run.is_interrupted)
+    verdicts = await _verdicts(run, _request(run, (answer,), ()), run.is_interrupted)
     return None if verdicts is None else Gated(reply, (Ruling(answer, verdicts[0]),))
+
+
+async def lets_through(run: Run, text: str) -> bool:
+    """Return whether a run that ends without an answer may bring this text: judged as one, in a few seconds."""
+    answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
+    request = _request(run, (answer,), (), "ending").model_copy(update={"output_schema": None})
+    deadline = run.beside(run.event(workflow.sleep(ENDING_S, summary="to judge what was gathered")))
+    verdicts = await _verdicts(run, request, deadline.done)
+    deadline.cancel()
+    return verdicts is not None and verdicts[0].decision == "allow"
 
 
 async def judge_calls(
     run: Run,
     calls: tuple[ToolCall, ...],
-    iteration: int,
+    places: tuple[str, ...],
     purpose: Purpose = "reply",
     is_cut_short: Interrupted | None = None,
 ) -> tuple[Ruling, ...] | None:
-    """Return a ruling for each call, in call order; None when it is cut short before: by the end of the run."""
-    verdicts = await _verdicts(run, _request(run, calls, iteration, purpose), is_cut_short or run.is_interrupted)
+    """Return a ruling for each call, in call order; None when it is cut short before: by the end of the run.
+
+    `places` say where each is carried out: the ids of their activities.
+    """
+    verdicts = await _verdicts(run, _request(run, calls, places, purpose), is_cut_short or run.is_interrupted)
     if verdicts is None:
         return None
-    return tuple(_ruling(run, call, verdict, purpose) for call, verdict in zip(calls, verdicts, strict=True))
+    judged = zip(calls, verdicts, places, strict=True)
+    return tuple(_ruling(run, Ruling(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged)
 
 
 async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> tuple[Ruling, ...] | None:
     """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
-    calls = tuple(ruling.proposed for ruling in rulings)
-    verdicts = await _verdicts(run, _request(run, calls, run.state.iteration, purpose), run.is_interrupted)
+    calls, places = tuple(ruling.proposed for ruling in rulings), tuple(ruling.place for ruling in rulings)
+    verdicts = await _verdicts(run, _request(run, calls, places, purpose), run.is_interrupted)
     if verdicts is None:
         return None
     return tuple(
-        _ruling(run, ruling.call, _as_told(ruling, verdict), purpose)
+        _ruling(run, ruling, _as_told(ruling, verdict), purpose)
         for ruling, verdict in zip(rulings, verdicts, strict=True)
     )
 
 
 async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling | None:
     """Judge once more a call that a person has approved under the policy set of its latest verdict."""
-    request = _request(run, (ruling.proposed,), run.state.iteration, purpose)
+    request = _request(run, (ruling.proposed,), (ruling.place,), purpose)
     approved = {"approved_by": approver, "approved_version": ruling.verdict.version}
     verdicts = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
     if verdicts is None:
@@ -123,7 +154,7 @@ async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpo
     verdict = verdicts[0]
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
-    return _ruling(run, ruling.call, _as_told(ruling, verdict), purpose, approver)
+    return _ruling(run, ruling, _as_told(ruling, verdict), purpose, approver)
 
 
 async def confirmed(run: Run, gated: Gated) -> Gated:
@@ -162,28 +193,31 @@ def _as_told(ruling: Ruling, verdict: Verdict) -> Verdict:
     return verdict.model_copy(update={"arguments": ruling.verdict.arguments})
 
 
-def _ruling(run: Run, call: ToolCall, verdict: Verdict, purpose: Purpose, approver: str = "") -> Ruling:
-    spec = run.setup.tool(call.name)
+def _ruling(run: Run, judged: Ruling, verdict: Verdict, purpose: Purpose, approver: str = "") -> Ruling:
+    """Return the ruling on what was judged, by this verdict."""
+    call, spec = judged.call, run.setup.tool(judged.call.name)
     if spec is None and verdict.decision == "allow" and call.name != ANSWER:
         verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
-    ruling = Ruling(call, verdict)
+    ruling = Ruling(call, verdict, place=judged.place)
     if spec is None or verdict.decision != "allow":
         return ruling
-    return Ruling(call, verdict, Permitted(ruling.proposed, spec, verdict, purpose, approver))
+    return replace(ruling, permitted=Permitted(ruling.proposed, spec, verdict, purpose, approver))
 
 
-def _request(run: Run, calls: tuple[ToolCall, ...], iteration: int, purpose: Purpose = "reply") -> GateRequest:
+def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply") -> GateRequest:
     names = {call.name for call in calls}
     is_answer = ANSWER in names
     return GateRequest(
         agent=run.setup.agent,
-        iteration=iteration,
+        iteration=0 if purpose == "hydration" else run.state.iteration,
+        engine=run.setup.policy,
         calls=() if is_answer else calls,
+        places=places,
         answer=calls[0].arguments["answer"] if is_answer else None,
         purpose=purpose,
         depth=run.state.input.lineage.depth,
         taint=run.state.taint,
-        left=budget_left(run.state, workflow.now()),
+        left=budget_left(run.state, run.now),
         specs=tuple(tool for tool in run.setup.tools if tool.name in names),
         offered=tuple(tool.name for tool in run.setup.tools),
         output_schema=run.setup.output_schema,
@@ -217,12 +251,16 @@ def _denied(reason: str) -> Verdict:
 
 async def _ask(run: Run, request: GateRequest) -> Verdicts:
     if run.setup.gate_execution == "activity":
-        return await workflow.execute_activity(
-            "gate",
-            request,
-            result_type=Verdicts,
-            start_to_close_timeout=timedelta(seconds=SERVER_ATTEMPT_S),
-            retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+        within_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(request.calls[1:])
+        return await run.event(
+            workflow.execute_activity(
+                "gate",
+                request,
+                result_type=Verdicts,
+                start_to_close_timeout=timedelta(seconds=within_s),
+                heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
+                retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+            )
         )
     return await workflow.execute_local_activity(
         "gate",

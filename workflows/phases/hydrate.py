@@ -5,6 +5,7 @@ import asyncio
 from temporalio import workflow
 
 from workflows.decisions import hydration
+from workflows.decisions.dispatch import with_under_way
 from workflows.decisions.outcomes import cancelled, refused
 from workflows.decisions.references import references_in
 from workflows.decisions.waits import closed
@@ -41,12 +42,14 @@ async def hydrate(run: Run) -> None:
 
 async def _outcomes(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
-    rulings = await gate.judge_calls(run, calls, 0, "hydration")
+    places = tuple(f"0.{index}" for index in range(len(calls)))
+    rulings = await gate.judge_calls(run, calls, places, "hydration")
     await unpaused(run)
     if rulings is None or run.is_interrupted():
         return ()
     permitted = {index: ruling.permitted for index, ruling in enumerate(rulings) if ruling.permitted is not None}
-    tasks = {i: asyncio.create_task(carried_out(run, allowed, f"0.{i}")) for i, allowed in permitted.items()}
+    run.change(with_under_way, [allowed.call for allowed in permitted.values()])
+    tasks = {i: asyncio.create_task(carried_out(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settled(run, list(tasks.values()), timeout_s)
     return tuple(
         _ended(tasks[index], permitted[index]) if index in tasks else refused(ruling.call, ruling.verdict)
@@ -58,11 +61,11 @@ async def _settled(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: floa
     """Wait for all of them, for the deadline, or for the end of the run; what is in by then is kept."""
     if not tasks:
         return
-    deadline = asyncio.create_task(workflow.sleep(timeout_s, summary="pre-hydration"))
+    deadline = run.beside(run.event(workflow.sleep(timeout_s, summary="pre-hydration")))
     await settle(tasks, lambda: deadline.done() or run.is_interrupted())
     deadline.cancel()
     for wait in run.state.waits:  # raised by a lookup that was cut off: nobody waits for the answer any more
-        run.change(closed, wait.wait_id, workflow.now())
+        run.change(closed, wait.wait_id, run.now)
         attributes.show_waiting(run)
 
 

@@ -17,11 +17,7 @@ class Length:
 
 
 def length() -> Length:
-    """Return it; to be asked when an activity has ended, never behind a local activity.
-
-    A query that comes with a workflow task ends that task early when a local activity has ended in it. What follows the
-    local activity runs in the next task then, but in this one when it is replayed: another length, another decision.
-    """
+    """Return it; to be asked where the run's clock is moved on, never behind a local activity (see `clock`)."""
     info = workflow.info()
     events, size = info.get_current_history_length(), info.get_current_history_size()
     return Length(events, size, info.is_continue_as_new_suggested())

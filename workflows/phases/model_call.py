@@ -35,7 +35,7 @@ class ModelCall:
 
 async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError | None:
     """Return what the model says, or why it says nothing; None when the run was interrupted first."""
-    task = asyncio.create_task(_reply(call))
+    task = asyncio.create_task(run.event(_reply(call)))
     try:
         await settle([task], run.is_interrupted)
     except asyncio.CancelledError:  # of a review, when the tool calls beside it are cut short
@@ -45,7 +45,6 @@ async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError | None:
         return None
     error = task.exception()
     if error is None:
-        run.measure()
         return task.result()
     if not isinstance(error, ActivityError):
         raise error

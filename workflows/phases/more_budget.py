@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from temporalio import workflow
-
 from workflows.decisions import budget, dispatch, waits
 from workflows.decisions.interventions import with_abort
 from workflows.phases import attributes
@@ -14,19 +12,23 @@ from workflows.types.result import StopReason
 
 
 async def asked_for(
-    run: Run, stop: tuple[StopReason, str], is_raised: Callable[[], bool]
+    run: Run, stop: tuple[StopReason, str], is_raised: Callable[[], bool], *, may_roll_over: bool
 ) -> tuple[StopReason, str] | None:
     """Wait until the limit is raised; return the ending when a person declines it."""
-    wait = budget.question(run.state, stop, workflow.now())
-    run.change(budget.with_question)
-    run.change(waits.opened, wait, workflow.now())
+    wait = budget.open_question(run.state)
+    if wait is None:
+        wait = budget.question(run.state, stop, run.now)
+        run.change(budget.with_question)
+        run.change(waits.opened, wait, run.now)
     phase = run.state.phase
     enter(run, "waiting")
     attributes.show_waiting(run)
-    await workflow.wait_condition(lambda: _is_decided(run, wait.wait_id) or is_raised() or run.is_interrupted())
+    await run.stood_by(
+        lambda: _is_decided(run, wait.wait_id) or is_raised() or run.is_interrupted(), may_roll_over=may_roll_over
+    )
     asked = waits.wait_named(run.state, wait.wait_id)
     declined = asked.resolution if asked else None
-    run.change(waits.closed, wait.wait_id, workflow.now())
+    run.change(waits.closed, wait.wait_id, run.now)
     enter(run, phase)
     attributes.show_waiting(run)
     if declined is not None:
@@ -34,11 +36,13 @@ async def asked_for(
     return None
 
 
-async def for_calls(run: Run, calls: tuple[ToolCall, ...]) -> None:
+async def for_calls(run: Run, calls: tuple[ToolCall, ...], *, may_roll_over: bool) -> None:
     """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
     limit: tuple[StopReason, str] = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
     if dispatch.wants_more(run.state, calls) and budget.is_asked_for(run.state, limit):
-        declined = await asked_for(run, limit, lambda: not dispatch.wants_more(run.state, calls))
+        declined = await asked_for(
+            run, limit, lambda: not dispatch.wants_more(run.state, calls), may_roll_over=may_roll_over
+        )
         if declined is not None and declined[0] == "aborted":
             run.change(with_abort, declined[1])
     run.change(dispatch.with_over_budget, dispatch.wants_more(run.state, calls))

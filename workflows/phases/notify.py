@@ -40,7 +40,7 @@ class Announcer:
         """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
         self._is_over = False
         if self._run.setup.notify:
-            self._watch = asyncio.create_task(self._watched())
+            self._watch = self._run.beside(self._watched())
 
     async def stop(self) -> None:
         """Withdraw what is under way, before the run ends or continues as new; the next run tells of it again."""
@@ -52,14 +52,14 @@ class Announcer:
         while not self._is_over:
             self._telling = {wait_id: task for wait_id, task in self._telling.items() if not task.done()}
             for wait in self._new():
-                self._telling[wait.wait_id] = asyncio.create_task(self._told(wait))
+                self._telling[wait.wait_id] = self._run.beside(self._told(wait))
             await workflow.wait_condition(lambda: self._is_over or bool(self._new()))
 
     def _new(self) -> list[Wait]:
         return [wait for wait in notifications.unannounced(self._run.state) if wait.wait_id not in self._telling]
 
     async def _told(self, wait: Wait) -> None:
-        delivery = asyncio.create_task(_delivered(self._run, wait))
+        delivery = self._run.beside(_delivered(self._run, wait))
         await settle([delivery], lambda: self._is_over or not notifications.is_open(self._run.state, wait.wait_id))
 
 
@@ -69,15 +69,16 @@ async def end_told(run: Run, stop: tuple[StopReason, str]) -> None:
         return
     info = workflow.info()
     try:
-        await _sent(notifications.of_end(run.state, stop, info.workflow_id, info.run_id), "ended", END_WITHIN_S)
+        message = notifications.of_end(run.state, stop, info.workflow_id, info.run_id)
+        await run.event(_sent(message, "ended", END_WITHIN_S))
     except ActivityError as error:
         run.change(notifications.with_failure, "ended", failure_text(error))
 
 
 async def _delivered(run: Run, wait: Wait) -> None:
-    message = notifications.of_wait(run.state, wait, workflow.info().workflow_id, workflow.now())
+    message = notifications.of_wait(run.state, wait, workflow.info().workflow_id, run.now)
     try:
-        await _sent(message, wait.wait_id, WITHIN_S)
+        await run.event(_sent(message, wait.wait_id, WITHIN_S))
     except ActivityError as error:
         if is_cancelled_exception(error):
             return

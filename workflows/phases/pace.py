@@ -13,13 +13,15 @@ def enter(run: Run, phase: str) -> None:
     workflow.set_current_details(details(run.state))
 
 
-async def unpaused(run: Run) -> None:
-    """Stand still while paused; an abort goes through."""
+async def unpaused(run: Run, *, may_roll_over: bool = False) -> None:
+    """Stand still while paused; an abort goes through, and one that is in doubt is waited for."""
+    if run.doubts:
+        await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
         return
     phase = run.state.phase
     enter(run, "paused")
     attributes.show_phase(run)
-    await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
+    await run.stood_by(lambda: not run.state.paused or run.is_interrupted(), may_roll_over=may_roll_over)
     enter(run, phase)
     attributes.show_phase(run)

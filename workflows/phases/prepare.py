@@ -8,6 +8,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 from workflows.decisions.grounding import unfounded
+from workflows.phases.home import started_for
 from workflows.phases.interrupt import settle
 from workflows.phases.run import Run
 from workflows.types.context import PrepareRequest, Setup
@@ -24,7 +25,9 @@ async def setup_of(run: Run) -> Setup | None:
         ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
         ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give.
     """
-    task = asyncio.create_task(_prepare(run.state.input))
+    if run.is_interrupted():
+        return None
+    task = asyncio.create_task(run.event(_prepare(run.state.input)))
     await settle([task], run.is_interrupted)
     return _founded(task.result(), run.state.input) if task.done() and not run.is_interrupted() else None
 
@@ -46,6 +49,8 @@ async def _prepare(run_input: AgentInput) -> Setup:
     lineage = run_input.lineage
     if lineage.chain:
         request = request.model_copy(update={"ceiling": lineage.ceiling, "depth": lineage.depth})
+    if (place := started_for()) is not None:
+        request = request.model_copy(update={"workplace": place})
     if run_input.output_schema is not None:
         request = request.model_copy(update={"output_schema": run_input.output_schema})
     return await workflow.execute_activity(

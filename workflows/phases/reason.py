@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from temporalio import workflow
-
 from workflows.decisions.calibration import halved_budget, message_budget, with_calibration, with_frame
 from workflows.decisions.limits import output_allowance, server_limit_s
 from workflows.decisions.replies import Judged, judged
@@ -54,9 +52,14 @@ async def propose(run: Run) -> Proposed | NoReply:
     return await _ask(run, *shorter) if shorter[1].tokens < sent.tokens else answer
 
 
+def proposed_before(run: Run, reply: Reply) -> Proposed:
+    """Return what was proposed to the run before this one, which continued as new while people held it up."""
+    return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
+
+
 async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
     request = _request(run, context)
-    limit_s = server_limit_s(run.state, run.config, workflow.now())
+    limit_s = server_limit_s(run.state, run.config, run.now)
     reply = await reply_to(run, ModelCall("reason", str(request.iteration), request, limit_s, MAX_ATTEMPTS))
     if reply is None:
         return NoReply("")

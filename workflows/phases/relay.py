@@ -32,6 +32,7 @@ async def _ended(run: Run, child: Handle) -> None:
     try:
         await workflow.wait_condition(child.done, timeout=CANCEL_GRACE_S)
     except TimeoutError:
+        run.tick()
         child.cancel()
         await workflow.wait_condition(child.done)
 

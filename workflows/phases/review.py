@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from temporalio import workflow
-
 from workflows.decisions import approvals, critique
 from workflows.decisions.critic_verdict import Assessment, assessment, summed
-from workflows.decisions.limits import output_allowance, remaining_s, server_limit_s
-from workflows.phases.approve import answered
+from workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
+from workflows.phases.approve import answered, occasion
 from workflows.phases.failures import failure_text, is_out_of_time
 from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
@@ -77,7 +75,8 @@ async def asked(run: Run, subject: Subject, why: str = "") -> Assessment | None:
         approval=ApprovalTerms(approvers=terms.approvers, expires_s=terms.expires_s),
         version=f"critic:{critic.name}",
     )
-    hold = approvals.hold_of(run.state, f"{subject.place}.{critic.name}", subject.call, verdict, workflow.now())
+    place = f"{subject.place}.{critic.name}"
+    hold = approvals.hold_of(run.state, place, subject.call, verdict, run.now, occasion=occasion())
     hold = hold.model_copy(update={"critic": critic.name})
     found = await answered(run, (hold,), f"critic-{critic.name}-{subject.place}")
     answer = found[hold.approval_id].answer if found else None
@@ -94,7 +93,7 @@ async def _by_model(run: Run, subject: Subject) -> Assessment | None:
     if len(subject.text.encode()) > MAX_SUBJECT_BYTES:
         return Assessment(False, reviewer, failure=f"it is longer than {MAX_SUBJECT_BYTES} bytes")
     for number in range(MAX_VERDICTS):
-        limit = critique.limit_reached(run.state, workflow.now())
+        limit = critique.limit_reached(run.state, run.now)
         if limit is not None:
             return Assessment(False, reviewer, failure=limit[1], limit=limit[0], usage=usage)
         reply = await _reply(run, subject, number, problem)
@@ -115,7 +114,7 @@ async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply
         reply = await reply_to(run, _call(run, subject, number, problem))
         if isinstance(reply, Reply) or reply is None:
             return reply
-        if not is_out_of_time(reply) or remaining_s(run.state, run.config, workflow.now()) <= 0:
+        if not (is_out_of_time(reply) and is_time_for_another(run.state, run.config, run.now)):
             return failure_text(reply)
 
 
@@ -136,7 +135,7 @@ def _call(run: Run, subject: Subject, number: int, problem: str) -> ModelCall:
         "critique",
         ".".join(parts),
         request,
-        limit_s=server_limit_s(state, run.config, workflow.now()),
+        limit_s=server_limit_s(state, run.config, run.now),
         max_attempts=MAX_ATTEMPTS,
         summary=f"{critic.name}: {subject.target}",
     )

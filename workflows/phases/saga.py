@@ -70,7 +70,7 @@ async def played(run: Run, permitted: Permitted, place: str, carry: CarriedOut) 
     except ValueError as error:
         outcome, acted = not_run(permitted.call, str(error)), ()
     else:
-        outcome, acted = await _played(one, permitted.spec.options.max_result_bytes)
+        outcome, acted = await _played(one, permitted.spec.max_result_bytes)
     run.change(saga.with_end, place, outcome, acted)
     return outcome
 
@@ -106,8 +106,8 @@ async def _foreseen(one: _Saga) -> str:
 async def _judged(
     one: _Saga, parts: list[_Part], is_cut_short: Interrupted | None = None
 ) -> tuple[gate.Ruling, ...] | None:
-    calls = tuple(part.call for part in parts)
-    return await gate.judge_calls(one.run, calls, one.run.state.iteration, parts[0].purpose, is_cut_short)
+    calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
+    return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
 
 
 async def _forward(one: _Saga) -> tuple[Outcome, ...]:
@@ -127,7 +127,7 @@ async def _forward(one: _Saga) -> tuple[Outcome, ...]:
 async def _back(one: _Saga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
     """Return the outcomes of the compensations, by step. One that fails is no reason to leave the others out."""
     undone: dict[int, Outcome] = {}
-    grace = asyncio.create_task(_grace(one.run))
+    grace = one.run.beside(_grace(one.run))
     for index in saga.compensated(one.steps, outcomes):
         part = one.compensation(index)
         if part is not None:
@@ -147,6 +147,7 @@ async def _grace(run: Run) -> None:
                 lambda: not run.is_interrupted(), timeout=UNDO_GRACE_S, timeout_summary="to take back a saga"
             )
         except TimeoutError:
+            run.tick()
             return
 
 

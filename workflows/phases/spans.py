@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.types import telemetry_names as names
+from workflows.types.context import Setup
 from workflows.types.gate import Verdict
 
 
@@ -25,7 +26,7 @@ def phase_span(phase: str, iteration: int) -> Generator[None]:
 @contextmanager
 def opened(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Span]:
     """Open a span in workflow code and make it current. The exception it may leave by is named, never quoted."""
-    span = get_tracer(names.SCOPE).start_span(name, attributes=attributes)
+    span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, attributes=attributes)
     with use_span(span, record_exception=False, set_status_on_exception=False):
         try:
             yield span
@@ -42,11 +43,14 @@ def opened(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Spa
     span.end()
 
 
-def name_run(agent: str) -> None:
-    """Name the run's span after its agent."""
+def name_run(setup: Setup) -> None:
+    """Name the run's span after its agent, and say which model it has."""
     span = get_current_span()
-    span.update_name(f"invoke_agent {agent}")
-    span.set_attribute(names.AGENT, agent)
+    span.update_name(f"invoke_agent {setup.agent}")
+    provider, _, model = setup.model.partition(":")
+    span.set_attribute(names.AGENT, setup.agent)
+    span.set_attribute(names.PROVIDER, provider)
+    span.set_attribute(names.REQUEST_MODEL, model)
 
 
 def show_verdicts(verdicts: tuple[Verdict, ...]) -> None:

@@ -11,9 +11,8 @@ async def resolved(run: Run) -> None:
     if not run.state.waits:
         return
     phase = run.state.phase
-    enter(run, "waiting")
-    for wait in run.state.waits:
-        resolution = await answered(run, wait.wait_id)
+    for wait in [wait for wait in run.state.waits if wait.kind == "escalation"]:
+        enter(run, "waiting")
+        resolution = await answered(run, wait.wait_id, phase)
         if resolution is not None:
             run.change(steps.with_resolved_step, wait.model_copy(update={"resolution": resolution}))
-    enter(run, phase)

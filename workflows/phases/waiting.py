@@ -2,35 +2,44 @@
 
 import asyncio
 
-from temporalio import workflow
-
 from workflows.decisions import waits
 from workflows.phases import attributes
+from workflows.phases.pace import enter
 from workflows.phases.run import Run
 from workflows.types.waits import Resolution, Wait
 
 
 async def decided(run: Run, wait: Wait) -> Resolution | None:
     """Ask a person and return the decision; None when the run is ended before there is one."""
-    run.change(waits.opened, wait, workflow.now())
+    run.change(waits.opened, wait, run.now)
     return await answered(run, wait.wait_id)
 
 
-async def answered(run: Run, wait_id: str) -> Resolution | None:
-    """Wait for the decision on a question that is open, and close it."""
+async def answered(run: Run, wait_id: str, then: str = "") -> Resolution | None:
+    """Wait for the decision on a question that is open, and close it.
+
+    Args:
+        run: The run.
+        wait_id: The question.
+        then: The phase of the run afterwards; set where nothing else is under way, so that it may continue as new.
+    """
     attributes.show_waiting(run)
     try:
-        await workflow.wait_condition(lambda: _resolution(run, wait_id) is not None or run.is_interrupted())
+        await run.stood_by(
+            lambda: _resolution(run, wait_id) is not None or run.is_interrupted(), may_roll_over=bool(then)
+        )
     except asyncio.CancelledError:  # the call that waits was given up; an open question would hold the clock
-        _close(run, wait_id)
+        _close(run, wait_id, then)
         raise
     resolution = _resolution(run, wait_id)
-    _close(run, wait_id)
+    _close(run, wait_id, then)
     return resolution
 
 
-def _close(run: Run, wait_id: str) -> None:
-    run.change(waits.closed, wait_id, workflow.now())
+def _close(run: Run, wait_id: str, then: str) -> None:
+    run.change(waits.closed, wait_id, run.now)
+    if then:
+        enter(run, then)
     attributes.show_waiting(run)
 
 

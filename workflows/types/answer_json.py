@@ -1,4 +1,4 @@
-"""A final answer read as JSON: exactly one value, alone or in one code fence."""
+"""A final answer read as JSON: exactly one value with each key once, alone or in one code fence."""
 
 import json
 import re
@@ -6,13 +6,13 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
+from workflows.types.json_keys import each_once
+
 FINAL_ANSWER = "final_answer"
 """The tool by which a model answers where its provider enforces no schema; no other tool has this name."""
 
 MAX_DEPTH = 100
 """Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
-
-_FENCE = re.compile(r"```[^\n`]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
 def answer_json(text: str) -> Any:
@@ -31,12 +31,18 @@ def answer_json(text: str) -> Any:
         raise ValueError(f"it is not JSON alone: {_cause(body, error)}") from None
     if _is_deeper(value, MAX_DEPTH):
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+    try:
+        json.loads(body, object_pairs_hook=each_once)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON with each key once: {error}") from None
     return value
 
 
 def _unfenced(text: str) -> str:
-    fenced = _FENCE.fullmatch(text)
-    return fenced[1].strip() if fenced else text
+    """Return what stands in the fence that a text is; no pattern finds that in a time linear in its spaces."""
+    opening, _, rest = text.partition("\n")
+    is_fenced = opening.startswith("```") and "`" not in opening[3:] and rest.endswith("```")
+    return rest.removesuffix("```").strip() if is_fenced else text
 
 
 def _cause(body: str, error: ValueError) -> str:

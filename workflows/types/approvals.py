@@ -28,6 +28,8 @@ class Hold(Record):
     """One call that waits for a yes. Its id is bound to the call, its arguments, the policy's version and its place."""
 
     approval_id: str
+    about: str = ""
+    """Digest of what it is about, the same each time that this very call is held at its place."""
     call: ToolCall
     version: str = ""
     reason: str = ""

@@ -1,8 +1,9 @@
 """Circuit breakers: a tool or a provider that keeps failing is left alone for a while."""
 
+import re
 from datetime import datetime
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,6 +17,9 @@ CIRCUIT_OPEN = "CircuitOpen"
 
 PROVIDER_PREFIX = "provider:"
 """Before a provider's name, among the names of circuits; no tool has a colon in its name."""
+
+
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
 class CircuitOptions(Border):
@@ -48,6 +52,8 @@ class Breaker(Record):
     opened_at: datetime | None = None
     trying: int = 0
     """Half-open permits that are out."""
+    cause: str = ""
+    """The last failure, on one line."""
 
     @property
     def is_idle(self) -> bool:
@@ -72,14 +78,18 @@ class Breaker(Record):
         """Return the circuit after a success: the first one closes it."""
         return Breaker()
 
-    def failed(self, options: CircuitOptions, now: datetime) -> "Breaker":
-        """Return the circuit after a failure that counts; a late one does not move the clock of an open circuit."""
+    def failed(self, options: CircuitOptions, now: datetime, cause: str = "") -> "Breaker":
+        """Return the circuit after a failure that counts; a late one does not move the clock of an open circuit.
+
+        Whoever is turned away reads the `cause`: nothing may stand in it that only some may know.
+        """
         failures = self.failures + 1
+        known: dict[str, Any] = {"failures": failures} | ({"cause": cause} if cause else {})
         if self.state == "open":
-            return self.model_copy(update={"failures": failures})
+            return self.model_copy(update=known)
         if self.state == "half_open" or failures >= options.failure_threshold:
-            return Breaker(state="open", failures=failures, opened_at=now)
-        return Breaker(failures=failures)
+            return Breaker(state="open", opened_at=now, **known)
+        return Breaker(**known)
 
     def released(self) -> "Breaker":
         """Return the circuit after a call that says nothing about it: its permit, if it had one, comes back."""
@@ -91,7 +101,16 @@ class Breaker(Record):
         """Return why a call is turned away: `search is left alone for 42 s more (failures in a row: 3)`."""
         wait_s = self.wait_s(options, now)
         until = f"for {ceil(wait_s)} s more" if wait_s else "while another call tries it"
-        return f"{name} is left alone {until} (failures in a row: {self.failures})"
+        last = f"; last: {self.cause}" if self.cause else ""
+        return f"{name} is left alone {until} (failures in a row: {self.failures}{last})"
+
+
+def cause_named(kind: str | None) -> str:
+    """Return the kind of a tool's failure as the cause that others may read, or "".
+
+    Not its text: that is a stranger's, belongs to one run, and would stand among the loop's own words.
+    """
+    return kind if kind and _KIND.fullmatch(kind) else ""
 
 
 def told_to_model(told: str, *, is_again: bool = False) -> str:

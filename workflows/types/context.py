@@ -15,7 +15,9 @@ from workflows.types.messages import Message
 from workflows.types.notifications import NotifyEvent
 from workflows.types.ranges import Ranges, with_masks, without
 from workflows.types.record import Record
+from workflows.types.shortened import shortened
 from workflows.types.tools import ToolSpec
+from workflows.types.workplace import Workplace
 
 
 class Setup(Record):
@@ -44,8 +46,13 @@ class Setup(Record):
     roll_over_events: int = 3_500
     """Events of a history after which the run continues as new; the server suggests it at 4,096."""
     roll_over_bytes: int = 3_000_000
+    full_events: int = 25_000
+    """Events at which a run ends that could not continue as new; the server terminates it at 51,200, and at 50 MB."""
+    full_bytes: int = 25_000_000
     notify: tuple[NotifyEvent, ...] = ()
     """What people outside are told; the worker knows where."""
+    workplace: Workplace | None = None
+    """Of the worker that prepared the run."""
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""
@@ -56,7 +63,7 @@ class News(Record):
     """One message that the model has not seen: by reference where history holds it, else in full. One field is set.
 
     Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message;
-    `{"summary": "8.summary"}` a summary.
+    `{"summary": "8.summary"}` a summary. Cut ones are written as what they are: `{"result": "8.0", "cut": 9000}`.
     """
 
     reply: int | None = None
@@ -66,10 +73,18 @@ class News(Record):
     message: Message | None = None
     summary: str | None = None
     """The result of the `summarise` activity with that id."""
+    cut: int | None = None
+    """Bytes of the text that the model is shown, where history holds more than there is room for."""
 
     @model_serializer
     def _alone(self) -> Any:
+        if self.cut is not None:
+            return {"cut": self.cut, **({"result": self.result} if self.result else {"reply": self.reply})}
         return self.message or self.result or ({"summary": self.summary} if self.summary else self.reply)
+
+    def shown(self, message: Message) -> Message:
+        """Return the message that history holds as the model is to see it."""
+        return message if self.cut is None else shortened(message, self.cut)
 
     @model_validator(mode="before")
     @classmethod
@@ -161,6 +176,8 @@ class PrepareRequest(Record):
     ceiling: Ceiling = Ceiling()
     """What the run that delegates leaves to this one."""
     depth: int = 0
+    workplace: Workplace | None = None
+    """What the run was started for; None is any."""
 
 
 InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort"]

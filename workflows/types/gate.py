@@ -11,9 +11,9 @@ Decision = Literal["allow", "deny", "invalid", "approval"]
 """`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
 person has to say yes first."""
 
-Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation"]
+Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending"]
 """What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again, a
-step of a saga, taking one back."""
+step of a saga, taking one back; `ending`: text that a run without an answer would bring."""
 
 
 ANSWER = "(answer)"
@@ -34,7 +34,11 @@ class GateRequest(Record):
 
     agent: str
     iteration: int
+    engine: str = ""
+    """The policy engine that the run began under."""
     calls: tuple[ToolCall, ...] = ()
+    places: tuple[str, ...] = ()
+    """Where each of `calls` is carried out: the ids of their activities, which permits are bound to."""
     answer: str | None = None
     specs: tuple[ToolSpec, ...] = ()
     """The offered tools that `calls` name."""
@@ -72,9 +76,13 @@ class Verdict(Record):
     """Ids of the policies that decided."""
     version: str = ""
     """Of the policy set."""
+    permit: str = ""
+    """The gate's signature on an allowed call, where workers have a key: without it no worker carries the call out."""
 
 
 class Verdicts(Record):
     """Result of `gate`: one verdict for each call, in call order; one for a final answer."""
 
     verdicts: tuple[Verdict, ...]
+    about: Literal["", "ending"] = ""
+    """`ending`: not on the reply, but on what the run brings in place of an answer."""

@@ -41,6 +41,6 @@ class Happening:
     value: Any = None
     """Input (`started`, `signaled`: the list of arguments; `scheduled`: the first) or result, as plain JSON."""
     text: str = ""
-    """What a failure says."""
+    """What a failure says; why a signal was refused."""
     run_id: str = ""
     """The last run of a delegated run that ended."""

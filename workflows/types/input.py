@@ -1,12 +1,13 @@
 """What starts a run: the input of `AgentWorkflow`, checked once, at the border."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
 from workflows.types.delegation import Lineage
 from workflows.types.hydration import PreHydration
+from workflows.types.input_bounds import bounds_problem
 from workflows.types.profile import ToolProfile
 from workflows.types.record import Border
 from workflows.types.recovery import Recovery
@@ -16,6 +17,9 @@ MAX_TRUSTED_BYTES = 100_000
 
 MAX_SCHEMA_BYTES = 50_000
 """A provider gets it with each call."""
+
+MAX_REST_BYTES = 50_000
+"""Of lists of tools, profiles, patterns and the like: a state that is carried on holds them, too."""
 
 MAX_TASK_BYTES = 200_000
 """Longer tasks belong into a file that the agent reads; a payload must stay far below 2 MB."""
@@ -33,8 +37,17 @@ def _not_huge(text: str | None) -> str | None:
     return text
 
 
+MAX_PROBLEMS = 20
+MAX_PROBLEM_CHARS = 500
+
 SLACK_S = 5
 """The server gives up on what is in flight this long after `timeout_s`, or up to a second later (whole seconds)."""
+
+LAST_TRY_S = 3.0
+"""A retry of a model call that would come after the run's clock has stopped comes this long before it."""
+
+OUT_OF_TIME = "out of time"
+"""Detail of the failure of a model call that could be tried again, had the run more time."""
 
 
 def _small(context: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +63,8 @@ def _small_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Task = Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
+Instructions = Annotated[str | None, AfterValidator(_not_huge)]
 
 
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
@@ -96,11 +111,11 @@ class LoopConfig(Border):
 class AgentInput(Border):
     """Input of `AgentWorkflow`. Only `task` is required; null takes the agent's own setting."""
 
-    task: Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
+    task: Task
     agent: Name = "default"
     model: Name | None = None
     """`provider:model`."""
-    instructions: Annotated[str | None, AfterValidator(_not_huge)] = None
+    instructions: Instructions = None
     tools: tuple[Name, ...] | None = None
     """A part of the agent's tools; a tool that its config does not list is refused."""
     config: LoopConfig = LoopConfig()
@@ -112,6 +127,16 @@ class AgentInput(Border):
     tenant: Name | None = None
     lineage: Lineage = Lineage()
     """Set by the run that delegates; it can only narrow what this run may do."""
+
+    @model_validator(mode="after")
+    def _rest_is_small(self) -> "AgentInput":
+        size = len(self.model_dump_json(exclude={"task", "instructions", "trusted_context", "output_schema"}).encode())
+        if size > MAX_REST_BYTES:
+            raise ValueError(
+                f"all but task, instructions, trusted_context and output_schema has {size} bytes of JSON together, "
+                f"over the limit of {MAX_REST_BYTES}"
+            )
+        return self
 
 
 class InvalidInput(ValueError):
@@ -126,6 +151,8 @@ def parse_input(raw: object) -> AgentInput:
     """
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
+    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
+        raise InvalidInput(problem)
     try:
         return AgentInput.model_validate(raw, extra="forbid")
     except ValidationError as error:
@@ -134,7 +161,9 @@ def parse_input(raw: object) -> AgentInput:
 
 def problems(error: ValidationError) -> list[str]:
     """Return one `place: what is wrong` a problem."""
-    return [f"{_place(e['loc'])}: {_reason(e['type'], e['msg'])}" for e in error.errors(include_url=False)]
+    found = error.errors(include_url=False, include_input=False)
+    told = [f"{_place(e['loc'])}: {_reason(e['type'], e['msg'])}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
+    return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
 
 
 def _place(loc: tuple[int | str, ...]) -> str:

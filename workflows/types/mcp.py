@@ -9,6 +9,9 @@ from workflows.types.profile import ToolProfile
 from workflows.types.record import Border
 from workflows.types.tools import ToolOptions
 
+DEFINITIONS = "definitions of "
+"""Before the name of a server, where its definitions taint a run: no tool can have such a name."""
+
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
@@ -22,7 +25,7 @@ class McpServer(Border):
     """A program, started by the worker in a process group of its own; never through a shell."""
     args: tuple[str, ...] = ()
     cwd: Path | None = None
-    """Null: where the worker was started."""
+    """Relative to the file that says so, whose folder it is unless said; null: where the worker was started."""
     env_from: tuple[Variable, ...] = ()
     """Variables of the worker's environment that are passed on; nothing else is, but HOME, PATH and the like."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
@@ -38,6 +41,8 @@ class McpServer(Border):
     """Believe the server's own hints on what its tools do; else a tool whose effect nobody has set is irreversible."""
     tool_profile: ToolProfile = ToolProfile()
     """Which of its tools there are, by the names that agents use (`NAME_*`)."""
+    pinned: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]] = {}
+    """By the name that agents use: the digest of the one definition that is offered, and that leaves no taint."""
     options: ToolOptions = ToolOptions()
     """Of all its tools; `[tools.options.NAME_tool]` wins."""
 

@@ -29,6 +29,8 @@ class Message(Record):
     calls: tuple[ToolCall, ...] = ()
     blocks: tuple[dict[str, Any], ...] = ()
     """Opaque blocks of the provider (thinking and its signature), sent back to it word for word."""
+    order: tuple[str, ...] = ()
+    """How blocks, text and calls follow each other, see `types/parts.py`; empty: just so."""
     call_id: str | None = None
     tool: str | None = None
     is_error: bool = False
@@ -46,6 +48,8 @@ class Reply(Record):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     blocks: tuple[dict[str, Any], ...] = ()
+    order: tuple[str, ...] = ()
+    """As in `Message`."""
     finish: FinishReason = "stop"
     usage: Usage = Usage()
     model: str | None = None
@@ -54,6 +58,8 @@ class Reply(Record):
     """None when no price is known for the model."""
     left_out: int = 0
     """Calls beyond the limit of one reply, which were not taken in."""
+    left_out_tools: dict[str, int] = {}
+    """How many of them there are of each tool, those of the most frequent tools."""
 
     def message(self) -> Message:
         """Return the assistant message that the next call sends back."""
@@ -62,4 +68,6 @@ class Reply(Record):
             fields["calls"] = self.calls
         if self.blocks:
             fields["blocks"] = self.blocks
+        if self.order:
+            fields["order"] = self.order
         return Message(**fields)

@@ -8,5 +8,8 @@ AGENT_WORKFLOW = "AgentWorkflow"
 NOTIFY = "deliver_notification"
 """Longer than it has to be: a tool may well be called `notify`."""
 
-OWN_ACTIVITIES = frozenset({"prepare", "reason", "gate", "summarise", "critique", NOTIFY})
+READ_PAST = "read_past"
+"""Reads the past of a fork from the history of the run whose past it is."""
+
+OWN_ACTIVITIES = frozenset({"prepare", READ_PAST, "reason", "gate", "summarise", "critique", NOTIFY})
 """Activities of the loop itself; no tool can have such a name."""

@@ -13,7 +13,10 @@ class NotifiedCall(Record):
 
     tool: str
     arguments: str = ""
-    """JSON, cut to a limit."""
+    """JSON, whole; left out where it does not fit."""
+    arguments_bytes: int = 0
+    """Where it was left out."""
+    arguments_digest: str = ""
     id: str = ""
     """What approves or denies it."""
     reason: str = ""

@@ -1,13 +1,17 @@
 """A run that was set back to the end of an earlier iteration: the argument of the signal `rewound`."""
 
-from datetime import datetime
+from typing import Annotated
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, FailFast, Field
 
 from workflows.types.record import Record
 
 REWOUND = "rewound"
 """The signal that the first workflow task after a reset sees, behind all that the server delivered again."""
+
+
+MAX_LINE_CHARS = 500
+MAX_LINES = 50
 
 
 class Rewind(Record):
@@ -17,10 +21,7 @@ class Rewind(Record):
     boundary_at: AwareDatetime
     """When that iteration had ended: the time from then until now does not count."""
     steer: str | None = None
-
-
-class Rewound(Record):
-    """When a run's clock was last set back, and the `stopped_s` that it had before."""
-
-    at: datetime
-    stopped_s: float
+    left: Annotated[tuple[Annotated[str, Field(max_length=MAX_LINE_CHARS)], ...], FailFast()] = Field(
+        default=(), max_length=MAX_LINES
+    )
+    """Irreversible calls that were carried out behind the boundary, a line each: nothing undoes them."""

@@ -7,6 +7,8 @@ from temporalio.common import SearchAttributeKey
 AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
 PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
 WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
+WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
+"""When the oldest question that is open was asked."""
 TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
@@ -20,6 +22,7 @@ KEYS: tuple[SearchAttributeKey[Any], ...] = (
     AGENT,
     PHASE,
     WAITING,
+    WAITING_SINCE,
     TERMINATION,
     TENANT,
     ITERATION,

@@ -11,12 +11,12 @@ from workflows.types.context import InterventionKind, News, Setup
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.decision import Decided
 from workflows.types.delegation import Ceiling
+from workflows.types.fork import ForkInput
 from workflows.types.input import AgentInput, LoopConfig
-from workflows.types.messages import Message
+from workflows.types.messages import Message, Reply
 from workflows.types.notes import Note
 from workflows.types.record import Record
 from workflows.types.result import StopReason
-from workflows.types.rewind import Rewound
 from workflows.types.steps import Step
 from workflows.types.summary import Summary
 from workflows.types.usage import ToolCallCounts, UsageTotals
@@ -28,6 +28,8 @@ class Intervention(Record):
 
     kind: InterventionKind
     text: str = ""
+    size: int = 0
+    """UTF-8 bytes that were sent, where the text was cut; 0 where all of it is there."""
 
 
 class Conversation(Record):
@@ -42,6 +44,8 @@ class Conversation(Record):
     """Estimated tokens of all messages."""
     size: int = 0
     """UTF-8 bytes of all messages, near enough for the payload limit."""
+    unseen: int = 0
+    """Bytes that the messages which the model has not seen take in a history."""
     frame: int = 0
     """Estimated tokens of what goes with every call: instructions, tools. 0 until the first call measures it."""
     ready: Summary | None = None
@@ -58,7 +62,7 @@ class Clock(Record):
     def elapsed_s(self, now: datetime) -> float:
         """Return the seconds that count."""
         end = self.stopped_at or now
-        return (end - self.started_at).total_seconds() - self.stopped_s
+        return max((end - self.started_at).total_seconds() - self.stopped_s, 0.0)
 
 
 class GoodResult(Record):
@@ -97,6 +101,8 @@ class AgentState(Record):
     """Id of the first run of the chain, stable through reset and continue-as-new; idempotency keys build on it."""
     clock: Clock
     setup: Setup | None = None
+    pending: Reply | None = None
+    """A reply that people held up when the run continued as new: the next run judges it, and asks them on."""
     phase: str = "preparing"
     last: str = ""
     """What the latest reply called, for people."""
@@ -108,6 +114,8 @@ class AgentState(Record):
     """Guidance that the loop has not taken in yet, in order of arrival."""
     inbox_bytes: int = 0
     """UTF-8 bytes that wait in the inbox."""
+    unheard: int = 0
+    """Guidance that arrived while the inbox was full."""
     carried_by: str = ""
     """Id of the run that carried this state over; a starter cannot know it, so it cannot make a state up."""
     aborted: str | None = None
@@ -140,6 +148,8 @@ class AgentState(Record):
     results: dict[str, GoodResult] = {}
     """By fingerprint, where `cached_result` may need them."""
     dead_letters: tuple[DeadLetter, ...] = ()
+    under_way: int = 0
+    """Calls that are being carried out, or may be yet, and that `tool_calls` does not count so far."""
     over_budget: int = 0
     """Iterations in a row in which calls went beyond `max_tool_calls`."""
     children: tuple[Child, ...] = ()
@@ -152,16 +162,21 @@ class AgentState(Record):
     """Decisions that were made, the last of each name."""
     undecided: int = 0
     """How often the model wanted to end before a required decision."""
+    fork: ForkInput | None = None
+    """Whose past it shares, as long as that is not read yet."""
     forked_from: ForkedFrom | None = None
-    rewound: Rewound | None = None
     notes: tuple[Note, ...] = ()
     """Decisions that are not in the history yet."""
     critiques: dict[str, int] = {}
     """Times in a row that a critic has sent the model back, by critic."""
+    invalid: dict[str, int] = {}
+    """Invalid calls that were repeated without a break, with the number of iterations in a row."""
     denials: dict[str, int] = {}
     """Denials that were repeated without a break, with the number of iterations in a row."""
     output: str = ""
     """The last answer that the gate let through."""
+    gathered: tuple[str, ...] = ()
+    """What an ending without an answer may bring: text beside calls that were let through, words of delegates."""
     partial: str = ""
     """The answer that is being continued, after the output limit cut it."""
     stop: tuple[StopReason, str] | None = None

@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.messages import ToolCall
-from workflows.types.record import Record
+from workflows.types.record import Border, Record
 from workflows.types.result import Termination
 from workflows.types.state import Child
 from workflows.types.usage import ToolCallCounts, UsageTotals
 from workflows.types.waits import Wait
+from workflows.types.workplace import Workplace
 
 
 class Budgets(Record):
@@ -54,6 +57,8 @@ class AgentStatus(Record):
     """Delegated runs in flight."""
     unread_interventions: list[dict[str, str]]
     termination: Termination | None
+    workplace: Workplace | None = None
+    """Of the worker that prepared the run."""
 
 
 class ShownMessage(Record):
@@ -65,3 +70,14 @@ class ShownMessage(Record):
     call_id: str | None
     tool: str | None
     is_error: bool
+
+
+class Page(Border):
+    """Argument of the query `conversation`: which messages."""
+
+    offset: int = Field(default=0, ge=0)
+    limit: int | None = Field(default=None, ge=1)
+    """At most so many; there may be fewer, since an answer has a size. None follow where none are returned."""
+
+
+FIRST_PAGE = Page()

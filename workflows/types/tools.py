@@ -65,6 +65,14 @@ class ToolSpec(Record):
     """The argument that tells calls apart in summaries (`read_file README.md`)."""
     digest: str = ""
     """Of the definition as its maker gave it, where that may change under a run; a call is made only while it holds."""
+    pinned: bool = False
+    """Whether the operator has looked at just this definition, which a stranger wrote."""
+
+    @property
+    def max_result_bytes(self) -> int:
+        """UTF-8 bytes of a result that are recorded and shown."""
+        most = self.options.max_result_bytes
+        return min(most, MAX_LOCAL_RESULT_BYTES) if self.options.execution == "local" else most
 
 
 WORKER_SHUTDOWN = "WorkerShutdown"
@@ -82,8 +90,20 @@ UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
 EARLIER_UNKNOWN = "earlier attempt: outcome unknown"
 """Detail of a failure, of whatever type: an attempt before the one that failed may have had its effect."""
 
+NOT_DONE = "nothing was done"
+MAYBE_DONE = "outcome unknown"
+DONE = "it took effect"
+"""Details of a failure, of whatever type: what it did. One without any leaves open what an irreversible call did."""
+
+REPORT_S = 2.0
+"""Beyond its time limit, until the server gives an attempt up: for its worker to end it and to say so."""
+
 MAX_LOCAL_TIMEOUT_S = 2.0
 """Of a call inside the workflow task: until it ends no signal is heard, an abort neither."""
+
+
+MAX_LOCAL_RESULT_BYTES = 50_000
+"""Of a call inside the workflow task: the results of all of a reply's calls are one message to the server, of 4 MB."""
 
 
 class ToolRequest(Record):
@@ -95,6 +115,8 @@ class ToolRequest(Record):
     """Idempotency key: the same for every attempt of this call, through retry, reset and continue-as-new."""
     digest: str = ""
     """Of the tool that the run was offered; set only where its spec has one, since it costs bytes in every call."""
+    permit: str = ""
+    """The gate's signature and the terms that it covers; set only where workers have a key."""
 
 
 class ToolOutput(Record):

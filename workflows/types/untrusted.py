@@ -53,14 +53,21 @@ def undelimited(text: str) -> str:
 def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[Message, ...]:
     """Return the messages as a model gets them: of tool messages all is delimited that is not the loop's own word.
 
+    So is a summary: a model wrote it, of what tools had said.
+
     Done for each model call and never recorded: what a history holds is the text itself.
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}
-    return tuple(_as_sent(message, calls, specs) if message.role == "tool" else message for message in messages)
+    return tuple(_as_sent(message, calls, specs) for message in messages)
 
 
 def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
+    if message.summary:
+        header, _, text = message.text.partition("\n")
+        return message.model_copy(update={"text": f"{header}\n{delimited(text, 'summary of earlier messages')}"})
+    if message.role != "tool":
+        return message
     call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
     return message.model_copy(update={"text": as_data(message, source_of(call, specs.get(call.name)))})
 

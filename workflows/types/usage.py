@@ -49,19 +49,28 @@ class UsageTotals(Record):
         )
 
 
-_RARE = frozenset({"delegated", "in_sagas", "requeued"})
+_ALWAYS = frozenset({"proposed", "run", "denied", "failed"})
 
 
 class ToolCallCounts(Record):
-    """Tool calls of a run so far. `proposed` = `run` + `denied`; `failed` is the part of `run` that failed.
+    """Tool calls of a run so far. `proposed` = `run` + `denied` + `invalid` + `not_run`.
 
-    `denied` counts all that was not run: denied by policy, invalid, stopped before it started.
+    Those without a word on when they are written are always there, others only where they are not 0.
     """
 
     proposed: int = 0
+    """By the model, by lookups before its first step, and by recoveries."""
     run: int = 0
     denied: int = 0
+    """By policy, or by a person: nothing else."""
     failed: int = 0
+    """Of those that were run, requeued ones too; one that a recovery answered has not failed."""
+    invalid: int = 0
+    """Unknown tools, arguments that do not fit; written only where there are any."""
+    not_run: int = 0
+    """Allowed, and not begun: over budget, stopped, interrupted, turned down; written only where there are any."""
+    fallbacks: int = 0
+    """Alternatives to calls that failed, a part of `proposed`; written only where there are any."""
     delegated: int = 0
     """Run by delegates, and by theirs; written only where there are any."""
     in_sagas: int = 0
@@ -77,4 +86,4 @@ class ToolCallCounts(Record):
     @model_serializer(mode="wrap")
     def _without_zeros_that_are_rare(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = written(self)
-        return {key: value for key, value in fields.items() if value or key not in _RARE}
+        return {key: value for key, value in fields.items() if value or key in _ALWAYS}

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from activities.adapters.arguments import argument_errors, schema_problem
 from activities.adapters.manifests.argument import Argument
 from activities.adapters.manifests.flaw import Flaw
 from activities.adapters.manifests.kinds import KINDS, Ground, schema_of
 from activities.adapters.manifests.network_values import scope_entry
+from activities.adapters.schemas.arguments import argument_errors, schema_problem
 from activities.adapters.tools.root import Root
 from activities.ports import ToolError
 from workflows.types.linear_pattern import LinearPattern

@@ -9,6 +9,7 @@ from activities.adapters.manifests.http_tool import HttpTool
 from activities.adapters.manifests.kinds import parameters_of
 from activities.adapters.manifests.manifest import Manifest
 from activities.adapters.manifests.secrets import Secrets, header_variables
+from activities.adapters.rules import NO_RULES, Rules
 from activities.adapters.tools.guarded_http import PublicBackend
 from activities.adapters.tools.root import Root
 from activities.ports import Tool
@@ -18,7 +19,9 @@ ENDING_S = 5.0
 """What a call gets beyond its own time limit, to be ended and to say so."""
 
 
-def manifest_tool(manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = ()) -> Tool:
+def manifest_tool(
+    manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = (), rules: Rules = NO_RULES
+) -> Tool:
     """Return the tool.
 
     Raises:
@@ -26,7 +29,7 @@ def manifest_tool(manifest: Manifest, root: Path, env: Mapping[str, str], allow_
     """
     spec = manifest_spec(manifest)
     if manifest.command is not None:
-        return CommandTool(manifest, spec, Root(root), Secrets.of(manifest.command.env_from, env))
+        return CommandTool(manifest, spec, Root(root, rules), Secrets.of(manifest.command.env_from, env))
     secrets = Secrets.of(secret_variables(manifest), env)
     return HttpTool(manifest, spec, Root(root), secrets, PublicBackend(allow_hosts))
 

@@ -1,5 +1,6 @@
 """A command of a manifest as a tool."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,13 @@ class CommandTool:
         Raises:
             ToolError: Kind InvalidArguments, PathRefused, CommandFailed, TimeLimit, BadOutput or OutputMismatch.
         """
-        values = checked(arguments, self._manifest.arguments, self._ground)
+        values = await asyncio.to_thread(checked, arguments, self._manifest.arguments, self._ground)
         argv = argv_of(self._command, self._manifest.arguments, values)
         context.heartbeat(f"running {argv[0]}")
         try:
             finished = await self._run(argv, values, context)
-            return ToolOutput(content=self._secrets.known.hidden(self._told(argv[0], finished)))
+            told = await asyncio.to_thread(self._told, argv[0], finished)
+            return ToolOutput(content=self._secrets.known.hidden(told))
         except ToolError as error:
             raise self._secrets.known.left_out_of(error) from None
 
@@ -72,6 +74,7 @@ class CommandTool:
             network=sandbox.network,
             stdin=stdin.encode(),
             max_output_bytes=self._command.max_output_bytes,
+            rules=self._ground.root.rules,
         )
 
     def _folder(self) -> Path:
@@ -90,7 +93,8 @@ class CommandTool:
             raise self._failure(program, finished, stderr.strip() or stdout)
         output = self._manifest.output
         if finished.truncated and output.parser != "text":
-            raise ToolError("the output is longer than max_output_bytes, so it cannot be parsed", kind="BadOutput")
+            why = "the output is longer than max_output_bytes, so it cannot be parsed"
+            raise ToolError(why, kind="BadOutput", acted="yes")
         cut = f"\n[cut after {self._command.max_output_bytes:,} bytes]" if finished.truncated else ""
         return shown(stdout, output) + cut
 
@@ -101,12 +105,17 @@ class CommandTool:
         tail = last_words(said)
         if finished.timed_out:
             why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
-            return ToolError(f"{why}; ask for less{tail}", kind=TIME_LIMIT, retryable=True)
+            advice = "; ask for less" if self._spec.effect == "read_only" else ""
+            return ToolError(f"{why}{advice}{tail}", kind=TIME_LIMIT, retryable=True)
         if finished.limit:
-            return ToolError(f"{program} was stopped by its limit {finished.limit}{tail}", kind="CommandFailed")
-        if finished.signal:
-            return ToolError(f"{program} was killed by {finished.signal}{tail}", kind="CommandFailed")
-        may_pass = finished.exit_code in self._command.retry_codes
+            why = f"{program} was stopped by its limit {finished.limit}"
+        elif finished.signal:
+            why = f"{program} was killed by {finished.signal}"
+        else:
+            why = f"{program} exited with code {finished.exit_code}"
         return ToolError(
-            f"{program} exited with code {finished.exit_code}{tail}", kind="CommandFailed", retryable=may_pass
+            f"{why}{tail}",
+            kind="CommandFailed",
+            retryable=finished.exit_code in self._command.retry_codes,
+            acted="no" if finished.exit_code in self._command.refusal_codes else "maybe",
         )

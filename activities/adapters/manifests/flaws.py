@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 
-from activities.adapters.arguments import schema_problem
 from activities.adapters.manifests.argument_flaws import argument_flaws
 from activities.adapters.manifests.code_flaws import code_flaws
 from activities.adapters.manifests.flaw import Flaw
@@ -12,6 +11,7 @@ from activities.adapters.manifests.manifest import Command, Manifest, Output
 from activities.adapters.manifests.parsers import output_pattern
 from activities.adapters.manifests.template import parsed, slots
 from activities.adapters.manifests.use_flaws import use_flaws
+from activities.adapters.schemas.arguments import schema_problem
 from activities.adapters.tools.catalog import RESERVED
 from workflows.types.names import OWN_ACTIVITIES
 

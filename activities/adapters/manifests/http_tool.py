@@ -5,7 +5,19 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
+from activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from activities.adapters.http import (
+    REFUSALS,
+    TRANSIENT,
+    URL,
+    AsyncClient,
+    ConnectError,
+    ConnectTimeout,
+    HTTPError,
+    InvalidURL,
+    Response,
+    TimeoutException,
+)
 from activities.adapters.manifests.kinds import Ground
 from activities.adapters.manifests.manifest import Manifest
 from activities.adapters.manifests.network_values import url as checked_url
@@ -13,12 +25,12 @@ from activities.adapters.manifests.parsers import last_words, shown
 from activities.adapters.manifests.request import HttpRequest, request_of
 from activities.adapters.manifests.secrets import Secrets
 from activities.adapters.manifests.values import checked
-from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
+from activities.adapters.tools.bounded_body import bounded_body
 from activities.adapters.tools.charset import decoded
 from activities.adapters.tools.guarded_http import PublicBackend, guarded_client, ssl_context
 from activities.adapters.tools.redirects import followed, is_same_server
 from activities.adapters.tools.root import Root
-from activities.ports import ToolContext, ToolError
+from activities.ports import Acted, ToolContext, ToolError
 from workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
 _SAFE = ("GET", "HEAD")
@@ -50,9 +62,9 @@ class HttpTool:
 
         Raises:
             ToolError: Kind InvalidArguments, AddressRefused, Http404 and its kin, ConnectionFailed, TimeLimit,
-                BadOutput or OutputMismatch.
+                BadOutput or OutputMismatch; each says whether the request had its effect all the same.
         """
-        values = checked(arguments, self._manifest.arguments, self._ground)
+        values = await asyncio.to_thread(checked, arguments, self._manifest.arguments, self._ground)
         request = request_of(self._http, values, self._secrets)
         context.heartbeat(f"{request.method} {request.url.host}")
         try:
@@ -62,22 +74,31 @@ class HttpTool:
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
         limit_s, host = self._manifest.timeout_s, request.url.host
+        asked: list[URL] = []
         try:
             async with asyncio.timeout(limit_s), guarded_client(self._backend, self._ssl_context) as client:
                 client.timeout = limit_s
-                return await self._read(client, request, context)
+                return await self._read(client, request, context, asked)
+        except ToolError as error:
+            if len(asked) > 1 and error.acted == "no":  # what redirected it may have done it
+                error.acted = "maybe"
+            raise
+        except (ConnectError, ConnectTimeout) as error:
+            why, acted = f"{host}: {str(error) or 'no connection'}", "no" if len(asked) == 1 else "maybe"
+            raise ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted) from None
         except (TimeoutError, TimeoutException):
             raise ToolError(f"{host}: no full answer within {limit_s:g} s", kind=TIME_LIMIT, retryable=True) from None
         except HTTPError as error:
             why = f"{host}: {str(error) or type(error).__name__}"
-            raise ToolError(why, kind="ConnectionFailed", retryable=True) from None
+            raise ToolError(why, kind="ConnectionFailed", retryable=True, acted="maybe") from None
         except InvalidURL as error:
             raise ToolError(f"{host}: {error}", kind="InvalidUrl") from None
 
-    async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext) -> str:
+    async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext, asked: list[URL]) -> str:
         """Follow redirects of what changes nothing; each new address is checked when it is connected to."""
 
         def sent(url: URL) -> AbstractAsyncContextManager[Response]:
+            asked.append(url)
             headers = self._headers(request, url, context)
             return client.stream(request.method, url, headers=headers, content=request.content)
 
@@ -87,11 +108,12 @@ class HttpTool:
     def _redirected(self, request: HttpRequest, url: URL, location: str) -> URL:
         if request.method not in _SAFE:
             why = f"{url.host} redirects a {request.method}, which is not sent twice; tell the operator"
-            raise ToolError(why, kind="Redirected")
+            raise ToolError(why, kind="Redirected", acted="maybe")
         try:
             return URL(checked_url(str(url.join(location).copy_with(fragment=None))))
         except ValueError as error:
-            raise ToolError(f"{url.host} redirects to something else: it {error}", kind="Redirected") from None
+            why = f"{url.host} redirects to something else: it {error}"
+            raise ToolError(why, kind="Redirected", acted="maybe") from None
 
     def _headers(self, request: HttpRequest, url: URL, context: ToolContext) -> dict[str, str]:
         headers = {"user-agent": "orga/0.1", "accept-encoding": ACCEPTED_ENCODINGS}
@@ -101,14 +123,27 @@ class HttpTool:
         return headers | {name.lower(): value for name, value in own.items()}
 
     async def _told(self, response: Response) -> str:
-        body, is_cut = await bounded_body(response, self._http.max_body_bytes)
-        text = self._secrets.known.hidden(decoded(body, response.charset_encoding), is_cut=is_cut)
+        acted = _acted(response)
+        try:
+            body, is_cut = await bounded_body(response, self._http.max_body_bytes)
+        except ToolError as error:
+            error.acted = acted
+            raise
+        said = await asyncio.to_thread(decoded, body, response.charset_encoding)
+        text = self._secrets.known.hidden(said, is_cut=is_cut)
         if not response.is_success:
             status = response.status_code
             why = f"{response.url.host} answered {status} {response.reason_phrase}{last_words(text)}"
-            raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT)
+            raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT, acted=acted)
         output = self._manifest.output
         if is_cut and output.parser != "text":
-            raise ToolError("the answer is longer than max_body_bytes, so it cannot be parsed", kind="BadOutput")
+            why = "the answer is longer than max_body_bytes, so it cannot be parsed"
+            raise ToolError(why, kind="BadOutput", acted=acted)
         cut = f"\n[cut after {self._http.max_body_bytes:,} bytes]" if is_cut else ""
-        return shown(text, output) + cut
+        return await asyncio.to_thread(shown, text, output) + cut
+
+
+def _acted(response: Response) -> Acted:
+    if response.is_success:
+        return "yes"
+    return "no" if response.status_code in REFUSALS else "maybe"

@@ -44,6 +44,8 @@ class Command(Border):
     """Variables of the worker's environment that are passed on; hidden from whatever the program says."""
     retry_codes: tuple[int, ...] = ()
     """Exit codes after which the same call may succeed later."""
+    refusal_codes: tuple[int, ...] = ()
+    """Exit codes that say: nothing was done. After any other, what an irreversible command did is unknown."""
     sandbox: Sandbox = Sandbox()
     max_output_bytes: int = Field(default=200_000, ge=1_000, le=5_000_000)
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from activities.adapters.arguments import argument_errors
 from activities.adapters.manifests.manifest import Output
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import ToolError
 from workflows.types.linear_pattern import compiled
 
@@ -29,7 +29,7 @@ def shown(text: str, output: Output) -> str:
         return told or NOTHING
     misfit = f"the output does not fit its schema: {'; '.join(errors)}"
     if output.strict:
-        raise ToolError(misfit, kind="OutputMismatch")
+        raise ToolError(misfit, kind="OutputMismatch", acted="yes")
     return f"[Warning] {misfit}\n{told}"
 
 
@@ -56,7 +56,8 @@ def _json(text: str, output: Output) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ToolError(f"the output is no JSON ({error}); it begins with {text[:200]!r}", kind="BadOutput") from None
+        why = f"the output is no JSON ({error}); it begins with {text[:200]!r}"
+        raise ToolError(why, kind="BadOutput", acted="yes") from None
 
 
 def _no_constant(name: str) -> Any:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from activities.adapters.arguments import argument_errors
 from activities.adapters.manifests.argument import Argument
 from activities.adapters.manifests.kinds import KINDS, Ground, Value, parameters_of
+from activities.adapters.schemas.arguments import argument_errors
 from activities.ports import ToolError
 
 Values = Mapping[str, Value]

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from activities.adapters.mcp.definitions import Definitions, definitions
 from activities.adapters.mcp.failures import bad_result, protocol_failure, unavailable
-from activities.adapters.mcp.http_server import was_not_sent
+from activities.adapters.mcp.http_server import was_not_sent, was_refused
 from activities.adapters.mcp.keeper import SessionKeeper, told
 from activities.adapters.mcp.listing import listed_tools
 from activities.adapters.mcp.settings import ServerSettings
@@ -87,7 +87,8 @@ class Connection:
             self.keeper.give_up(told(error))
         if was_not_sent(error):
             return unavailable(self.settings.name, self.keeper.why)
-        return protocol_failure(self.settings.name, error)
+        why = self.keeper.why if error.code == CONNECTION_CLOSED else error.message
+        return protocol_failure(self.settings.name, error, why, is_refusal=was_refused(error))
 
     async def _listed_anew(self, session: ClientSession) -> Definitions:
         try:

@@ -53,7 +53,10 @@ def definitions(settings: ServerSettings, listed: Sequence[Listed], taken: Colle
 
 
 def _spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
-    options = settings.options(name)
+    options, digest = settings.options(name), definition_digest(listed)
+    pin = settings.server.pinned.get(name)
+    if pin not in {None, digest}:
+        raise UnusableTool(f"its definition is not the one that is pinned; look at it: orga tools pin {settings.name}")
     parameters = usable_schema(listed.input_schema)
     told = prose(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES)
     return ToolSpec(
@@ -62,7 +65,8 @@ def _spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
         parameters=parameters,
         effect=_effect(settings, options, listed),
         options=options,
-        digest=definition_digest(listed),
+        digest=digest,
+        pinned=pin is not None,
     )
 
 

@@ -22,12 +22,15 @@ BAD_RESULT = "McpBadResult"
 
 MAX_ERROR_BYTES = 2_000
 _FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
+_REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
+"""Of a server that has not begun the call. Not INVALID_REQUEST: the SDK says so, too, of a redirect, a 202, an answer
+that is neither JSON nor a stream of events."""
 
 
 def unavailable(server: str, why: str) -> ToolError:
     """Return the failure of a call that was not made."""
     text = f"the MCP server {server!r} is unavailable ({why}); use another tool, or go on without it"
-    return ToolError(text, kind=UNAVAILABLE, retryable=True)
+    return ToolError(text, kind=UNAVAILABLE, retryable=True, acted="no")
 
 
 def changed(tool: str) -> ToolError:
@@ -43,21 +46,29 @@ def gone(tool: str, why: str) -> ToolError:
 
 def reported(text: str) -> ToolError:
     """Return the failure that a server reports as a tool's result."""
-    return ToolError(text, kind=REPORTED)
+    return ToolError(text, kind=REPORTED, acted="maybe")
 
 
 def bad_result(server: str, why: str) -> ToolError:
     """Return the failure of a call that was answered with what is no result."""
-    return ToolError(f"the MCP server {server!r} {why}", kind=BAD_RESULT)
+    return ToolError(f"the MCP server {server!r} {why}", kind=BAD_RESULT, acted="maybe")
 
 
-def protocol_failure(server: str, error: MCPError) -> ToolError:
-    """Return the failure that an error of the protocol means."""
-    said = plain(error.message, MAX_ERROR_BYTES)
+def protocol_failure(server: str, error: MCPError, why: str, *, is_refusal: bool = False) -> ToolError:
+    """Return the failure that an error of the protocol means.
+
+    Args:
+        server: Its name.
+        error: Of the call.
+        why: What is said of it.
+        is_refusal: It came with a status that says so.
+    """
+    said = plain(why, MAX_ERROR_BYTES)
     if error.code == CONNECTION_CLOSED:
         text = f"the connection to the MCP server {server!r} broke during the call ({said})"
-        return ToolError(text, kind=PROCESS_CRASHED, retryable=True)
+        return ToolError(text, kind=PROCESS_CRASHED, retryable=True, acted="maybe")
     text = f"the MCP server {server!r} refused the call: {said}"
+    acted = "no" if is_refusal or error.code in _REFUSING_CODES else "maybe"
     if error.code in _FINAL_CODES:
-        return ToolError(text, kind=REFUSED)
-    return ToolError(text, kind=SERVER_FAILED, retryable=error.code == INTERNAL_ERROR)
+        return ToolError(text, kind=REFUSED, acted=acted)
+    return ToolError(text, kind=SERVER_FAILED, retryable=error.code == INTERNAL_ERROR, acted=acted)

@@ -4,19 +4,24 @@ import asyncio
 import json
 import math
 import secrets
+import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from mcp import MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from activities.adapters.http import is_loopback
+from activities.adapters.http import REFUSALS, is_loopback
+from activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, SentTooMuch
+from activities.adapters.mcp.messages import is_answer, read_message
 from activities.adapters.mcp.settings import ServerSettings
+from activities.adapters.models.sse import SseDecoder, SseTooLarge
+from workflows.types.json_parts import has_more_parts
 
 MAX_BODY_BYTES = 16_000_000
 
@@ -36,17 +41,21 @@ NOT_SENT = -32098
 _OURS = secrets.token_hex(16)
 """In each error that is made here: no server can send it, and so pretend that a call was not carried out."""
 
+_REFUSED = f"{_OURS} refused"
+"""In one that stands for a status that says: nothing was done."""
+
 _SESSION = "mcp-session-id"
 
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
 @asynccontextmanager
-async def http_streams(settings: ServerSettings) -> AsyncGenerator[TransportStreams]:
-    """Connect to a server; redirects to another origin are not followed."""
+async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) -> AsyncGenerator[TransportStreams]:
+    """Connect to a server; redirects to another origin are not followed. `on_end` hears why it has to be left."""
     url = settings.server.url or ""
     timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
-    client = _Client(headers=dict(settings.headers), timeout=timeout, trust_env=not is_loopback(url))
+    headers = {"accept-encoding": "identity"} | dict(settings.headers)
+    client = _Client(on_end, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BODY_BYTES) as streams:
         yield streams
 
@@ -56,20 +65,26 @@ class _Client(httpx2.AsyncClient):
 
     _opened_at = -math.inf
 
+    def __init__(self, on_end: Callable[[str], None], **options: Any) -> None:
+        super().__init__(**options)
+        self.on_end = on_end
+        self.unasked = ByteBudget()
+        """Of all its streams."""
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
             await self._pause()
         if _is_notice(request):
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
         try:
-            response = await _bounded(request, await super().send(request, **options))
+            response = await _bounded(request, await super().send(request, **options), self)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             return _failed(request, NOT_SENT, f"no connection: {error}")
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             return _failed(request, CONNECTION_CLOSED, f"{type(error).__name__}: {error}")
         if response.status_code == 404 and _SESSION in request.headers and not _is_about_the_method(response):
             return _failed(request, NOT_SENT, "its session is over", 404)
-        return response
+        return _judged(request, response) if _method(request) == "tools/call" else response
 
     async def _pause(self) -> None:
         wait_s = max(self._opened_at + STREAM_PAUSE_S - time.monotonic(), 0)
@@ -82,11 +97,32 @@ def was_not_sent(error: MCPError) -> bool:
     return error.code == NOT_SENT and error.data == _OURS
 
 
-async def _bounded(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+def was_refused(error: MCPError) -> bool:
+    """Return whether a call was turned away by an HTTP status that says so."""
+    return error.data == _REFUSED
+
+
+def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Return the answer to a call; where its status is that of a failure, the status says what it did, not its body.
+
+    A proxy may say 502 in JSON, too.
+    """
+    status, error = response.status_code, _error_in(response) if response.is_error else {}
+    if not response.is_error or error.get("data") in (_OURS, _REFUSED):
+        return response
+    code, said = error.get("code"), error.get("message")
+    why = f"HTTP status {status}" + (f": {said}" if isinstance(said, str) else "")
+    final = next((each for each in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if each == code), None)
+    return _failed(request, final if final and status in REFUSALS else INTERNAL_ERROR, why, status)
+
+
+async def _bounded(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
     """Return the response with its body read, unless it is a stream of events, whose events are bounded each."""
     kind = response.headers.get("content-type", "").lower()
-    if response.is_redirect or (response.is_success and kind.startswith("text/event-stream")):
+    if response.is_redirect:
         return response
+    if response.is_success and kind.startswith("text/event-stream"):
+        return await _events(request, response, client)
     body = bytearray()
     try:
         async for piece in response.aiter_bytes():
@@ -95,34 +131,97 @@ async def _bounded(request: httpx2.Request, response: httpx2.Response) -> httpx2
                 return _failed(request, INTERNAL_ERROR, f"its answer has more than {MAX_BODY_BYTES} bytes")
     finally:
         await response.aclose()
+    if has_more_parts(body, MAX_PARTS):
+        return _failed(request, INTERNAL_ERROR, f"its answer has more than {MAX_PARTS:,} parts")
     if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
         return _failed(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
     headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_WIRE}
     return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
 
 
+async def _events(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
+    """Return a stream of events within the budget of what it answers; compressed, nobody could say how long it is."""
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        await response.aclose()
+        return _failed(request, INTERNAL_ERROR, "its events are compressed, which nobody asked for")
+    budget = ByteBudget()
+    if request.method == "POST":
+        budget.grant()
+    response.stream = _Counted(response, budget, client)
+    return response
+
+
+class _Counted(httpx2.AsyncByteStream):
+    """The stream of a response, which breaks off where it brings more than its budget.
+
+    The SDK reads an event only once its last bytes are there: those are handed on when it has been judged.
+    """
+
+    def __init__(self, response: httpx2.Response, budget: ByteBudget, client: _Client) -> None:
+        self._inner = cast("httpx2.AsyncByteStream", response.stream)
+        self._budget = budget
+        self._client = client
+        self._events = SseDecoder(max_event=MAX_BODY_BYTES, max_stream=sys.maxsize, max_empty_lines=sys.maxsize)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._inner:
+            try:
+                await self._judge(piece)
+            except (SentTooMuch, SseTooLarge) as error:
+                self._client.on_end(str(error))
+                raise httpx2.ReadError(str(error)) from None
+            except RecursionError:
+                raise httpx2.ReadError("it sent a message that is nested too deep") from None
+            yield piece
+            await asyncio.sleep(0)  # a stream that is always ready would never let others have their turn
+
+    async def _judge(self, piece: bytes) -> None:
+        self._budget.spend(len(piece))
+        for event in self._events.feed(piece):
+            data = event.encode()
+            if data and not is_answer(await read_message(data)):
+                self._client.unasked.spend_unasked(len(data))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 def _failed(request: httpx2.Request, code: int, why: str, status: int = 502) -> httpx2.Response:
-    error: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why, "data": _OURS}}
+    data = _REFUSED if status in REFUSALS and code != NOT_SENT else _OURS
+    error: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why, "data": data}}
     return httpx2.Response(status, json=error, request=request)
 
 
 def _is_about_the_method(response: httpx2.Response) -> bool:
     """Return whether a 404 is that of a request whose method nobody knows, in a session that goes on."""
+    return _error_in(response).get("code") == METHOD_NOT_FOUND
+
+
+def _error_in(response: httpx2.Response) -> dict[str, Any]:
     try:
         body: Any = json.loads(response.content)
     except (ValueError, RecursionError):
-        return False
+        return {}
     match body:
-        case {"error": {"code": code}}:
-            return code == METHOD_NOT_FOUND
+        case {"error": {"code": _} as error}:
+            return cast("dict[str, Any]", error)
         case _:
-            return False
+            return {}
 
 
 def _is_notice(request: httpx2.Request) -> bool:
     """Return whether nothing is answered to what is sent."""
+    message = _message(request)
+    return bool(message) and "id" not in message
+
+
+def _method(request: httpx2.Request) -> Any:
+    return _message(request).get("method")
+
+
+def _message(request: httpx2.Request) -> dict[str, Any]:
     try:
         message: Any = json.loads(request.content)
     except (ValueError, httpx2.RequestNotRead):
-        return False
-    return isinstance(message, dict) and "id" not in message
+        return {}
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else {}

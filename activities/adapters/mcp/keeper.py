@@ -176,7 +176,7 @@ class SessionKeeper:
 
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._settings.server.url:
-            return http_streams(self._settings)
+            return http_streams(self._settings, self.give_up)
         return StdioServer(self._settings, self.give_up).streams()
 
     def _open(self, client: Client) -> bool:

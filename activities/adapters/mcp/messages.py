@@ -1,16 +1,36 @@
 """A line of a server as a message: an answer that cannot be read is an error, or whoever asked would wait for it."""
 
+import asyncio
 import json
 from typing import Any, cast
 
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from activities.adapters.mcp.budget import MAX_PARTS, QUICK_BYTES, SentTooMuch
+from workflows.types.json_parts import has_more_parts
 from workflows.types.text import clean_json
 
 MAX_MENDED_BYTES = 1_000_000
 
 _UNREADABLE = ErrorData(code=PARSE_ERROR, message="its answer cannot be read")
+
+
+async def read_message(line: bytes) -> JSONRPCMessage | None:
+    """Return the message as `message_of` does, while the worker goes on.
+
+    Raises:
+        RecursionError: It is nested too deep.
+        SentTooMuch: It has too many parts.
+    """
+    if has_more_parts(line, MAX_PARTS):
+        raise SentTooMuch(f"it sent a message of more than {MAX_PARTS:,} parts")
+    return await asyncio.to_thread(message_of, line) if len(line) > QUICK_BYTES else message_of(line)
+
+
+def is_answer(message: JSONRPCMessage | None) -> bool:
+    """Return whether it answers a request of ours."""
+    return isinstance(message, (JSONRPCResponse, JSONRPCError))
 
 
 def message_of(line: bytes) -> JSONRPCMessage | None:

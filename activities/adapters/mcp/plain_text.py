@@ -7,7 +7,7 @@ from workflows.types.clipped import clip
 from workflows.types.text import clean_text
 
 _SHAPELESS = frozenset({"Co", "Cn", "Zl", "Zp"})
-"""Private and unassigned characters, line separators: the sanitizer leaves them to a result, which may need them."""
+"""Private and unassigned characters; and line separators, which end a line in a result, but not in a line of ours."""
 
 _LOOKED_AT = 4
 """Characters for each byte that is kept: whoever sends millions of them keeps nobody waiting."""
@@ -26,6 +26,7 @@ def plain(text: str, max_bytes: int) -> str:
 
 
 def _shown(text: str) -> str:
-    text, _ = without_sequences(clean_text(text))
-    text, _ = without_invisible("".join(c for c in text if unicodedata.category(c) not in _SHAPELESS))
+    shaped = "".join(c for c in clean_text(text) if unicodedata.category(c) not in _SHAPELESS)
+    text, _ = without_sequences(shaped)
+    text, _ = without_invisible(text)
     return text

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from activities.adapters.arguments import schema_problem
 from activities.adapters.mcp.plain_text import is_plain
+from activities.adapters.schemas.arguments import schema_problem
 from activities.sanitize import sanitized
 from activities.sanitize_suspects import suspected
 from workflows.types.clipped import clip

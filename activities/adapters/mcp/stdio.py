@@ -14,9 +14,10 @@ from typing import cast
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from activities.adapters.mcp.messages import message_of
+from activities.adapters.mcp.budget import ByteBudget, SentTooMuch
+from activities.adapters.mcp.messages import is_answer, read_message
 from activities.adapters.mcp.plain_text import plain
 from activities.adapters.mcp.settings import ServerSettings
 from activities.adapters.process_group import signal_group
@@ -51,6 +52,7 @@ class StdioServer:
         self._last_words: deque[str] = deque(maxlen=_STDERR_LINES)
         self._is_closing = False
         self._unanswered = 0
+        self._budget, self._unasked = ByteBudget(), ByteBudget()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[Streams]:
@@ -95,7 +97,7 @@ class StdioServer:
         try:
             async with received:
                 while line := await process.stdout.readline():
-                    if (message := message_of(line)) is None:
+                    if (message := await self._judged(line)) is None:
                         await asyncio.sleep(0)  # or a flood of them would be all that the worker reads
                         continue
                     self._unanswered += isinstance(message, JSONRPCRequest)
@@ -103,6 +105,8 @@ class StdioServer:
                         why = "it asks on and reads no answer"
                         break
                     await received.send(SessionMessage(message))
+        except SentTooMuch as error:
+            why = str(error)
         except RecursionError:
             why = "it sent a message that is nested too deep"
         except ValueError:
@@ -113,10 +117,24 @@ class StdioServer:
         if not self._is_closing:
             self._on_end(": ".join(filter(None, (why, self._told_last()))))
 
+    async def _judged(self, line: bytes) -> JSONRPCMessage | None:
+        """Return the message; where it is too much the server is left before those who wait for it hear of an end."""
+        try:
+            self._budget.spend(len(line))
+            message = await read_message(line)
+            if message is not None and not is_answer(message):
+                self._unasked.spend_unasked(len(line))
+        except SentTooMuch as error:
+            self._on_end(str(error))
+            raise
+        return message
+
     async def _write(self, process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
         assert process.stdin
         async with sent:
             async for message in sent:
+                if isinstance(message.message, JSONRPCRequest):
+                    self._budget.grant()
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 try:
                     process.stdin.write(text.encode() + b"\n")

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.adapters.models.anthropic_request import THINKING
+from activities.adapters.models.anthropic_request import BETWEEN_TEXTS, THINKING
 from activities.adapters.models.assembly import Assembly, frugal_usage
 from activities.adapters.models.calls import OpenCall
 from activities.adapters.models.failures import Failures
@@ -35,6 +35,7 @@ class MessageReader:
         self._failures = failures
         self._assembly = Assembly(request, on_text)
         self._thinking: dict[int, dict[str, Any]] = {}
+        self._pieces: dict[tuple[int, str], list[str]] = {}
         self._calls: dict[int, OpenCall] = {}
         self._finish = ""
         self._ended = False
@@ -64,6 +65,8 @@ class MessageReader:
         """Return the reply; see `StreamReader`."""
         if not (self._finish or self._ended or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
+        for (index, field), pieces in self._pieces.items():
+            self._thinking[index][field] = "".join(pieces)
         for block in self._thinking.values():
             self._assembly.add_block(block)
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
@@ -96,16 +99,18 @@ class MessageReader:
         elif kind == "tool_use":
             fitting = self._assembly.fitting
             call = OpenCall(call_id=fitting(as_text(block.get("id"))), name=fitting(as_text(block.get("name"))))
+            if not self._assembly.open_call(call):
+                return
             self._calls[index] = call
-            self._assembly.calls.append(call)
             if whole := as_object(block.get("input")):
                 self._assembly.add_arguments(call, to_json(whole).decode())
         elif kind in THINKING:
             self._thinking[index] = dict(block)
+            self._assembly.begin_block()
 
     def _text_block(self, text: str) -> None:
         if self._assembly.has_text:
-            text = f"\n\n{text}"
+            text = f"{BETWEEN_TEXTS}{text}"
         self._assembly.add_text(text)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
@@ -116,5 +121,6 @@ class MessageReader:
             self._assembly.add_arguments(self._calls[index], as_text(delta.get("partial_json")))
         elif kind in _STREAMED and index in self._thinking:
             field = _STREAMED[kind]
-            block = self._thinking[index]
-            block[field] = as_text(block.get(field)) + as_text(delta.get(field))
+            if (index, field) not in self._pieces:
+                self._pieces[index, field] = [as_text(self._thinking[index].get(field))]
+            self._pieces[index, field].append(as_text(delta.get(field)))

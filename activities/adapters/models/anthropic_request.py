@@ -8,7 +8,11 @@ from activities.adapters.models.dialect import Dialect
 from activities.adapters.models.turns import results_first, wire_id, wire_name
 from activities.ports import ModelRequest
 from workflows.types.messages import Message
+from workflows.types.parts import in_order
 from workflows.types.tools import ToolSpec
+
+BETWEEN_TEXTS = "\n\n"
+"""Between two text blocks of one reply, whose texts are joined."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -99,9 +103,15 @@ def _content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
         {"type": "tool_use", "id": wire_id(call.call_id), "name": wire_name(call.name), "input": call.arguments}
         for call in message.calls
     ]
-    said = _text(message.text) + calls
+    if not calls and not message.text.strip():
+        return []
     thinking = [dict(block) for block in message.blocks if block.get("type") in THINKING] if dialect.thinking else []
-    return thinking + said if said else []
+    parts = in_order(message.order, thinking, message.text, calls)
+    return [
+        block
+        for part in parts
+        for block in (_text(part.removeprefix(BETWEEN_TEXTS)) if isinstance(part, str) else [part])
+    ]
 
 
 def _result(message: Message) -> dict[str, Any]:

@@ -1,18 +1,24 @@
 """A reply put together from its pieces, bounded as a whole."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import to_json
 
 from activities.adapters.models.calls import OpenCall, finished_calls
 from activities.ports import ModelRequest
 from workflows.types.messages import FinishReason, Reply
+from workflows.types.parts import order_of
 from workflows.types.text import clean_json, clean_text
 from workflows.types.usage import Usage
 
+Kind = Literal["block", "call", "text"]
+
 MAX_REPLY_BYTES = 1_000_000
 """Of text, arguments and blocks as JSON: half of what Temporal takes as one payload."""
+
+MAX_OPEN_CALLS = 256
+"""Of one reply while it streams in; many times what is taken in of it."""
 
 _WITHHELD: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
 
@@ -27,6 +33,7 @@ class Assembly:
         self._request = request
         self._on_text = on_text
         self._text: list[str] = []
+        self._parts: list[tuple[Kind, int]] = []
         self._half = ""
         self._room = MAX_REPLY_BYTES
 
@@ -42,7 +49,25 @@ class Assembly:
         text = self.fitting(clean_text(piece.removesuffix(self._half)))
         if text:
             self._text.append(text)
+            self._begin("text", len(text))
             self._on_text(text)
+
+    def open_call(self, call: OpenCall) -> bool:
+        """Begin a call; False where there are more than any reply may have, so that the rest is dropped."""
+        self.full = self.full or len(self.calls) >= MAX_OPEN_CALLS
+        if not self.full:
+            self.calls.append(call)
+            self._begin("call")
+        return not self.full
+
+    def begin_block(self) -> None:
+        """Note that a block stands here; it is added once it is whole."""
+        self._begin("block")
+
+    def _begin(self, kind: Kind, chars: int = 0) -> None:
+        if kind == "text" and self._parts and self._parts[-1][0] == kind:
+            chars += self._parts.pop()[1]
+        self._parts.append((kind, chars))
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
         """Add to the argument text of `call`."""
@@ -74,6 +99,7 @@ class Assembly:
             "text": "".join(self._text),
             "calls": calls,
             "blocks": tuple(self.blocks),
+            "order": order_of(self._parts) if self.blocks else (),
             "finish": None if reason == "stop" else reason,
             "usage": None if usage == Usage() else usage,
             "model": None if model == self._request.model else clean_text(model)[:200],

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
+from workflows.types.json_keys import stand_once
 from workflows.types.messages import Message, ToolCall
 from workflows.types.text import clean_json, clean_text
 
@@ -58,10 +59,14 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object that can be written again: a number as large as 1e999 reads as infinity, which can't."""
+    """Parse a JSON object that can be written again: a number as large as 1e999 reads as infinity, which can't.
+
+    One with a key twice is none: the last would be judged and carried out, and a person may have read the first.
+    """
     try:
         parsed = from_json(text, allow_inf_nan=False)
         from_json(to_json(parsed, inf_nan_mode="constants"), allow_inf_nan=False)
     except ValueError:
         return None
-    return cast("dict[str, Any]", clean_json(parsed)) if isinstance(parsed, dict) else None
+    is_fit = isinstance(parsed, dict) and stand_once(text)
+    return cast("dict[str, Any]", clean_json(parsed)) if is_fit else None

@@ -38,8 +38,8 @@ def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
     if not answers:
         return reply
     if others := tuple(call for call in reply.calls if call.name != FINAL_ANSWER):
-        return reply.model_copy(update={"calls": others})
-    stale = ("calls", "finish") if reply.finish == "tool_calls" else ("calls",)
+        return reply.model_copy(update={"calls": others, "order": ()})
+    stale = ("calls", "order", *(["finish"] if reply.finish == "tool_calls" else []))
     fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
     fields["text"] = _json(answers[0], schema)
     return Reply(**fields)

@@ -14,7 +14,9 @@ def add_call_delta(assembly: Assembly, delta: dict[str, Any]) -> None:
     function = as_object(delta.get("function"))
     call_id, name = as_text(delta.get("id")), as_text(function.get("name"))
     index = delta.get("index")
-    call = _call_for(assembly.calls, index if isinstance(index, int) else None, call_id, name)
+    call = _call_for(assembly, index if isinstance(index, int) else None, call_id, name)
+    if call is None:
+        return
     call.call_id = call.call_id or assembly.fitting(call_id)
     if name != call.name:
         call.name += assembly.fitting(name)
@@ -23,17 +25,19 @@ def add_call_delta(assembly: Assembly, delta: dict[str, Any]) -> None:
     assembly.add_arguments(call, text)
 
 
-def _call_for(calls: list[OpenCall], index: int | None, call_id: str, name: str) -> OpenCall:
+def _call_for(assembly: Assembly, index: int | None, call_id: str, name: str) -> OpenCall | None:
+    """Return the call; None where it would be one too many."""
+    calls = assembly.calls
     if index is not None:
         open_calls = [call for call in calls if call.index == index and not _begins_anew(call, call_id, name)]
     elif call_id:
         open_calls = [call for call in calls if call.call_id == call_id]
     else:
         open_calls = [] if name else calls
-    if not open_calls:
-        calls.append(OpenCall(index=index))
-        return calls[-1]
-    return open_calls[-1]
+    if open_calls:
+        return open_calls[-1]
+    call = OpenCall(index=index)
+    return call if assembly.open_call(call) else None
 
 
 def _begins_anew(call: OpenCall, call_id: str, name: str) -> bool:

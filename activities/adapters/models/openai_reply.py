@@ -85,6 +85,8 @@ class ChatReader:
         for detail in as_objects(delta.get("reasoning_details")):
             self._reasoning.add(detail)
         for call in as_objects(delta.get("tool_calls")):
+            if self._assembly.full:
+                break
             add_call_delta(self._assembly, call)
 
 

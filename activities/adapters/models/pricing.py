@@ -1,12 +1,45 @@
-"""What a model call cost, from the price list that genai-prices ships; nothing is fetched."""
+"""What a model call cost: what the config states, else the price list that genai-prices ships; nothing is fetched."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from genai_prices import Usage as PricedUsage
 from genai_prices import calc_price
 
+from activities.ports import ModelProvider, ModelRequest
+from workflows.types.messages import Reply
+from workflows.types.prices import ModelPrice
 from workflows.types.usage import Usage
 
 PRICED_PROVIDERS = frozenset({"openrouter", "openai", "anthropic"})
 """Elsewhere a known model name says nothing about the price."""
+
+FREE_PROVIDERS = frozenset({"offline", "local"})
+"""They run in the worker itself."""
+
+BILLING_PROVIDERS = frozenset({"openrouter"})
+"""They say in each reply what it cost."""
+
+
+def is_priced(name: str) -> bool:
+    """Return whether the cost of `provider:model` will be known without anybody stating it."""
+    provider, _, model = name.strip().partition(":")
+    if provider in FREE_PROVIDERS | BILLING_PROVIDERS:
+        return True
+    return cost_usd(provider, model.strip(), Usage(input_tokens=1, output_tokens=1)) is not None
+
+
+@dataclass(frozen=True)
+class StatedPrice:
+    """A provider whose replies cost what the config says."""
+
+    provider: ModelProvider
+    price: ModelPrice
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the provider's reply with its price."""
+        reply = await self.provider.complete(request, on_text)
+        return reply.model_copy(update={"cost_usd": self.price.cost_usd(reply.usage)})
 
 
 def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:

@@ -1,18 +1,24 @@
 """From `provider:model` names to providers."""
 
+import asyncio
 from collections.abc import Mapping
 
 from activities.adapters import http
 from activities.adapters.models.anthropic_messages import AnthropicMessages
 from activities.adapters.models.endpoint import Endpoint
 from activities.adapters.models.openai_chat import OpenAIChat
+from activities.adapters.models.pricing import StatedPrice, is_priced
 from activities.adapters.models.redaction import redacted
 from activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
 from activities.adapters.models.streaming import StreamingProvider
 from activities.adapters.models.wire import Wire
-from activities.ports import ModelProvider
+from activities.ports import ModelError, ModelProvider
+from workflows.types.prices import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
+
+LOOK_S = 5.0
+"""For `unreachable`."""
 
 KNOWN = (*SITES, "local", "offline")
 
@@ -25,6 +31,8 @@ class ModelRegistry:
         env: Mapping[str, str],
         base_urls: Mapping[str, str] | None = None,
         transport: http.AsyncBaseTransport | None = None,
+        *,
+        prices: Mapping[str, ModelPrice] | None = None,
     ) -> None:
         """Take the environment and the config.
 
@@ -32,10 +40,12 @@ class ModelRegistry:
             env: Keys, base URLs and default models.
             base_urls: By provider; they win over the environment's.
             transport: In place of the network, for tests.
+            prices: By `provider:model`.
         """
         self._env = env
         self._base_urls = base_urls or {}
         self._transport = transport
+        self._prices = prices or {}
         self._remote: dict[str, StreamingProvider] = {}
         self._embedded: dict[str, ModelProvider] = {}
 
@@ -51,11 +61,37 @@ class ModelRegistry:
                 f"{name!r} names no model: write provider:model, with provider one of {', '.join(KNOWN)}"
             )
         model = model.strip()
-        return self._remote_provider(provider) if provider in SITES else self._embedded_provider(provider, model), model
+        found = self._remote_provider(provider) if provider in SITES else self._embedded_provider(provider, model)
+        price = self._prices.get(f"{provider}:{model}")
+        return StatedPrice(found, price) if price else found, model
 
     def check(self, name: str) -> None:
         """Raise where `resolve` would."""
         self.resolve(name)
+
+    def is_priced(self, name: str) -> bool:
+        """Return whether the cost of the model's replies will be known."""
+        provider, _, model = name.strip().partition(":")
+        return f"{provider}:{model.strip()}" in self._prices or is_priced(name)
+
+    async def unreachable(self, name: str) -> str:
+        """Return why the model's provider cannot be asked now, or ""; nothing is generated, nothing is paid.
+
+        Raises:
+            ModelNotConfigured: As `resolve` does.
+        """
+        self.resolve(name)
+        provider = self._remote.get(name.strip().partition(":")[0])
+        if provider is None:
+            return ""
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await provider.look()
+        except TimeoutError:
+            return f"no answer within {LOOK_S:g} s"
+        except ModelError as error:
+            return str(error)
+        return ""
 
     async def close(self) -> None:
         """Close every connection; a provider that is asked for later is made anew."""

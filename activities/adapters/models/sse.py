@@ -4,6 +4,9 @@ MAX_EVENT_BYTES = 8_000_000
 MAX_STREAM_BYTES = 64_000_000
 """Framing costs some 200 bytes a token, so this is far above any reply that is kept."""
 
+MAX_EMPTY_LINES = 1_000_000
+"""A stream of nothing but newlines would keep a processor busy for a minute and say nothing."""
+
 
 class SseTooLarge(Exception):
     """A line, an event or the stream is larger than a model's reply can be."""
@@ -15,13 +18,21 @@ class SseDecoder:
     Lines are decoded whole, so a character that is split between chunks stays one character.
     """
 
-    def __init__(self, *, max_event: int = MAX_EVENT_BYTES, max_stream: int = MAX_STREAM_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        max_event: int = MAX_EVENT_BYTES,
+        max_stream: int = MAX_STREAM_BYTES,
+        max_empty_lines: int = MAX_EMPTY_LINES,
+    ) -> None:
         self._max_event = max_event
         self._max_stream = max_stream
+        self._max_empty_lines = max_empty_lines
         self._line = bytearray()
         self._data: list[bytes] = []
         self._event_bytes = 0
         self._stream_bytes = 0
+        self._empty_lines = 0
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[str]:
@@ -34,6 +45,9 @@ class SseDecoder:
         if self._stream_bytes > self._max_stream:
             raise SseTooLarge(f"more than {self._max_stream} bytes")
         *ended, rest = self._lines(chunk)
+        self._empty_lines += ended.count(b"")
+        if self._empty_lines > self._max_empty_lines:
+            raise SseTooLarge(f"more than {self._max_empty_lines} empty lines")
         events: list[str] = []
         for line in ended:
             self._line += line

@@ -7,9 +7,11 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from activities.adapters import http
+from activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
 from activities.adapters.models.endpoint import Endpoint
 from activities.adapters.models.failures import Failures
 from activities.adapters.models.json_shape import as_object
+from activities.adapters.models.request_trace import request_trace
 from activities.adapters.models.sse import MAX_EVENT_BYTES, SseDecoder, SseTooLarge
 from workflows.types.text import clean_json
 
@@ -26,7 +28,8 @@ class StreamHttp:
     def __init__(self, endpoint: Endpoint, transport: http.AsyncBaseTransport | None = None) -> None:
         self.failures = Failures(endpoint.provider, endpoint.secret)
         self._base_url = endpoint.base_url
-        self._client = http.http_client(endpoint.base_url, headers=endpoint.headers, transport=transport)
+        headers = {"accept-encoding": ACCEPTED_ENCODINGS} | dict(endpoint.headers)
+        self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -54,10 +57,27 @@ class StreamHttp:
                             await _drain(events)
                             return
 
+    async def look(self, path: str) -> None:
+        """Ask for something that costs nothing.
+
+        Raises:
+            ModelError: Nobody answers, or the key is refused. Any other answer is one.
+        """
+        with self._named(reading=False):
+            request = self._client.build_request("GET", self._base_url + path)
+            response = await self._client.send(request, stream=True)
+        try:
+            if response.status_code in {401, 403} or response.status_code >= 500:
+                raise await self._refused(response)
+        finally:
+            await response.aclose()
+
     @asynccontextmanager
     async def _opened(self, path: str, body: dict[str, Any]) -> AsyncGenerator[http.Response]:
         with self._named(reading=False):
-            request = self._client.build_request("POST", self._base_url + path, json=clean_json(body))
+            request = self._client.build_request(
+                "POST", self._base_url + path, json=clean_json(body), headers=request_trace(self._base_url)
+            )
             response = await self._client.send(request, stream=True)
         try:
             if not response.is_success:
@@ -103,21 +123,23 @@ def _no_constant(name: str) -> None:
 
 async def _events(response: http.Response) -> AsyncGenerator[str]:
     decoder = SseDecoder()
-    async for chunk in response.aiter_bytes():
-        for data in decoder.feed(chunk):
-            yield data
+    async with aclosing(decompressed(response)) as chunks:
+        async for chunk in chunks:
+            for data in decoder.feed(chunk):
+                yield data
     for data in decoder.finish():
         yield data
 
 
 async def _body(response: http.Response, limit: int, *, cut: bool = False) -> bytes:
     body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > limit:
-            if cut:
-                break
-            raise SseTooLarge(f"more than {limit} bytes")
+    async with aclosing(decompressed(response)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > limit:
+                if cut:
+                    break
+                raise SseTooLarge(f"more than {limit} bytes")
     return bytes(body[:limit])
 
 

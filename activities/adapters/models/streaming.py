@@ -9,6 +9,7 @@ from activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
 from activities.adapters.models.endpoint import Endpoint
 from activities.adapters.models.final_answer import shaped, taken
 from activities.adapters.models.stream_http import StreamHttp
+from activities.adapters.models.thinking_memory import ThinkingMemory
 from activities.adapters.models.wire import Wire
 from activities.ports import ModelError, ModelRequest
 from workflows.types.messages import Reply
@@ -23,6 +24,7 @@ class StreamingProvider:
         self._wire = wire
         self._http = StreamHttp(endpoint, transport)
         self._dialects: dict[str, Dialect] = {}
+        self._thinking = ThinkingMemory()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply, each piece of its text given to `on_text` as it comes in.
@@ -31,17 +33,33 @@ class StreamingProvider:
         by a request without it, and remembered. Nothing was generated before it, so nothing is paid twice.
         """
         dialect = self._dialects.get(request.model) or self._wire.dialect(request.model)
+        fitting = self._thinking.fitting(request)
         for _ in range(MAX_LESSONS):
-            sent = shaped(request, dialect)
+            sent = shaped(fitting, dialect)
             try:
-                return _received(request, await self._attempt(sent, dialect, on_text))
+                reply = await self._attempt(sent, dialect, on_text)
             except ModelError as error:
                 lesson = learned(dialect, sent, str(error)) if error.kind == "InvalidRequest" else None
                 if lesson is None:
                     raise
+                is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
+                if not lesson.thinking:
+                    self._thinking.note_refused(fitting)
                 dialect = lesson
-                self._remember(request.model, lesson)
-        return _received(request, await self._attempt(shaped(request, dialect), dialect, on_text))
+                self._remember(request.model, lesson if is_for_good else replace(lesson, thinking=True))
+            else:
+                if dialect.thinking:
+                    self._thinking.note_taken(fitting)
+                return _received(request, reply)
+        return _received(request, await self._attempt(shaped(fitting, dialect), dialect, on_text))
+
+    async def look(self) -> None:
+        """Look whether the provider answers and takes the key; nothing is generated.
+
+        Raises:
+            ModelError: It does not.
+        """
+        await self._http.look("/models")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -56,10 +74,10 @@ class StreamingProvider:
         return reader.reply()
 
     def _remember(self, model: str, dialect: Dialect) -> None:
-        """Keep what holds for every conversation with `model`; that thinking went stale holds for one."""
+        """Keep what holds for every conversation with `model`."""
         if len(self._dialects) >= _MAX_MODELS:
             self._dialects.clear()
-        self._dialects[model] = replace(dialect, thinking=True)
+        self._dialects[model] = dialect
 
 
 def _received(request: ModelRequest, reply: Reply) -> Reply:

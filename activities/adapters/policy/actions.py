@@ -3,6 +3,9 @@
 from activities.ports import Proposal
 from workflows.types.delegation import DELEGATE, TERMINATE
 
+THIS_RUN = "this"
+"""The id of the run as a resource."""
+
 
 def action_of(proposal: Proposal) -> str:
     """Return `tool_call`, `delegate`, `terminate` or `respond`."""

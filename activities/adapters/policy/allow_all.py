@@ -10,6 +10,8 @@ _log = logging.getLogger(__name__)
 class AllowAll:
     """Allows every proposal, and says so loudly when it is set up."""
 
+    is_embedded = True
+
     def __init__(self) -> None:
         _log.warning(
             "POLICY IS OFF: every tool call of every agent is allowed; set another [policy] engine for real work"

@@ -20,16 +20,27 @@ SETTLED_S = 0.05
 
 MAX_LOOKS = 20
 
+HOLD_S = 12.0
+"""How long calls wait for policies that have just broken; less than the attempts of the gate take together."""
+
 _log = logging.getLogger(__name__)
 
 
 class CedarPolicies:
-    """Judges by the `*.cedar` files of a folder. A changed set that is broken denies everything until it is mended."""
+    """Judges by the `*.cedar` files of a folder.
+
+    A changed set that is broken holds calls for a moment, since it may be about to be mended, then denies everything.
+    """
 
     is_embedded = True
 
     def __init__(
-        self, folder: Path, surface: str | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        folder: Path,
+        surface: str | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        hold_s: float = HOLD_S,
     ) -> None:
         """Read and compile the folder.
 
@@ -40,6 +51,7 @@ class CedarPolicies:
         self._current: CedarSet | BrokenPolicies = compiled(policy_files(folder, surface))
         self._version = self._current.version
         self._look_at = clock() + LOOK_S
+        self._hold_s = self._held_until = hold_s
 
     @property
     def version(self) -> str:
@@ -47,14 +59,20 @@ class CedarPolicies:
         return self._version
 
     async def judge(self, proposal: Proposal) -> Judgement:
-        """Return the decision of the files as they are now."""
+        """Return the decision of the files as they are now, or as they are once they are whole again."""
+        await self._look_if_due()
+        while isinstance(self._current, BrokenPolicies) and self._clock() < self._held_until:
+            await asyncio.sleep(min(LOOK_S, self._hold_s) / 4)
+            await self._look_if_due()
+        if isinstance(self._current, CedarSet):
+            return judged(self._current, proposal)
+        told = str(self._current).replace(f"{self._folder.parent}/", "")  # where they lie is nothing for a model
+        return Judgement(allowed=False, reason=f"the policies are broken: {told}", version=self._version)
+
+    async def _look_if_due(self) -> None:
         if self._clock() >= self._look_at:
             self._look_at = self._clock() + LOOK_S
             await self._look()
-        current = self._current
-        if isinstance(current, CedarSet):
-            return judged(current, proposal)
-        return Judgement(allowed=False, reason=f"the policies are broken: {current}", version=self._version)
 
     async def _look(self) -> None:
         try:
@@ -81,11 +99,17 @@ class CedarPolicies:
 
     def _take(self, found: CedarSet | BrokenPolicies, version: str) -> None:
         is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)
+        if isinstance(found, BrokenPolicies) and isinstance(self._current, CedarSet):
+            self._held_until = self._clock() + self._hold_s
         self._current, self._version = found, version
         if isinstance(found, CedarSet):
             _log.warning("the policies have changed: %d policies, version %s", len(found.policies), version)
         elif not is_known:
-            _log.error("THE POLICIES ARE BROKEN, everything is denied until they are mended:\n%s", found)
+            _log.error(
+                "THE POLICIES ARE BROKEN: calls wait for %g s, then everything is denied until they are mended:\n%s",
+                self._hold_s,
+                found,
+            )
 
 
 def _compiled(files: tuple[PolicyFile, ...]) -> CedarSet | BrokenPolicies:

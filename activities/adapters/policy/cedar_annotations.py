@@ -54,6 +54,10 @@ def annotations(given: Mapping[str, str | None], effect: str, action: str) -> An
             "@tools narrows delegations only",
             'put it on permit(principal, action == Action::"delegate", resource)',
         )
+    if given.get("inactive"):
+        raise BadAnnotation(
+            "inactive", "@inactive takes no text: it switches off, whatever it says", "remove one of both"
+        )
     return Annotations(
         policy_id=given.get("id") or "",
         reason=given.get("reason") or "",
@@ -69,6 +73,8 @@ def _approval(given: Mapping[str, str | None]) -> ApprovalTerms | None:
             raise BadAnnotation("expires", "@expires without @approval", 'add @approval("") or the approvers\' names')
         return None
     approvers = _names(given["approval"] or "")
+    if given["approval"] and not approvers:
+        raise BadAnnotation("approval", f"{given['approval']!r} names nobody", 'write names, or "" for anyone')
     if "expires" not in given:
         return ApprovalTerms(approvers=approvers)
     found = _DURATION.fullmatch(given["expires"] or "")

@@ -16,7 +16,12 @@ CONTEXT = (
 LEFT = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
 TOOL = ("name", "effect", "tags", "verified", "approval")
 
-_ATTRIBUTES: dict[Path, tuple[str, ...]] = {("context",): CONTEXT, ("context", "left"): LEFT, ("resource",): TOOL}
+_ATTRIBUTES: dict[Path, tuple[str, ...]] = {
+    ("context",): CONTEXT,
+    ("context", "left"): LEFT,
+    ("resource",): TOOL,
+    ("principal",): (),
+}
 _WORDS: dict[Path, tuple[str, ...]] = {
     ("resource", "effect"): get_args(Effect),
     ("context", "purpose"): get_args(Purpose),
@@ -50,6 +55,8 @@ def _in(node: Any) -> Iterator[Finding]:
         yield from _misspelled(path_of(inner[0]), node["has"]["attr"])
         if path_of(inner[0]):
             return
+    if operator in {"hasTag", "getTag"}:
+        yield Finding(operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains")
     if operator in {"==", "!=", "contains", "containsAny", "containsAll"}:
         yield from _strange_words(inner)
     for part in inner:

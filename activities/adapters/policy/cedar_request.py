@@ -3,14 +3,12 @@
 import json
 from typing import Any
 
-from activities.adapters.policy.actions import action_of
+from activities.adapters.policy.actions import THIS_RUN, action_of
 from activities.adapters.policy.cedar_lint import LEFT
 from activities.adapters.policy.cedar_values import MAX_LONG, Wanted, decimal, record
 from activities.adapters.policy.known_tool import known_tool
 from activities.ports import Proposal
 from workflows.types.delegation import delegate_arguments
-
-THIS_RUN = {"type": "Run", "id": "this"}
 
 
 def cedar_request(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
@@ -38,7 +36,7 @@ def entities(proposal: Proposal) -> str:
 def _resource(proposal: Proposal) -> dict[str, str]:
     action = action_of(proposal)
     if proposal.call is None or action == "terminate":
-        return THIS_RUN
+        return {"type": "Run", "id": THIS_RUN}
     if action == "delegate":
         return {"type": "Agent", "id": delegate_arguments(proposal.call.arguments)[0]}
     return {"type": "Tool", "id": proposal.call.name}

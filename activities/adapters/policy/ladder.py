@@ -56,7 +56,7 @@ def policy_engine(settings: PolicySettings) -> PolicyEngine:
 
 def gate_execution(engine: PolicyEngine) -> Literal["local", "activity"]:
     """Return how the gate runs: a server is asked in an activity of its own, all else within the workflow task."""
-    return "local" if getattr(engine, "is_embedded", True) else "activity"
+    return "local" if engine.is_embedded else "activity"
 
 
 def _cedar(settings: PolicySettings) -> CedarPolicies:

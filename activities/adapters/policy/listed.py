@@ -10,6 +10,8 @@ class ListedTools:
     Final answers are allowed.
     """
 
+    is_embedded = True
+
     async def judge(self, proposal: Proposal) -> Judgement:
         """Return the decision."""
         if proposal.call is None:

@@ -60,7 +60,9 @@ def _stray(answer: OpaAnswer) -> str:
     """Return what belongs to another decision: whoever wrote it did not mean the call to run just as it is."""
     if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
         return "arguments"
-    return "approvers" if answer.decision in {"allow", "modify"} and answer.approvers else ""
+    if answer.decision not in {"allow", "modify"}:
+        return ""
+    return "approvers" if answer.approvers else "expires_s" if "expires_s" in answer.model_fields_set else ""
 
 
 def _terms(answer: OpaAnswer) -> ApprovalTerms:

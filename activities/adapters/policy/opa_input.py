@@ -9,9 +9,13 @@ from workflows.types.delegation import delegate_arguments
 
 
 def opa_input(proposal: Proposal) -> dict[str, Any]:
-    """Return the document; what does not apply is null."""
+    """Return the document. What does not apply is null.
+
+    An approval that nobody gave is absent, so that `not input.approved_by` holds.
+    """
     call, spec = proposal.call, proposal.spec
     action = action_of(proposal)
+    approval = {"approved_by": proposal.approved_by, "approved_version": proposal.approved_version}
     return {
         "action": action,
         "agent": proposal.agent,
@@ -28,6 +32,5 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
         "taint": list(proposal.taint),
         "tainted": bool(proposal.taint),
         "purpose": proposal.purpose,
-        "approved_by": proposal.approved_by or None,
-        "approved_version": proposal.approved_version or None,
+        **{name: said for name, said in approval.items() if said},
     }

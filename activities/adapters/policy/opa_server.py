@@ -1,18 +1,23 @@
 """The OPA engine over HTTP: one POST for each proposal; without an answer everything is denied."""
 
 import asyncio
+import json
 from typing import Any, cast
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from activities.adapters import http
+from activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from activities.adapters.policy.opa_answer import judgement, undefined
 from activities.adapters.policy.opa_input import opa_input
+from activities.adapters.tools.bounded_body import bounded_body
 from activities.error_text import error_text
 from activities.known_secrets import KnownSecrets
-from activities.ports import Judgement, Proposal
+from activities.ports import Judgement, Proposal, ToolError
+from workflows.types.json_keys import each_once
 
 ATTEMPTS = 3
+MAX_ANSWER_BYTES = 1_000_000
 PAUSE_S = 0.1
 """Before the second attempt; doubled before the third."""
 
@@ -48,7 +53,8 @@ class OpaServer:
         self._path = path
         self._timeout_s = timeout_s
         self._secrets = KnownSecrets.of([token or ""], least=1)
-        headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
+        headers = {"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS}
+        headers |= {"authorization": f"Bearer {token}"} if token else {}
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
     async def judge(self, proposal: Proposal) -> Judgement:
@@ -58,7 +64,7 @@ class OpaServer:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._answer(body)
         except TimeoutError:
-            return _denied(f"OPA gave no answer within {self._timeout_s:g} s")
+            return _denied(f"OPA was too slow: it gave no answer within {self._timeout_s:g} s")
         except PydanticSerializationError as error:
             return _denied(f"OPA cannot be asked about this: {error}")
         except OpaUnreachable as error:
@@ -85,19 +91,27 @@ class OpaServer:
 
     async def _asked(self, body: bytes) -> Any:
         try:
-            response = await self._client.post(self._url, params={"provenance": "true"}, content=body)
+            async with self._client.stream("POST", self._url, params={"provenance": "true"}, content=body) as response:
+                content, is_cut = await bounded_body(response, MAX_ANSWER_BYTES)
+        except ToolError as error:  # its encoding is none, or damaged
+            raise OpaUnreachable(error_text(error)) from error
         except (http.TransportError, http.DecodingError) as error:
             raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
         if response.status_code in http.TRANSIENT:
             raise OpaUnreachable(f"status {response.status_code}")
         if response.status_code != 200:
-            return {
-                "result": {"decision": "deny", "reason": f"OPA refused the question: status {response.status_code}"}
-            }
+            return _refusal(f"OPA refused the question: status {response.status_code}")
+        if is_cut:
+            return _refusal(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
-            return from_json(self._secrets.hidden(response.content.decode()))  # a policy can see its headers
-        except ValueError:
+            said = self._secrets.hidden(content.decode())  # a policy can see its headers
+            return json.loads(said, object_pairs_hook=each_once)
+        except (ValueError, RecursionError):
             return None
+
+
+def _refusal(reason: str) -> dict[str, Any]:
+    return {"result": {"decision": "deny", "reason": reason}}
 
 
 def _denied(reason: str) -> Judgement:

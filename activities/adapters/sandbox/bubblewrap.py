@@ -21,8 +21,10 @@ _CHECK_WITHIN_S = 20
 _OFF = 'or set isolation = "none", which limits commands but hides nothing from them'
 
 
-def wrapped(argv: Sequence[str], *, writable: Path, folder: Path, network: bool) -> list[str]:
-    """Return the command line that runs `argv` in `folder` with nothing but `writable` to write to.
+def wrapped(
+    argv: Sequence[str], *, writable: Path, folder: Path, network: bool, kept: Sequence[Path] = ()
+) -> list[str]:
+    """Return the command line that runs `argv` in `folder` with nothing but `writable` to write to, and `kept` not.
 
     Raises:
         ValueError: Bubblewrap is not installed, or the whole file system would be writable.
@@ -32,8 +34,17 @@ def wrapped(argv: Sequence[str], *, writable: Path, folder: Path, network: bool)
     private = [part for path in _HIDDEN if Path(path).is_dir() for part in ("--tmpfs", path)]
     files = [*_SEEN, *private, *_kept(argv[0])]
     online = ["--share-net", *_kept(str(_RESOLVER.resolve()))] if network else []
-    place = ["--bind", str(writable), str(writable), "--chdir", str(folder)]
+    place = [*_writable(writable, kept), "--chdir", str(folder)]
     return [_bubblewrap(), *_ALONE, *files, *online, *place, "--", *argv]
+
+
+def _writable(folder: Path, kept: Sequence[Path]) -> list[str]:
+    """Show what can be written without what cannot; folders between are mounted, too, so that none is moved away."""
+    if any(folder.is_relative_to(path) for path in kept):
+        return ["--ro-bind", str(folder), str(folder)]
+    between = {above for path in kept for above in path.parents if above.is_relative_to(folder)}
+    mounts = dict.fromkeys(between | {folder}, "--bind") | dict.fromkeys(kept, "--ro-bind")
+    return [part for path in sorted(mounts) for part in (mounts[path], str(path), str(path))]
 
 
 def check_bubblewrap() -> None:

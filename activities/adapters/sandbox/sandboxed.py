@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from activities.adapters.process_streams import ProcessStreams
+from activities.adapters.rules import NO_RULES, Rules
 from activities.adapters.sandbox.bubblewrap import SEARCH_PATH, wrapped
 from activities.adapters.sandbox.finished import Finished
 from activities.adapters.sandbox.limit_reached import limit_reached
@@ -24,6 +25,13 @@ _RESOURCES = {
     "file_bytes": "RLIMIT_FSIZE",
     "open_files": "RLIMIT_NOFILE",
 }
+_OWN_REPOSITORIES = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a repository, and runs what its config names: a
+file tool could write one. Only `.git`, which no tool writes, is one then, and what `--git-dir` names."""
 _SIGNALLED = 128
 """Bubblewrap's exit code is this and the signal that ended its command."""
 _DEFAULT_LIMITS = Limits()
@@ -43,14 +51,17 @@ async def run_sandboxed(
     tail_bytes: int = 0,
     merged: bool = False,
     writable: Path | None = None,
+    rules: Rules = NO_RULES,
 ) -> Finished:
     """Run a command in the existing folder `cwd` and return how it ended; whatever it started ends with it.
 
     - `argv` is a program, absolute or a bare name found on PATH, and its arguments; no shell reads them.
-    - `env` is all that it gets, but for PATH, LANG, and HOME and TMPDIR, a folder that lives as long as the call.
+    - `env` is all that it gets, but for PATH, LANG, a setting of git, and HOME and TMPDIR, a folder that lives as
+      long as the call.
     - `max_output_bytes` are kept of each output; `tail_bytes` of these are its last ones, after a mark, all others its
       first ones. What is not kept is read all the same. `merged` puts both outputs into `stdout`, in order.
-    - With isolation only `writable` can be written to, by default `cwd`, and there is a network only with `network`.
+    - With isolation only `writable` can be written to, by default `cwd`, but for `rules`, and there is a network only
+      with `network`.
 
     Raises:
         ToolError: Kind CommandRefused: there is no such program, or no isolation here; CommandLost: nobody knows how
@@ -59,18 +70,19 @@ async def run_sandboxed(
     async with _environment(env, isolation) as environment:
         command = [_program(argv[0], environment["PATH"]), *argv[1:]]
         if isolation == "bubblewrap":
-            command = _wrapped(command, cwd, writable or cwd, network)
+            command = await asyncio.to_thread(_wrapped, command, cwd, writable or cwd, network, rules)
         order = _order(command, environment, limits, is_wrapped=isolation == "bubblewrap")
         streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
         report = await supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
     if report is None:
-        raise ToolError(f"{argv[0]}: its supervisor was killed, so nobody knows how it ended", kind="CommandLost")
+        why = f"{argv[0]}: its supervisor was killed, so nobody knows how it ended"
+        raise ToolError(why, kind="CommandLost", acted="maybe")
     return _finished(report, streams, limits, is_wrapped=isolation == "bubblewrap")
 
 
 @asynccontextmanager
 async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncGenerator[dict[str, str]]:
-    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
+    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **_OWN_REPOSITORIES}
     if isolation == "bubblewrap":
         yield {**defaults, "HOME": "/tmp", "TMPDIR": "/tmp", **given}
         return
@@ -89,11 +101,22 @@ def _program(name: str, search_path: str) -> str:
     return found
 
 
-def _wrapped(command: Sequence[str], cwd: Path, writable: Path, network: bool) -> list[str]:
+def _wrapped(command: Sequence[str], cwd: Path, writable: Path, network: bool, rules: Rules) -> list[str]:
+    writable = writable.resolve()
     try:
-        return wrapped(command, writable=writable.resolve(), folder=cwd.resolve(), network=network)
+        _make_missing(rules, writable)
+        return wrapped(command, writable=writable, folder=cwd.resolve(), network=network, kept=rules.inside(writable))
     except ValueError as error:
         raise ToolError(str(error), kind="CommandRefused") from error
+    except OSError as error:
+        raise ToolError(f"the rules in {writable} cannot be closed: {error}", kind="CommandRefused") from error
+
+
+def _make_missing(rules: Rules, writable: Path) -> None:
+    """Make the folders of rules that are not there: only what exists can be closed."""
+    for folder in (path.resolve() for path in rules.folders):
+        if folder.is_relative_to(writable):
+            folder.mkdir(parents=True, exist_ok=True)
 
 
 def _order(command: Sequence[str], environment: Mapping[str, str], limits: Limits, *, is_wrapped: bool) -> bytes:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from pathlib import Path
 
 from activities.adapters.process_channel import process_channel
 from activities.adapters.process_streams import ProcessStreams
+from orga.child import held_program
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL."""
 _ENDED_WITHIN_S = GRACE_S + 1.8
 """Once it is told to end; a run waits little longer for a call that was cancelled."""
-_SOURCES = str(Path(__file__).parents[3])
-_LAUNCH = "import sys; sys.path.append(sys.argv[2]); from activities.adapters.sandbox.supervisor import main; main()"
+_SUPERVISOR = "activities.adapters.sandbox.supervisor"
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,16 @@ async def _started(
     theirs: socket.socket, streams: ProcessStreams, cwd: Path, stdin: bytes
 ) -> asyncio.SubprocessTransport:
     number = theirs.fileno()
+    program = held_program(_SUPERVISOR, str(number), site=False)
     with theirs:
         process, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: streams,
-            *(sys.executable, "-I", "-S", "-c", _LAUNCH, str(number), _SOURCES),
+            *program.argv,
             cwd=cwd,
             env={},
             stdin=PIPE if stdin else DEVNULL,
             stderr=STDOUT if streams.merged else PIPE,
-            pass_fds=(number,),
+            pass_fds=(number, program.number),
             start_new_session=True,
         )
     if stdin:

@@ -7,6 +7,7 @@ from typing import Any
 from rapidfuzz import process
 
 from activities.adapters.loop_tools import LOOP_TOOLS
+from activities.adapters.rules import NO_RULES, Rules
 from activities.adapters.tools.fetch_url import FetchUrl
 from activities.adapters.tools.github import ReadIssue, ReadPullRequest
 from activities.adapters.tools.github_api import GitHubApi, GitHubSettings
@@ -125,9 +126,10 @@ def builtin_tools(
     sandbox: Sandbox | None = None,
     github: GitHubSettings | None = None,
     options: Mapping[str, ToolOptions] | None = None,
+    rules: Rules = NO_RULES,
 ) -> list[Tool]:
     """Return the built-in tools; `run_command` is among them only when `commands` lists a program."""
-    files = Root(root)
+    files = Root(root, rules)
     tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files), FetchUrl(allow_hosts)]
     settings = github or GitHubSettings()
     api = GitHubApi(settings)

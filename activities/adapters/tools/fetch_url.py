@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
-from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
+from activities.adapters.tools.bounded_body import bounded_body
 from activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
 from activities.adapters.tools.guarded_http import (
     PublicBackend,

@@ -1,5 +1,6 @@
 """A fetched body as text for a model."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 
@@ -12,7 +13,10 @@ _READABLE = re.compile(
     r"text/.+|application/(?:.+\+)?(?:json|xml)|application/(?:yaml|x-yaml|toml|x-ndjson|javascript)"
 )
 _HTML = ("text/html", "application/xhtml+xml")
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([a-zA-Z0-9_-]{1,40})", re.IGNORECASE)
+_LABEL = rb"\s*=\s*[\"']?\s*([a-zA-Z0-9_:.+-]{1,40})"
+_OWN_CHARSET = re.compile(
+    rb"<meta\b[^>]{0,200}?charset" + _LABEL + rb"|<\?xml[^>]{0,100}?encoding" + _LABEL, re.IGNORECASE
+)
 _MAX_BYTES = 16_000
 
 
@@ -34,7 +38,7 @@ def is_readable(media_type: str) -> bool:
 
 async def title_and_text(fetched: Fetched) -> tuple[str, str]:
     """Return what a reader would see."""
-    text = _decoded(fetched)
+    text = await asyncio.to_thread(_decoded, fetched)
     if fetched.media_type in _HTML:
         return await parsed_page(fetched.url, text)
     return "", visible(text)
@@ -54,5 +58,9 @@ def shown_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
 
 
 def _decoded(fetched: Fetched) -> str:
-    meta = _META_CHARSET.search(fetched.body, 0, 4_096) if fetched.media_type in _HTML else None
-    return decoded(fetched.body, fetched.charset or (meta.group(1).decode() if meta else None))
+    is_marked_up = fetched.media_type in _HTML or fetched.media_type.endswith("xml")
+    own = _OWN_CHARSET.search(fetched.body, 0, 4_096) if is_marked_up else None
+    label = (own[1] or own[2]).decode() if own else None
+    if label and label.lower().startswith("utf-16"):
+        label = "utf-8"  # it could not be read if it were true
+    return decoded(fetched.body, fetched.charset or label)

@@ -4,6 +4,7 @@ What the function writes goes elsewhere, so that it cannot be taken for an answe
 when the other end of the socket is closed, however the worker died.
 """
 
+import faulthandler
 import os
 import select
 import signal
@@ -56,6 +57,7 @@ class _Line:
 
 def main() -> None:
     """Make the call that comes over the socket whose number is the first argument."""
+    faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
     line = _Line(channel)
@@ -69,12 +71,17 @@ def _answer(request: dict[str, Any], line: _Line) -> bytes:
     try:
         output = _called(request, line)
     except ToolError as error:
-        return packed({"error": {"message": str(error), "kind": error.kind, "retryable": error.retryable}})
+        return _failure(error)
     try:
         return packed({"content": output.content})
     except ValueError as error:
         message = f"the result of {request['name']} is too large: {error}; have it return less"
-        return packed({"error": {"message": message, "kind": "InvalidResult", "retryable": False}})
+        return _failure(ToolError(message, kind="InvalidResult", acted="yes"))
+
+
+def _failure(error: ToolError) -> bytes:
+    told = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
+    return packed({"error": told})
 
 
 def _called(request: dict[str, Any], line: _Line) -> ToolOutput:

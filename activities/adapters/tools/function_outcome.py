@@ -19,7 +19,8 @@ def failures_told(name: str) -> Generator[None]:
         raise
     except (Exception, SystemExit) as error:
         kind = type(error).__name__
-        raise ToolError(f"{name} failed: {kind}: {error}", kind=kind, retryable=isinstance(error, OSError)) from error
+        told = f"{name} failed: {kind}: {error}"
+        raise ToolError(told, kind=kind, retryable=isinstance(error, OSError), acted="maybe") from error
 
 
 def as_output(name: str, result: Any) -> ToolOutput:
@@ -34,4 +35,4 @@ def as_output(name: str, result: Any) -> ToolOutput:
         return ToolOutput(content=result if isinstance(result, str) else to_json(result).decode())
     except (PydanticSerializationError, ValueError) as error:
         message = f"{name} returned {type(result).__name__}, which is no JSON; have it return text or JSON"
-        raise ToolError(message, kind="InvalidResult") from error
+        raise ToolError(message, kind="InvalidResult", acted="yes") from error

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, STDOUT
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from activities.adapters.process_group import end_group
 from activities.adapters.process_streams import ProcessStreams
 from activities.adapters.tools.frames import next_message, packed
 from activities.ports import ToolContext, ToolError
+from orga.child import held_program
 from workflows.types.tools import PROCESS_CRASHED, ToolOutput
 
 GRACE_S = 0.2
@@ -26,8 +26,7 @@ _LAST_WORDS_S = 1.0
 _KEPT_HEAD = 4_000
 _KEPT_TAIL = 8_000
 
-_LAUNCH = "import sys; sys.path[:] = sys.argv[3:]; from activities.adapters.tools.function_child import main; main()"
-_PYTHON = (sys.executable, "-P", "-u", "-X", "faulthandler", "-c", _LAUNCH)
+_CHILD = "activities.adapters.tools.function_child"
 
 _log = logging.getLogger(__name__)
 
@@ -62,16 +61,14 @@ class FunctionProcess:
 
     async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, ProcessStreams]:
         number = theirs.fileno()
+        program = held_program(_CHILD, str(number), self.name)
         with theirs:
             return await asyncio.get_running_loop().subprocess_exec(
                 lambda: ProcessStreams(_KEPT_HEAD, _KEPT_TAIL, merged=True),
-                *_PYTHON,
-                str(number),
-                self.name,
-                *sys.path,
+                *program.argv,
                 stdin=DEVNULL,
                 stderr=STDOUT,
-                pass_fds=(number,),
+                pass_fds=(number, program.number),
                 start_new_session=True,
             )
 
@@ -112,8 +109,8 @@ async def _talk(channel: ProcessChannel, request: bytes, context: ToolContext) -
 
 def _outcome(answer: dict[str, Any]) -> ToolOutput:
     if "error" in answer:
-        error = answer["error"]
-        raise ToolError(error["message"], kind=error["kind"], retryable=error["retryable"])
+        error = dict(answer["error"])
+        raise ToolError(error.pop("message"), **error)
     return ToolOutput(content=answer["content"])
 
 

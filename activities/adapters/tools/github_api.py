@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, Response, TimeoutException
-from activities.adapters.tools.bounded_body import ACCEPTED_ENCODINGS, bounded_body
+from activities.adapters.tools.bounded_body import bounded_body
 from activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,

@@ -55,7 +55,7 @@ class OwnThreads(Generic[T]):
         if len(self._left_behind) >= MAX_LEFT_BEHIND:
             text = f"{len(self._left_behind)} earlier calls of {self._name} still block their threads; "
             raise ToolError(
-                f"{text}declare it blocking: @tool(blocking=True)", kind="ThreadsLeftBehind", retryable=True
+                f"{text}declare it blocking: @tool(blocking=True)", kind="ThreadsLeftBehind", retryable=True, acted="no"
             )
 
 

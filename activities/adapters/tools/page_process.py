@@ -6,11 +6,11 @@ lock held, which would stop the whole worker.
 
 import asyncio
 import json
-import sys
 from asyncio.subprocess import DEVNULL, PIPE
 
 from activities.adapters.tools import page_text
 from activities.ports import ToolError
+from orga.child import held_program
 
 
 async def parsed_page(url: str, html: str) -> tuple[str, str]:
@@ -19,8 +19,9 @@ async def parsed_page(url: str, html: str) -> tuple[str, str]:
     Raises:
         ToolError: Kind PageTooComplex.
     """
+    program = held_program(page_text.__name__)
     parser = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", page_text.__file__, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
+        *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
     )
     try:
         output, _ = await parser.communicate(html.encode(errors="replace"))

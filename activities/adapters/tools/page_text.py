@@ -8,14 +8,8 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-_DROPPED = (
-    "script, style, noscript, template, nav, footer, iframe, object, svg, canvas, select, button, dialog, "
-    "[hidden], [aria-hidden=true i], [role=navigation]"
-)
-_HIDING_STYLE = re.compile(
-    r"display:none|visibility:(?:hidden|collapse)|opacity:0*\.?0*(?:;|!|$)|font-size:0[a-z%]*(?:;|!|$)"
-    r"|(?:text-indent|left|top|right|bottom):-\d{3}"
-)
+from activities.adapters.tools.page_hidden import hidden_nodes
+
 _BLOCKS = frozenset(
     re.findall(
         r"\S+",
@@ -34,12 +28,11 @@ _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 def page_text(html: str) -> tuple[str, str]:
     """Return the title and the text, a line for each block.
 
-    A `main` or `article` element stands for the page when it holds a fair amount of text. What a style
-    sheet hides by class cannot be told without laying the page out, and stays.
+    A `main` or `article` element stands for the page when it holds a fair amount of text.
     """
     page = LexborHTMLParser(html)
-    hidden = _hidden(page)
-    title = page.css_first("title")
+    hidden = hidden_nodes(page)
+    title = page.css_first("head title")
     candidates = [*page.css("main, [role=main]")[:1], *page.css("article")[:1], page.body]
     texts = ["\n".join(_lines(node, hidden)) for node in candidates if node is not None]
     text = next((text for text in texts if len(text) >= _MIN_MAIN_CHARACTERS), texts[-1] if texts else "")
@@ -49,15 +42,6 @@ def page_text(html: str) -> tuple[str, str]:
 def visible(text: str) -> str:
     """Return text without control and invisible characters; tabs and line ends stay."""
     return _INVISIBLE.sub("", text)
-
-
-def _hidden(page: LexborHTMLParser) -> set[int]:
-    styled = (n for n in page.css("[style]") if _HIDING_STYLE.search(_compact(n.attributes.get("style") or "")))
-    return {node.mem_id for node in [*page.css(_DROPPED), *styled]}
-
-
-def _compact(style: str) -> str:
-    return re.sub(r"\s+|/\*.*?\*/", "", style).lower()
 
 
 def _lines(root: LexborNode, hidden: set[int]) -> Iterator[str]:
@@ -107,11 +91,8 @@ def _events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) -> It
             child = child.prev
 
 
-def _main() -> None:
+def main() -> None:
+    """Read a page on standard input and write its title and text as JSON, within limits."""
     resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     sys.stdout.write(json.dumps(page_text(sys.stdin.buffer.read().decode(errors="replace"))))
-
-
-if __name__ == "__main__":
-    _main()

@@ -3,8 +3,9 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from activities.adapters.tools.docstring import summary
@@ -27,7 +28,12 @@ class PythonFunction:
     """Schema from signature and docstring. An `async` function is awaited, another runs in a thread or a process."""
 
     def __init__(
-        self, function: Callable[..., Any], *, path: str | None = None, isolation: Isolation | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        path: str | None = None,
+        isolation: Isolation | None = None,
+        code_digest: str = "",
     ) -> None:
         """Read the function.
 
@@ -35,6 +41,7 @@ class PythonFunction:
             function: What is called.
             path: Where a process of its own imports it from; None finds that out.
             isolation: Where it runs; None follows its decorator.
+            code_digest: Of the modules that it was read from.
 
         Raises:
             ValueError: When it cannot be offered to a model or run there, with what to change.
@@ -47,6 +54,7 @@ class PythonFunction:
             )
         self._function = function
         self._path = path
+        self.code_digest = code_digest
         self._parameters = FunctionParameters(function)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
         place = isolation or ("process" if marks.blocking else None if self._is_async else "thread")
@@ -71,7 +79,7 @@ class PythonFunction:
         Raises:
             ValueError: A process could not import it.
         """
-        return PythonFunction(self._function, path=self._path, isolation=isolation)
+        return PythonFunction(self._function, path=self._path, isolation=isolation, code_digest=self.code_digest)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the function's result: a string as it is, anything else as JSON.
@@ -109,13 +117,14 @@ def _options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
     return ToolOptions.model_validate({key: value for key, value in said.items() if value is not None})
 
 
-def load_function(path: str) -> PythonFunction:
-    """Import `package.module:function` and return it as a tool.
+def load_function(path: str, folders: Sequence[Path] = ()) -> PythonFunction:
+    """Import `package.module:function`, from `folders` where it is not installed, and return it as a tool.
 
     Raises:
         ValueError: With the path, what is wrong and what to change.
     """
     try:
-        return PythonFunction(imported(path), path=path)
+        function, digest = imported(path, folders)
+        return PythonFunction(function, path=path, code_digest=digest)
     except ValueError as error:
         raise ValueError(f"tool {path!r}: {error}") from error

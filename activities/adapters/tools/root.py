@@ -2,11 +2,12 @@
 
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from activities.adapters.rules import NO_RULES, REFUSAL, Rules
 from activities.adapters.tools.path_errors import path_errors, refused
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,8 +25,14 @@ class Root:
     following any link, so a link that is put in place after the check makes the call fail, not escape.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rules: Rules = NO_RULES) -> None:
+        """Take the folder, and what in it no tool writes.
+
+        Raises:
+            ValueError: There is no such folder.
+        """
         self.path = path.resolve()
+        self.rules = rules
         if not self.path.is_dir():
             raise ValueError(f"the root of the file tools, {path}, is not a folder; create it or name another")
 
@@ -39,17 +46,38 @@ class Root:
         return PurePosixPath(real.relative_to(self.path))
 
     @contextmanager
-    def folder(self, place: PurePosixPath, *, create: bool = False) -> Generator[int]:
-        """Open a located folder, made with its parents when `create`, as a descriptor."""
+    def folder(self, place: PurePosixPath) -> Generator[int]:
+        """Open a located folder as a descriptor."""
         current = os.open(self.path, _FOLDER)
         try:
             for part in place.parts:
-                inner = _step(current, part, create)
-                os.close(current)
-                current = inner
+                current = _entered(current, part)
             yield current
         finally:
             os.close(current)
+
+    @contextmanager
+    def folder_to_write(self, path: str, place: PurePosixPath) -> Generator[int]:
+        """Open the folder of a located file, made with its parents, as a descriptor.
+
+        Raises:
+            ToolError: The file is, or stands in, what no tool writes: by its path, or by any other name of the same.
+        """
+        if self.rules.forbid(self.path / place, self.path):
+            raise refused(path, REFUSAL)
+        rules = self.rules.identities()
+        with ExitStack() as opened:
+            current = os.open(self.path, _FOLDER)
+            opened.callback(lambda: os.close(current))
+            _refuse_rules(path, os.fstat(current), rules)
+            for part in place.parent.parts:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=current)
+                current = _entered(current, part)
+                _refuse_rules(path, os.fstat(current), rules)
+            with suppress(FileNotFoundError):
+                _refuse_rules(path, os.stat(place.name, dir_fd=current, follow_symlinks=False), rules)
+            yield current
 
     def open_file(self, path: str) -> BinaryIO:
         """Open an existing regular file for reading; folders, devices, FIFOs and sockets are refused."""
@@ -88,8 +116,13 @@ def _refuse_unusable(path: str) -> None:
         raise refused(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
 
 
-def _step(folder: int, part: str, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(part, dir_fd=folder)
-    return os.open(part, _FOLDER, dir_fd=folder)
+def _entered(folder: int, part: str) -> int:
+    """Open a folder in another, which is closed."""
+    inner = os.open(part, _FOLDER, dir_fd=folder)
+    os.close(folder)
+    return inner
+
+
+def _refuse_rules(path: str, status: os.stat_result, rules: Collection[tuple[int, int]]) -> None:
+    if (status.st_dev, status.st_ino) in rules:
+        raise refused(path, REFUSAL)

@@ -114,6 +114,7 @@ class RunCommand:
             tail_bytes=_KEPT_OF_ITS_END,
             merged=True,
             writable=self._root.path,
+            rules=self._root.rules,
         )
 
 
@@ -138,9 +139,9 @@ def _output(parameters: _Parameters, ended: Finished) -> str:
     name = parameters.command[0]
     if ended.timed_out:
         why = f"{name} was stopped after {parameters.timeout_s:g} s; raise timeout_s or ask for less"
-        raise ToolError(_with_tail(why, output), kind="CommandTimedOut")
+        raise ToolError(_with_tail(why, output), kind="CommandTimedOut", acted="maybe")
     why = f"{name} {_ending(ended)}{_likely(ended)}"
-    raise ToolError(_with_tail(why, output), kind="CommandFailed")
+    raise ToolError(_with_tail(why, output), kind="CommandFailed", acted="maybe")
 
 
 def _ending(ended: Finished) -> str:

@@ -7,7 +7,6 @@ import stat
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
-from unicodedata import normalize
 
 from pydantic import Field
 
@@ -18,9 +17,6 @@ from activities.ports import ToolContext, ToolError
 from workflows.types.tools import ToolOutput, ToolSpec
 
 _MAX_BYTES = 1_000_000
-_IGNORED_BY_HFS = frozenset(
-    "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff"
-)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -56,19 +52,11 @@ class WriteFile:
         place = self._root.locate(parameters.path)
         if not place.name:
             raise refused(parameters.path, "it is a folder; name a file in it", "IsAFolder")
-        if any(map(_is_git_folder, place.parts)):
-            raise refused(parameters.path, "what stands in .git can run as a program; write elsewhere")
-        with path_errors(parameters.path), self._root.folder(place.parent, create=True) as folder:
+        with path_errors(parameters.path), self._root.folder_to_write(parameters.path, place) as folder:
             had = _mode_before(parameters.path, place, folder)
             _replace(folder, place.name, data, had)
         verb = "Created" if had is None else "Replaced"
         return f"{verb} {shown(parameters.path)} ({len(data):,} bytes)"
-
-
-def _is_git_folder(name: str) -> bool:
-    """Whether some file system takes the name for `.git`: other case, ignored characters, DOS names, streams."""
-    folded = "".join(c for c in normalize("NFKC", name) if c not in _IGNORED_BY_HFS).casefold()
-    return folded.partition(":")[0].rstrip(". ") in (".git", "git~1")
 
 
 def _encoded(content: str) -> bytes:

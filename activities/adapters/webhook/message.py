@@ -7,12 +7,15 @@ from pydantic_core import to_json
 
 from activities.ports import RunKey
 from workflows.types.notifications import Notification, NotifiedCall
-from workflows.types.visible import escaped
+from workflows.types.visible import as_line, in_full
 
 Format = Literal["json", "slack"]
 
-MAX_TEXT_CHARS = 3_000
-MAX_LINE_ARGUMENTS = 200
+MAX_TEXT_CHARS = 12_000
+"""A longer text is not cut: it says less."""
+
+LONG = "something waits for a person, and is longer than a message may be; see orga inbox, run"
+ID_CHARS = 1_000
 
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """What begins a link or calls a whole channel there; what the model wrote must not."""
@@ -20,12 +23,14 @@ _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MENTION = re.compile(r"(?<![A-Za-z0-9])@(?=\w)")
 """As Mattermost reads it, `@all` and `@here` included; an address of mail is none."""
 
+_STRUCK = re.compile(r"~(?=~)")
+
 
 def body(notification: Notification, run: RunKey, link: str | None, form: Format) -> bytes:
     """Return the body, empty fields left out; for Slack the text alone."""
     text = in_one_line(notification, run, link)
     if form == "slack":
-        return to_json({"text": _without_markup(text)})
+        return to_json({"text": _without_markup(text), "mrkdwn": False})
     said: dict[str, Any] = {
         "text": text,
         **notification.model_dump(mode="json", exclude={"message_id"}, exclude_defaults=True),
@@ -42,7 +47,7 @@ def in_one_line(notification: Notification, run: RunKey, link: str | None) -> st
             said = [f"{notification.agent} waits ({notification.kind}):", notification.question]
         case "ended":
             why = f"{notification.reason}: {notification.detail}" if notification.detail else notification.reason
-            said = [f"{notification.agent} ended ({why})", run.workflow_id]
+            said = [f"{notification.agent} ended ({why})", in_full(run.workflow_id)]
         case "test":
             said = [f"{notification.agent}:", notification.question]
     said += [_call(call) for call in notification.calls]
@@ -54,19 +59,23 @@ def in_one_line(notification: Notification, run: RunKey, link: str | None) -> st
         said.append(f"until {notification.expires_at}")
     if notification.commands:
         said.append("→ " + " | ".join(notification.commands))
-    line = escaped(" ".join(" ".join([*said, link or ""]).split()))
-    return line if len(line) <= MAX_TEXT_CHARS else f"{line[: MAX_TEXT_CHARS - 1]}…"
+    line = as_line(" ".join([*said, link] if link else said))
+    return line if len(line) <= MAX_TEXT_CHARS else f"{LONG} {in_full(run.workflow_id)[:ID_CHARS]}"
 
 
 def _without_markup(text: str) -> str:
-    """Return what calls nobody and leads nowhere else than it says, in Slack and in Mattermost's Markdown."""
-    return _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text).replace("](", "] (").translate(_SLACK)
+    """Return what calls nobody, leads nowhere else than it says, and strikes nothing out.
+
+    Slack reads no markup in it, but for links; Mattermost reads its Markdown.
+    """
+    plain = _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text).replace("](", "] (")
+    return _STRUCK.sub("~ ", plain).translate(_SLACK)
 
 
 def _call(call: NotifiedCall) -> str:
     arguments = call.arguments
-    if len(arguments) > MAX_LINE_ARGUMENTS:
-        arguments = f"{arguments[:MAX_LINE_ARGUMENTS]}… (cut)"
+    if call.arguments_digest:
+        arguments = f"with {call.arguments_bytes} bytes of arguments that do not fit here, {call.arguments_digest}"
     approvers = f" ({', '.join(call.approvers)})" if call.approvers else ""
     why = f" because {call.reason}" if call.reason else ""
     return f"[{call.tool} {arguments}{why}{approvers}]"

@@ -5,6 +5,8 @@ import re
 import unicodedata
 from itertools import takewhile
 
+from workflows.types.compatibility import compatible
+
 _PIECE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -41,7 +43,7 @@ TASK_WORDS = _each(
 def words(text: str) -> list[str]:
     """Return the words in order: lower case, accents folded, `maxTokens` and `max_tokens` as two."""
     found: list[str] = []
-    for piece in _PIECE.findall(unicodedata.normalize("NFKC", text)):
+    for piece in _PIECE.findall(compatible(text)):
         if _UNSPACED.match(piece):
             found += [piece[i : i + 2] for i in range(max(1, len(piece) - 1))]
         else:

@@ -7,6 +7,7 @@ from pydantic_core import from_json, to_json
 from activities.adapters.models.schema_shape import moved
 from activities.adapters.models.smollm.bounds import STRING_LIMIT, bounded
 from activities.ports import ToolChoice
+from workflows.types.json_keys import stand_once
 from workflows.types.messages import ToolCall
 from workflows.types.tools import ToolSpec
 
@@ -79,12 +80,12 @@ def data_in(raw: str) -> str:
 
 
 def call_in(raw: str, call_id: str, complete: bool) -> ToolCall | None:
-    """Return the call that `raw` holds, malformed when the output limit cut it, or None for an answer."""
+    """Return the call that `raw` holds, or None for an answer; malformed when it was cut, or has a key twice."""
     action = _parsed(raw)
     name, arguments = action.get("tool"), action.get("arguments")
     if action.get("action") != "call_tool" or not isinstance(name, str):
         return None
-    if not complete or not isinstance(arguments, dict):
+    if not complete or not isinstance(arguments, dict) or not stand_once(raw):
         return ToolCall(call_id=call_id, name=name, malformed=raw)
     return ToolCall(call_id=call_id, name=name, arguments=cast("dict[str, Any]", arguments))
 

@@ -1,0 +1,46 @@
+"""The body of a response in small pieces, decompressed as it is read, so that no sender can fill the memory at once."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator
+
+from activities.adapters.http import DecodingError, Response
+
+ACCEPTED_ENCODINGS = "gzip"
+PIECE_BYTES = 65_536
+
+
+class UnsupportedEncoding(DecodingError):
+    """The body is encoded in a way that nobody asked for."""
+
+
+async def decompressed(response: Response) -> AsyncGenerator[bytes]:
+    """Yield at most `PIECE_BYTES` at a time; between two of them others have their turn.
+
+    httpx would decompress a whole chunk at once, a thousandfold if its sender wishes.
+
+    Raises:
+        DecodingError: The body is damaged, or its encoding is none that was asked for.
+    """
+    if response.is_stream_consumed:  # it is in memory already
+        yield response.content
+        return
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
+        raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
+    # 32 more than the window size: gzip or zlib, whichever the header says.
+    expander = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("identity", "") else None
+    async for chunk in response.aiter_raw():
+        rest = chunk
+        if expander is None:
+            yield chunk
+            await asyncio.sleep(0)
+            continue
+        while rest and not expander.eof:
+            try:
+                piece = expander.decompress(rest, PIECE_BYTES)
+            except zlib.error as error:
+                raise DecodingError("its compressed body is damaged") from error
+            rest = expander.unconsumed_tail
+            yield piece
+            await asyncio.sleep(0)

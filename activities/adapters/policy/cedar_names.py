@@ -1,0 +1,214 @@
+"""Names in a policy that nothing goes by: a tool, an agent, a tag or an argument that there is not protects nothing."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from glob import escape
+from typing import Any, cast
+
+from activities.adapters.known_names import there_are
+from activities.adapters.policy.actions import THIS_RUN
+from activities.adapters.policy.cedar_paths import Node, Path, operands, path_of
+from activities.adapters.policy.cedar_policy import CedarPolicy
+from activities.adapters.policy.problems import PolicyProblem
+from workflows.types.delegation import DELEGATE, TERMINATE
+from workflows.types.mcp import DEFINITIONS
+from workflows.types.tools import ToolSpec
+
+_NAME = ("resource", "name")
+_COMPARED: dict[Path, str] = {_NAME: "tool", ("resource", "tags"): "tag", ("context", "taint"): "source"}
+"""What the words are that a path is compared with; a source of taint is a tool, or a server's definitions."""
+_EQUAL = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
+_WHOM = ("context", "arguments", "agent")
+"""Of a delegation: the other agent."""
+_OTHER_ACTIONS = {DELEGATE: "delegate", TERMINATE: "terminate"}
+"""Tools whose calls are actions of their own, and never the resource of one."""
+
+
+_KINDS = ("Tool", "Agent", "Run")
+_SCALARS = ("string", "integer", "number", "boolean", "null", "array")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What there is for policies to speak of."""
+
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    agents: frozenset[str] = frozenset()
+    unseen: tuple[str, ...] = ()
+    """Globs of tools that there may be, though nobody could look at them."""
+
+    def knows_tool(self, name: str) -> bool:
+        """Say whether there is, or may be, such a tool."""
+        return name in self.tools or any(fnmatchcase(name, glob) for glob in self.unseen)
+
+    def knows(self, kind: str, name: str) -> bool:
+        """Say whether there is, or may be, a tool, source of taint, agent, tag or run of that name."""
+        match kind:
+            case "tool":
+                return self.knows_tool(name)
+            case "source":
+                return self.knows_tool(name) or name.startswith(DEFINITIONS)
+            case "tag":
+                return bool(self.unseen) or name in self.tags
+            case "run":
+                return name == THIS_RUN
+            case _:
+                return name in self.agents
+
+    @property
+    def tags(self) -> set[str]:
+        """Of all tools."""
+        return {tag for spec in self.tools.values() for tag in spec.options.tags}
+
+
+def strange_names(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProblem]:
+    """Yield each name of a policy that is none."""
+    said = [*_said(policy.node), *(("tool", name) for name in policy.says.tools or ())]
+    every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,)}
+    for kind, name in dict.fromkeys(said):
+        if not known.knows(kind, name):
+            what = kind if kind in every else "tool"
+            yield _problem(policy, name, f"there is no {what} {name!r}", there_are(name, every.get(kind, known.tools)))
+    yield from _never_resources(policy)
+    yield from _matching_nothing(policy, known)
+    yield from _strange_arguments(policy, known)
+
+
+def _never_resources(policy: CedarPolicy) -> Iterator[PolicyProblem]:
+    for name in dict.fromkeys(_entities([policy.node["resource"], policy.node["conditions"]], "Tool")):
+        if action := _OTHER_ACTIONS.get(name):
+            remedy = f'write action == Action::"{action}"'
+            yield _problem(policy, name, f"{name} is an action of its own, never a resource", remedy)
+
+
+def _matching_nothing(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProblem]:
+    for node in _nodes(policy.node["conditions"]):
+        pattern = node.get("like", {}).get("pattern")
+        if pattern and path_of(node["like"]["left"]) == _NAME and not known.unseen:
+            glob = "".join("*" if part == "Wildcard" else escape(part["Literal"]) for part in pattern)
+            if not any(fnmatchcase(name, glob) for name in known.tools):
+                yield _problem(policy, glob, f"no tool is like {glob!r}", there_are(glob, known.tools))
+
+
+def _strange_arguments(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProblem]:
+    about = _tools_about(policy, known, _tools_meant(policy.node))
+    if about is None:
+        return
+    for path in (path[1:] for path in policy.types if path[:1] == ("arguments",) and path[1:]):
+        if not any(_has(spec.parameters, path) for spec in about):
+            shown = ".".join(path)
+            whose = f"{about[0].name} has" if len(about) == 1 else "the tools that it is about have"
+            names = {name for spec in about for name in _properties(spec.parameters) or ()}
+            yield _problem(policy, path[-1], f"{whose} no argument {shown!r}", there_are(shown, names))
+
+
+def _tools_about(policy: CedarPolicy, known: Vocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
+    """Return the tools whose arguments a policy may speak of; None where they cannot be known."""
+    actions = _entities(policy.node["action"], "Action")
+    if actions and set(actions) <= {"delegate", "terminate", "respond"}:
+        return [known.tools[name] for name in (DELEGATE, TERMINATE) if name in actions and name in known.tools]
+    wanted = list(dict.fromkeys(named)) or [*known.tools]
+    if (known.unseen and any(name not in known.tools for name in wanted)) or (known.unseen and not named):
+        return None
+    return [known.tools[name] for name in wanted if name in known.tools] or None
+
+
+def _tools_meant(policy: Node) -> list[str]:
+    """Return the tools that a policy narrows itself to: none that it names to leave it out."""
+    when = [condition["body"] for condition in policy["conditions"] if condition["kind"] == "when"]
+    if any("!" in node or "!=" in node for node in _nodes(when)):
+        when = []
+    said = [
+        *_entities(policy["resource"], "Tool"),
+        *(name for body in when for kind, name in _in(body) if kind == "tool"),
+    ]
+    return list(dict.fromkeys(said))
+
+
+def _has(schema: Any, path: Path) -> bool:
+    properties = _properties(schema)
+    if not path or properties is None:
+        return True
+    return path[0] in properties and _has(properties[path[0]], path[1:])
+
+
+def _properties(schema: Any) -> dict[str, Any] | None:
+    """Return the attributes that a value may have, none for one that is no object; None where the schema is silent."""
+    given = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    if given.get("type") in _SCALARS:
+        return {}
+    found = given.get("properties")
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _said(policy: Node) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of all that scope and conditions name."""
+    for scope in ("principal", "resource"):
+        for kind in _KINDS:
+            yield from ((kind.lower(), name) for name in _entities(policy[scope], kind))
+    is_delegation = _entities(policy["action"], "Action") == ["delegate"]
+    for condition in policy["conditions"]:
+        yield from _in(condition["body"])
+        if is_delegation:
+            yield from (("agent", word) for word in _compared_with(condition["body"], _WHOM))
+
+
+def _compared_with(body: Any, path: Path) -> Iterator[str]:
+    for operator, inner in map(operands, _nodes(body)):
+        if operator in _EQUAL and path in map(path_of, inner):
+            yield from (word for part in inner for word in _words(part))
+
+
+def _nodes(node: Any) -> Iterator[Node]:
+    """Yield every object within a node, itself first."""
+    match node:
+        case dict():
+            yield cast("Node", node)
+            for part in cast("Node", node).values():
+                yield from _nodes(part)
+        case list():
+            for part in cast("list[Any]", node):
+                yield from _nodes(part)
+        case _:
+            return
+
+
+def _in(node: Any) -> Iterator[tuple[str, str]]:
+    for kind in _KINDS:
+        if isinstance(node, dict) and "Value" in node:
+            yield from ((kind.lower(), name) for name in _entities(cast("Node", node), kind))
+    operator, inner = operands(node)
+    if operator in _EQUAL:
+        paths = {path_of(part) for part in inner}
+        kind = next((kind for path, kind in _COMPARED.items() if path in paths), "")
+        yield from ((kind, word) for part in inner for word in _words(part) if kind)
+    for part in inner:
+        yield from _in(part)
+
+
+def _words(node: Any) -> Iterable[str]:
+    match node:
+        case {"Value": str(word)}:
+            return [word]
+        case {"Set": list(parts)}:  # pyright: ignore[reportUnknownVariableType]
+            return [word for part in cast("list[Any]", parts) for word in _words(part)]
+        case _:
+            return []
+
+
+def _entities(node: Any, kind: str) -> list[str]:
+    """Return the ids of entities of a type, wherever they stand in a node."""
+    match node:
+        case {"type": str(of), "id": str(name)}:
+            return [name] if of == kind else []
+        case dict():
+            return [name for part in cast("Node", node).values() for name in _entities(part, kind)]
+        case list():
+            return [name for part in cast("list[Any]", node) for name in _entities(part, kind)]
+        case _:
+            return []
+
+
+def _problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> PolicyProblem:
+    return PolicyProblem(policy.statement.place_of(words), f"{problem}, so it protects nothing", remedy)

@@ -1,0 +1,47 @@
+"""Program of a process that checks values against schemas, within limits that end it; it ends with its worker, too."""
+
+import json
+import resource
+import signal
+import struct
+import sys
+from pathlib import Path
+
+WORK_S = 1.0
+"""Of processor time for one check."""
+
+MEMORY_BYTES = 2_000_000_000
+
+_LENGTH = struct.Struct("!I")
+
+
+def _checked(schema: str, value: str | None) -> list[str]:
+    from activities.adapters.schemas.validation import errors_of, validator
+
+    if value is None or validator(schema).is_valid(given := json.loads(value)):
+        validator(schema)
+        return []
+    return errors_of(schema, given)
+
+
+def main() -> None:
+    """Answer one check after the other, until the worker closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker decides when it ends
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    sys.path.append(str(Path(__file__).parents[3]))
+    while head := sys.stdin.buffer.read(_LENGTH.size):
+        schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
+        signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not take it
+        try:
+            answer: dict[str, list[str] | str] = {"errors": _checked(schema, value)}
+        except ValueError as error:
+            answer = {"broken": str(error)}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        body = json.dumps(answer).encode()
+        sys.stdout.buffer.write(_LENGTH.pack(len(body)) + body)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

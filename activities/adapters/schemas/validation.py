@@ -1,0 +1,45 @@
+"""A value against a JSON Schema, offline: what it costs is not bounded here, see `arguments.py`."""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from jsonschema_rs import Draft202012Validator, ReferencingError, RegexOptions, ValidationError
+
+MAX_ERRORS = 10
+MAX_CHARACTERS = 200
+
+
+@lru_cache(maxsize=256)
+def validator(schema: str) -> Draft202012Validator:
+    """Return the validator of a schema, given as JSON.
+
+    Raises:
+        ValueError: When the schema is invalid, refers to another document, or has a pattern with look-around or
+            back-references, which cannot be matched in linear time.
+    """
+    try:
+        # Without `offline` a remote `$ref` is fetched over the network.
+        return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), offline=True)
+    except (ValidationError, ReferencingError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise ValueError(cut(f"its schema is invalid: {why}")) from error
+
+
+def errors_of(schema: str, value: Any) -> list[str]:
+    """Return what is wrong with the value of a schema that it does not fit, each with its JSON path."""
+    errors: list[str] = []
+    for error in validator(schema).iter_errors(value):
+        if len(errors) == MAX_ERRORS:
+            break
+        errors.append(cut(f"{_path(error.instance_path)}: {error.message}"))
+    return errors
+
+
+def cut(text: str) -> str:
+    """Return a problem on one line of bounded length."""
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+def _path(parts: list[str | int]) -> str:
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)

@@ -1,0 +1,85 @@
+"""The spellings in which a text may hold a secret: a table of encoders."""
+
+import html
+import json
+import re
+from base64 import b32encode, b64encode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import quote, quote_plus
+
+MIN_CHARS = 6
+"""Of a spelling; base64 cut to what does not depend on its surroundings is shorter than what it stands for."""
+
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
+_AS_IN_GO = str.maketrans({character: f"\\u{ord(character):04x}" for character in "&<>"})
+"""What Go writes into JSON; PHP writes `\\/`."""
+_AS_IN_TEMPLATES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
+"""What Mustache and its like escape beside what HTML needs."""
+
+
+def spellings(value: str) -> Iterator[str]:
+    """Yield a value as it is, in JSON and in Python's representation, one of these in another, and encoded."""
+    once = _escaped(value)
+    yield from once.union(*map(_escaped, once))
+    data = value.encode(errors="replace")
+    for encoded in (_in_addresses(value), _in_base64(data), _in_digits(value, data), _in_markup(value)):
+        yield from (text for text in encoded if len(text) >= MIN_CHARS)
+
+
+def _escaped(value: str) -> set[str]:
+    written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    of_others = {text.replace("/", "\\/") for text in written} | {text.translate(_AS_IN_GO) for text in written}
+    return {value, repr(value)[1:-1], *written, *of_others}
+
+
+def _in_addresses(value: str) -> Iterator[str]:
+    """Yield what stands in a URL: how much is escaped differs, and so does the case of escapes."""
+    for text in (
+        quote(value, safe="", errors="replace"),
+        quote(value, errors="replace"),
+        quote(value, safe="/:@!$&'()*+,;=~", errors="replace"),
+        quote_plus(value, errors="replace"),
+    ):
+        yield text
+        yield _ESCAPE.sub(lambda escape: escape[0].lower(), text)
+        yield quote(text, safe="")  # an address within an address
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """Yield what any base64 text shows of it, wherever in it the value stands: `user:value` shifts it by a byte or two.
+
+    The characters at both ends depend on the neighbours, too, and are left out.
+    """
+    encoders: Iterable[Callable[[bytes], bytes]] = (b64encode, urlsafe_b64encode)
+    for encode in encoders:
+        for before in range(3):
+            shown = encode(b"\0" * before + data).decode().rstrip("=")
+            first = -(-before * 8 // 6)
+            last = (before + len(data)) * 8 // 6
+            yield shown[first:last]
+    yield b64encode(data).decode().rstrip("=")
+    yield b32encode(data).decode().rstrip("=")
+
+
+def _in_digits(value: str, data: bytes) -> Iterator[str]:
+    for form in (data.hex(), *map(data.hex, " :-,")):
+        yield form
+        yield form.upper()
+    for digits in ("02x", "02X"):
+        yield "".join(f"\\x{byte:{digits}}" for byte in data)
+        yield "".join(f"\\u{unit:0{digits}}" for unit in _units(value))
+
+
+def _units(value: str) -> Iterator[int]:
+    encoded = value.encode("utf-16-be", "replace")
+    for at in range(0, len(encoded), 2):
+        yield int.from_bytes(encoded[at : at + 2], "big")
+
+
+def _in_markup(value: str) -> Iterator[str]:
+    yield html.escape(value)
+    yield html.escape(value, quote=False)
+    yield html.escape(value).replace("&#x27;", "&#39;")
+    yield html.escape(value).translate(_AS_IN_TEMPLATES)
+    yield "".join(f"&#{ord(character)};" for character in value)
+    yield value[::-1]

@@ -1,0 +1,126 @@
+"""How long a worker's event loop was held, and by which task: while it is, no other run of the worker moves."""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from activities.instruments import loop_held, loop_lag
+from workflows.types import telemetry_names as names
+
+TICK_S = 0.1
+
+HELD_S = 1.0
+"""From here on it is logged, with the task and its place in the code."""
+
+_OURS = ("/activities/", "/workflows/", "/client/", "/worker.py")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Held:
+    """One time that the loop was held."""
+
+    seconds: float = 0.0
+    task: str = ""
+    """Its name: of an activity the type first, then its place and its run. Empty where it had ended when one looked."""
+    place: str = ""
+    """The function, and where it stands."""
+
+    def __str__(self) -> str:
+        """Return it as words behind "the worker's event loop was"."""
+        by = f"{self.task or 'a task'}, in {self.place}" if self.place else self.task or "what ended since"
+        return f"held for {self.seconds:.1f} s by {by}"
+
+
+class Watchdog:
+    """Measures one event loop; a thread looks at what it does while it does not answer."""
+
+    def __init__(self, held_s: float = HELD_S, report: Callable[[Held], None] = lambda held: None) -> None:
+        """Prepare.
+
+        Args:
+            held_s: From where on it is a warning.
+            report: Hears of each time that was longer than all before it, and a warning.
+        """
+        self.longest = Held()
+        """The longest time that the loop was held so far."""
+        self._held_s = held_s
+        self._report = report
+        self._ticked = time.monotonic()
+        self._seen = Held()
+        self._stopping = threading.Event()
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncGenerator["Watchdog"]:
+        """Watch the loop that runs this."""
+        ticks = asyncio.create_task(self._tick(), name="watchdog")
+        watched = asyncio.get_running_loop(), threading.get_ident()
+        threading.Thread(target=self._look, args=watched, daemon=True, name="watchdog").start()
+        try:
+            yield self
+        finally:
+            self._stopping.set()
+            ticks.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            self._seen, self._ticked = Held(), time.monotonic()
+            await asyncio.sleep(TICK_S)
+            lag_s = max(time.monotonic() - self._ticked - TICK_S, 0.0)
+            loop_lag.record(lag_s)
+            held = Held(lag_s, self._seen.task, self._seen.place)
+            if lag_s > self._held_s:
+                loop_held.record(lag_s, {names.HELD_BY: held.task.partition(" ")[0] or "unknown"})
+                _log.warning("the worker's event loop was %s", held)
+            if lag_s > self.longest.seconds:
+                self.longest = held
+                if lag_s > self._held_s:
+                    self._report(held)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._stopping.wait(TICK_S):
+            if time.monotonic() - self._ticked > self._held_s / 2:
+                task = asyncio.current_task(loop)
+                frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+                if task is not None:  # else the loop waits, and is about to tick
+                    self._seen = Held(0.0, _name(task), _place(traceback.extract_stack(frame)))
+
+
+class NamedTasks(Interceptor):
+    """Gives each activity's task a name that tells which it is."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """Name what runs an activity."""
+        return _Naming(next)
+
+
+class _Naming(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        info, task = activity.info(), asyncio.current_task()
+        if task is not None:
+            task.set_name(f"{info.activity_type} {info.activity_id} of {info.workflow_id}")
+        return await super().execute_activity(input)
+
+
+def _name(task: "asyncio.Task[Any]") -> str:
+    """Return what somebody called it, else the function that it runs."""
+    name = task.get_name()
+    return name if not name.startswith("Task-") else getattr(task.get_coro(), "__qualname__", name)
+
+
+def _place(stack: traceback.StackSummary) -> str:
+    """Return the innermost line of ours, else of whoever runs."""
+    ours = [frame for frame in stack if any(part in frame.filename for part in _OURS)]
+    frame = (ours or list(stack) or [None])[-1]
+    return f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""

@@ -1,0 +1,20 @@
+"""What a server may lack that others have: Temporal's test server lists no runs and names no workers, for one."""
+
+from temporalio.service import RPCError, RPCStatusCode
+
+
+def is_lacking(error: RPCError) -> bool:
+    """Return whether the server knows no such request at all, whoever makes it."""
+    return error.status is RPCStatusCode.UNIMPLEMENTED
+
+
+def reason_of(error: RPCError) -> str:
+    """Return why the server did not do as it was asked, in one line."""
+    if is_lacking(error):
+        return f"{_request(error)}, which this server does not do; Temporal's test server is one of these"
+    return error.message
+
+
+def _request(error: RPCError) -> str:
+    """Return the name of the request, which stands in the message of every server as `package.Service/Name`."""
+    return next((word.rpartition("/")[2] for word in error.message.split() if "/" in word), error.message)

@@ -1,0 +1,94 @@
+"""What waits for people, as metrics: how many runs, and for how long the oldest. Visibility is asked, runs are not."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from opentelemetry.metrics import CallbackOptions, Observation, get_meter
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from client.inbox import WAITING_RUNS
+from client.server.lacking import is_lacking, reason_of
+from workflows.types import telemetry_names as names
+from workflows.types.search_attributes import WAITING, WAITING_SINCE
+
+EVERY_S = 30.0
+MAX_RUNS = 10_000
+"""That are looked at; the metrics say no more than that."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Waiting:
+    runs: int = 0
+    oldest: datetime | None = None
+
+    def add(self, since: datetime | None) -> None:
+        self.runs += 1
+        if since is not None:
+            self.oldest = min(self.oldest or since, since)
+
+
+class WaitingMetrics:
+    """The gauges of one worker, as they were when visibility was last asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Waiting] = {}
+        meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
+        meter.create_observable_gauge(
+            names.WAITING_RUNS, [self._runs], unit="{run}", description="Runs that wait for a person, by kind"
+        )
+        meter.create_observable_gauge(
+            names.WAITING_AGE, [self._ages], unit="s", description="How long the oldest of them has waited, by kind"
+        )
+
+    async def look(self, client: Client) -> None:
+        """Ask visibility; every kind that was seen before is told, with 0 when none is left.
+
+        Raises:
+            RPCError: The server does not list runs.
+        """
+        found = {kind: _Waiting() for kind in self._known}
+        async for run in client.list_workflows(WAITING_RUNS, limit=MAX_RUNS):
+            kind = run.typed_search_attributes.get(WAITING) or ""
+            found.setdefault(kind, _Waiting()).add(run.typed_search_attributes.get(WAITING_SINCE))
+        self._known = found
+
+    def _runs(self, options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(each.runs, {names.WAIT_KIND: kind}) for kind, each in self._known.items()]
+
+    def _ages(self, options: CallbackOptions) -> Iterable[Observation]:
+        now = datetime.now(UTC)
+        return [
+            Observation(max((now - each.oldest).total_seconds(), 0.0) if each.oldest else 0.0, {names.WAIT_KIND: kind})
+            for kind, each in self._known.items()
+        ]
+
+
+@asynccontextmanager
+async def waiting_metrics(client: Client, *, every_s: float = EVERY_S) -> AsyncGenerator[None]:
+    """Keep the gauges up to date while the block runs; a server that does not answer costs a warning."""
+    metrics = WaitingMetrics()
+
+    async def watch() -> None:
+        while True:
+            try:
+                await metrics.look(client)
+            except RPCError as error:
+                _log.warning("the server does not list what waits for people: %s", reason_of(error))
+                if is_lacking(error):
+                    return
+            await asyncio.sleep(every_s)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching

@@ -1,0 +1,69 @@
+"""Children of a worker run the code that the worker holds, handed over in memory: what stands on disk is not read."""
+
+import marshal
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from orga.finder import HeldLoader
+from orga.own_code import held_for_children
+
+_LAUNCH = """
+import marshal, os, sys
+number = int(sys.argv[1])
+path, held = marshal.loads(os.pread(number, os.fstat(number).st_size, 0))
+os.close(number)
+module = sys.modules["orga.finder"] = type(sys)("orga.finder")
+exec(marshal.loads(held["orga.finder"][1]), module.__dict__)
+module.run(path, held, sys.argv[2:])
+"""
+
+
+@dataclass(frozen=True)
+class HeldProgram:
+    """How to start a child."""
+
+    argv: tuple[str, ...]
+    number: int
+    """File descriptor that the child has to inherit."""
+
+
+def held_program(module: str, *arguments: str, site: bool = True) -> HeldProgram:
+    """Return how to run `main` of a module of ours; without `site` it starts sooner, with Python's own modules only."""
+    number = _packed.number(held_for_children())
+    flags = ("-I",) if site else ("-I", "-S")
+    return HeldProgram((sys.executable, *flags, "-u", "-c", _LAUNCH, str(number), module, *arguments), number)
+
+
+class _Packed:
+    """What children are handed: packed when it is first needed, and again when there is more of it."""
+
+    def __init__(self) -> None:
+        self._content: tuple[dict[str, HeldLoader], list[str]] = ({}, [])
+        self._number = -1
+
+    def number(self, loaders: dict[str, HeldLoader]) -> int:
+        """Return the descriptor. An older one stays open: a child may be about to inherit it."""
+        content = (loaders, [*sys.path])
+        if content != self._content:
+            held = {name: (each.path, marshal.dumps(each.get_code(name))) for name, each in loaders.items()}
+            self._number = _in_memory(marshal.dumps((content[1], held)))
+            self._content = content
+        return self._number
+
+
+_packed = _Packed()
+
+
+def _in_memory(content: bytes) -> int:
+    """Return the descriptor of a file without a name."""
+    if sys.platform == "linux":
+        number = os.memfd_create("orga")
+        with open(number, "wb", closefd=False) as file:
+            file.write(content)
+        return number
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return os.dup(file.fileno())

@@ -1,0 +1,125 @@
+"""Our own modules: found where our package lies, whatever `sys.path` says, and as they were when this process began."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from site import getsitepackages
+from sysconfig import get_path
+
+from orga.finder import HeldCode, HeldLoader, absent, installed
+
+ROOT = Path(__file__).absolute().parents[1]
+PACKAGES = ("orga", "workflows", "activities", "client")
+WORKER = "worker"
+"""A module of ours, too, in processes that we start; in another's program the name may be theirs."""
+
+OF_CHILDREN = ("orga", "workflows", "activities")
+"""What the processes that a worker starts are made of."""
+
+
+class _OwnCode:
+    """Looks for our modules below `ROOT` and nowhere else."""
+
+    def __init__(self) -> None:
+        self.names = {*PACKAGES}
+        self.is_sealed = False
+
+    def look(self, fullname: str) -> HeldLoader | None:
+        """Return the loader of a module of ours; None for others' modules."""
+        if fullname.partition(".")[0] not in self.names:
+            return None
+        place = ROOT.joinpath(*fullname.split("."))
+        files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+        file = None if self.is_sealed else next((file for file in files if file.is_file()), None)
+        if file is None:
+            raise absent(fullname)
+        return HeldLoader(fullname, str(file))
+
+
+_own = _OwnCode()
+set_aside: list[Path] = []
+"""Folders that stood on `sys.path` although runs may write there."""
+
+
+def pin(*more: str) -> HeldCode:
+    """See to it that our names mean our modules, and that each keeps the code that it first had; return the finder."""
+    _own.names |= {*more}
+    finder = installed()
+    if finder is None:
+        finder = HeldCode(_own.look)
+        sys.meta_path.insert(0, finder)  # pyright: ignore[reportArgumentType]
+    return finder
+
+
+def seal() -> None:
+    """Hold the code of all that workers and their children are made of: from now on none of our files is read."""
+    _hold(PACKAGES)
+    _own.is_sealed = True
+
+
+def held_for_children() -> dict[str, HeldLoader]:
+    """Return the modules that a child may need: ours, and those of tools."""
+    if not _own.is_sealed:
+        _hold(OF_CHILDREN)
+    others = {*_own.names} - {*OF_CHILDREN}
+    return {name: each for name, each in pin().loaders.items() if name.partition(".")[0] not in others}
+
+
+def _hold(packages: tuple[str, ...]) -> None:
+    finder = pin()
+    for name in _modules(packages):
+        loader = finder.loader(name)
+        assert loader is not None
+        loader.get_code(name)
+
+
+def foreign() -> list[str]:
+    """Return what bears one of our names in this process and is not ours, with the place that it came from."""
+    named = [(name, each) for name, each in list(sys.modules.items()) if name.partition(".")[0] in _own.names]
+    places = [(name, getattr(getattr(each, "__spec__", None), "origin", None)) for name, each in named]
+    ours = ROOT.resolve()
+    return [
+        f"{name} from {place}" for name, place in places if place and not Path(place).resolve().is_relative_to(ours)
+    ]
+
+
+def keep_out(*folders: Path) -> None:
+    """Take what lies in these folders off `sys.path`, Python's own and installed packages excepted.
+
+    What a run may write there is imported by nothing, then, whoever asks for a module of its name.
+    """
+    real = [folder.resolve() for folder in folders]
+    for entry in list(sys.path):
+        place = Path(entry or ".").resolve()
+        if any(place.is_relative_to(folder) for folder in real) and not is_installed(place):
+            sys.path.remove(entry)
+            set_aside.append(place)
+
+
+def is_installed(place: Path) -> bool:
+    """Return whether a path belongs to Python itself or to its installed packages."""
+    folders = {*map(get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *getsitepackages()}
+    return any(place.is_relative_to(Path(folder).resolve()) for folder in folders)
+
+
+def found_elsewhere(name: str) -> str | None:
+    """Return where everybody finds a top-level module that we do not hold; None where there is none."""
+    if name in sys.builtin_module_names:
+        return "Python itself"
+    for finder in sys.meta_path:
+        spec = None if isinstance(finder, HeldCode) else finder.find_spec(name, None)
+        if spec is not None and spec.loader is not None:
+            return spec.origin or "Python itself"
+    return None
+
+
+def _modules(packages: tuple[str, ...]) -> Iterator[str]:
+    for package in packages:
+        for folder, below, files in os.walk(ROOT / package):
+            below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]
+            parts = Path(folder).relative_to(ROOT).parts
+            for file in files:
+                stem, dot, ending = file.rpartition(".")
+                if dot and ending == "py" and stem.isidentifier():
+                    yield ".".join(parts if stem == "__init__" else (*parts, stem))

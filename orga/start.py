@@ -1,0 +1,29 @@
+"""How every process of orga starts: isolated, so that no folder and no variable puts modules before ours.
+
+The commands `orga` and `orga-worker` begin here and become another Python at once, `python -I`, which knows neither the
+working folder nor `PYTHONPATH`. Until then nothing is imported that Python itself has not imported already.
+"""
+
+import os
+import sys
+
+
+def command() -> None:
+    """Run `orga`."""
+    _become("client.cli.main", sys.argv[1:])
+
+
+def worker() -> None:
+    """Run `orga-worker`."""
+    _become("worker", sys.argv[1:])
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the argument vector of a process that runs `main` of one of our modules."""
+    without_bytecode = ["-B"] if sys.dont_write_bytecode else []
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated.py")  # noqa: PTH100, PTH118, PTH120
+    return [sys.executable, *without_bytecode, "-I", program, module, *arguments]
+
+
+def _become(module: str, arguments: list[str]) -> None:
+    os.execv(sys.executable, module_command(module, *arguments))

@@ -1,0 +1,104 @@
+"""Workers killed while somebody looks at the run all the time: whatever a look has changed would show in a replay."""
+
+import asyncio
+import signal
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from client.exchange import UNPROCESSED
+from client.verify import verify
+from tests.support.crash_stage import Case, Outcomes, Stage, outcome_of, played
+from tests.support.crash_worker import Backstage
+from tests.support.looked_at import looked_at, status_of
+from tests.support.loop import FakeTool
+from tests.support.questions import is_on_record, updated
+
+pytestmark = pytest.mark.timeout(240)
+
+TIMES = 4
+"""That each scene is played, at once: a look has to come with the very task that it would split."""
+
+
+def troupe(backstage: Backstage) -> list[FakeTool]:
+    return [backstage.tool("pay"), backstage.tool("look", execution="local"), backstage.tool("hold", held=True)]
+
+
+async def approve(stage: Stage) -> None:
+    """Say yes to the call that is held."""
+    [call] = (await asked(stage, "approval"))["data"]["calls"]
+    await insisted(stage, "approve", {"approval_id": call["id"], "approver": "ada"})
+
+
+async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
+    """Send an update, again where the SDK left it out of its task, as `client/exchange.py` does."""
+    while True:
+        try:
+            return await updated(stage.handle, name, argument)
+        except WorkflowUpdateFailedError as error:
+            if not isinstance(error.cause, ApplicationError) or error.cause.type != UNPROCESSED:
+                raise
+
+
+async def asked(stage: Stage, kind: str) -> dict[str, Any]:
+    """Return the question of this kind, once it is on record; a slow machine gets the time that it needs till then."""
+    found: list[dict[str, Any]] = []
+
+    async def is_asked() -> bool:
+        status: dict[str, Any] = await status_of(stage.handle) or {"waiting": ()}
+        found[:] = [wait for wait in status["waiting"] if wait["kind"] == kind]
+        if not found and status["waiting"] and await is_on_record(stage.handle):
+            await insisted(stage, "extend_budget", {"timeout_s": status["budgets"]["timeout_s"] + 6})
+        return bool(found) and await is_on_record(stage.handle)
+
+    await stage.until(is_asked)
+    return found[0]
+
+
+async def exhausted(stage: Stage) -> None:
+    """Approve, let the time run out, kill the worker while a person is asked for more, and give it."""
+    async with looked_at(stage.client, stage.handle.id):
+        await approve(stage)
+        await asked(stage, "budget")
+        async with stage.deserted():
+            more = asyncio.create_task(insisted(stage, "extend_budget", {"timeout_s": 1_000}))
+            await asyncio.sleep(0.5)
+        await more
+        stage.release()
+        await stage.handle.result()
+
+
+async def approved(stage: Stage) -> None:
+    """Approve twice; the worker is killed between, and in a local tool."""
+    stage.release()
+    async with looked_at(stage.client, stage.handle.id):
+        await approve(stage)
+        await asked(stage, "approval")
+        async with stage.deserted():
+            await stage.handle.signal("steer", "go on")
+        await approve(stage)
+        await stage.handle.result()
+
+
+ON_EXHAUSTED = {"timeout_s": 8, "on_exhausted": "ask"}
+SCENES = {
+    "the time runs out": Case(("look", "pay", "hold"), cast=troupe, happens=exhausted, config=ON_EXHAUSTED, kills=True),
+    "two approvals": Case(("look", "pay", "look", "pay", "look"), cast=troupe, happens=approved, kills=True),
+}
+CASES = {f"{scene}, {number}": case for scene, case in SCENES.items() for number in range(TIMES)}
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_another_worker_goes_on_and_the_run_verifies(client: Client, outcomes: Outcomes, case: str) -> None:
+    outcome = outcome_of(outcomes, case)
+    assert outcome.exits == [-signal.SIGKILL]
+    assert outcome.ran.result.termination.reason == "completed"
+    found = (await verify(client, outcome.ran.handle.id)).checks
+    assert [(check.name, check.detail) for check in found if not check.ok] == []

@@ -1,0 +1,125 @@
+"""A yes counts once: what a person approved before a run was set back has to be approved anew behind it."""
+
+import uuid
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import ToolContext, ToolError
+from client.agents import AgentHandle
+from client.errors import Refused
+from client.rewind import plan_rewind, rewind
+from tests.support.approvals import Asks, pending, yes
+from tests.support.critics import a_person, criticised
+from tests.support.loop import WORKER_FACTS, FakeTool, Loop, a_loop
+from tests.support.questions import updated
+from tests.support.rewound import ended
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.messages import Reply, ToolCall
+
+PAYS = [calls("pay", arguments={"cents": 900}), answers()]
+
+
+async def by_orga(client: Client, handle: WorkflowHandle[Any, Any], *, keep: bool = False) -> None:
+    await rewind(client, handle.id, 0, keep_interventions=keep)
+
+
+async def by_orga_with_all_that_was_sent(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
+    await by_orga(client, handle, keep=True)
+
+
+async def by_the_server_alone(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
+    """As the Temporal UI does it: nothing tells the run that it was reset."""
+    history = await handle.fetch_history()
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    second = [event.event_id for event in history.events if event.event_type == completed][1]
+    await client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=handle.id),
+            reason="test",
+            request_id=str(uuid.uuid4()),
+            workflow_task_finish_event_id=second,
+        )
+    )
+
+
+async def approved_twice(loop: Loop, reset: Any, pay: FakeTool) -> tuple[str, str]:
+    """Approve a call, set the run back, try the same yes again; return the ids of both askings."""
+    handle = await loop.start()
+    first = (await pending(handle))[0]
+    await updated(handle, "approve", yes(first))
+    await handle.result()
+    assert len(pay.contexts) == 1
+    await reset(loop.client, handle)
+    run = AgentHandle(loop.client, handle.id)
+    again = loop.client.get_workflow_handle(handle.id)
+    second = (await pending(again))[0]
+    with pytest.raises(Refused, match="no approval is pending under"):
+        await run.approve(first["approval_id"], "ada")
+    assert len(pay.contexts) == 1
+    await run.approve(second["approval_id"], "ada")
+    await ended(loop.client, run)
+    return first["approval_id"], second["approval_id"]
+
+
+@pytest.mark.parametrize("reset", [by_orga, by_orga_with_all_that_was_sent, by_the_server_alone])
+async def test_a_yes_counts_for_no_execution_but_its_own(client: Client, reset: Any) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    async with a_loop(client, [*PAYS, *PAYS], pay, engine=Asks()) as loop:
+        first, second = await approved_twice(loop, reset, pay)
+    assert first != second
+    assert len({context.idempotency_key for context in pay.contexts}) == 1
+
+
+async def test_a_yes_of_a_critic_neither(client: Client) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [*PAYS, *PAYS], pay, agents=agents) as loop:
+        first, second = await approved_twice(loop, by_orga, pay)
+    assert first != second
+
+
+async def test_nor_one_for_a_step_of_a_saga(client: Client) -> None:
+    pay = FakeTool("pay", effect="irreversible")
+    steps: list[dict[str, Any]] = [{"tool": "pay", "arguments": {"cents": 900}, "kind": "final"}]
+    saga = Reply(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
+    agents = criticised(tools=("pay", "saga"))
+    async with a_loop(client, [saga, answers(), saga, answers()], pay, engine=Asks(), agents=agents) as loop:
+        first, second = await approved_twice(loop, by_orga, pay)
+    assert first != second
+
+
+async def test_the_model_and_the_journal_know_what_a_rewind_left_behind(client: Client) -> None:
+    """Else the model would pay once more what it does not remember to have paid."""
+    pay, save = FakeTool("pay", effect="irreversible"), FakeTool("save", effect="idempotent")
+    provider = ScriptedProvider([calls("pay", "save", arguments={"cents": 900}), answers(), answers()])
+    async with a_loop(client, provider, pay, save) as loop:
+        first = await loop.run()
+        ran = await ended(client, await rewind(client, first.handle.id, 0))
+    told = provider.seen[-1].messages[-1]
+    assert told.pinned
+    assert "had carried out these calls already, and nothing undoes them" in told.text
+    assert 'pay {"cents":900}: ok' in told.text
+    assert "save" not in told.text
+    [entry] = [entry for entry in ran.journal if entry.data.get("kind") == "rewind"]
+    assert entry.data["left"] == ['pay {"cents":900}: ok']
+
+
+async def test_calls_of_every_run_of_a_chain_are_told_with_their_own_outcome(client: Client) -> None:
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        if arguments["cents"] == 2:
+            raise ToolError("no money")
+        return "ok"
+
+    pay = FakeTool("pay", body, effect="irreversible")
+    each = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+    steps = [calls("pay", arguments={"cents": cents}) for cents in (1, 2, 3)]
+    async with a_loop(client, [*steps, answers()], pay, setup=each) as loop:
+        ran = await loop.run()
+        plan = await plan_rewind(client, ran.handle.id, 0)
+    assert plan.left_behind == ('pay {"cents":1}: ok', 'pay {"cents":2}: failed', 'pay {"cents":3}: ok')

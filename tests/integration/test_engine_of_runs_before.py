@@ -1,0 +1,42 @@
+"""The engine of a run stays: what is missing at a worker's start does not weaken it."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from temporalio.client import Client
+
+from client.engine_memory import recorded_engine
+from tests.support.loop import a_loop
+from tests.support.orga_command import an_orga
+from tests.support.policies import PERMIT_ALL, a_folder
+from tests.support.scripted import ScriptedProvider, answers
+
+
+async def test_the_latest_run_of_a_queue_says_its_engine(client: Client) -> None:
+    async with a_loop(client, ScriptedProvider([answers()])) as loop:
+        assert await recorded_engine(client, loop.task_queue) == ""
+        await loop.run()
+        async with asyncio.timeout(20):
+            while await recorded_engine(client, loop.task_queue) != "default":
+                await asyncio.sleep(0.1)
+
+
+def test_a_worker_whose_policies_are_missing_does_not_start(tmp_path: Path) -> None:
+    """It would let run what they deny; a person may say that this is meant."""
+    (tmp_path / "orga.toml").write_text("")
+    a_folder(tmp_path, all=PERMIT_ALL)
+    orga = an_orga(tmp_path, tmp_path / "home")
+    try:
+        with orga.started("worker") as worker:
+            assert worker.line(r"policy: cedar, version (\w+)")[1]
+        shutil.rmtree(tmp_path / "policies")
+        with orga.started("worker") as worker:
+            worker.line(r'cedar has judged the runs here, and now default would.*say \[policy\] engine = "default"')
+        assert not any("polls task queue" in line for line in worker.err)
+        (tmp_path / "orga.toml").write_text('[policy]\nengine = "default"')
+        with orga.started("worker") as worker:
+            worker.line("policy: default judges in place of cedar")
+            worker.line("polls task queue")
+    finally:
+        orga("server", "--stop")

@@ -1,0 +1,133 @@
+"""All folders share the embedded server, and each run acts in the folder that it was started for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.orga_command import Orga, an_orga
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("home")
+    yield home
+    an_orga(home, home)("server", "--stop")
+
+
+def a_folder(home: Path, tmp_path: Path, name: str, **env: str) -> Orga:
+    """Return a folder whose one file says what it is called."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "notes.md").write_text(f"The secret word of this folder is {name}.")
+    return an_orga(folder, home, **env)
+
+
+TASK = "What is the secret word of this folder?"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param({}, id="as it comes"),
+        pytest.param({"ORGA_TEMPORAL__TASK_QUEUE": "shared"}, id="both name one queue"),
+    ],
+)
+def test_two_folders_at_work_do_not_swap_work(env: dict[str, str], home: Path, tmp_path: Path) -> None:
+    """Both workers are there before the first run starts, and each run begins while the other's worker is idle."""
+    folders = {name: a_folder(home, tmp_path, name, **env) for name in ("alpha", "beta")}
+    with folders["alpha"].started("worker") as one, folders["beta"].started("worker") as other:
+        one.line("worker polls")
+        other.line("worker polls")
+        for name, orga in [*folders.items()] * 2:
+            done = orga("run", TASK, "--json")
+            assert f"is {name}." in json.loads(done.out)["output"], done.err
+            assert f"it acts in {orga.folder}" in done.err
+
+
+def test_a_run_says_where_it_is_at_home_and_waits_for_that_folder(home: Path, tmp_path: Path) -> None:
+    here, there = (a_folder(home, tmp_path, name) for name in ("here", "there"))
+    run = here("run", TASK, "--detach").out.strip()
+    start = f"cd {here.folder} && orga worker"
+    with there.started("worker") as worker:
+        worker.line("worker polls")
+        assert start in there("status", run).err
+        assert start in there("conversation", run).err
+        assert start in there("extend", run, "--max-iterations", "99").err
+        listed = {row["id"]: row["folder"] for row in json.loads(there("list", "--json").out)}
+        assert listed[run] == str(here.folder)
+        assert str(here.folder) in there("list").out
+        with there.started("attach", run) as follower:
+            follower.line(f"the run is at home in {here.folder}: cd {here.folder} && orga attach {run}")
+            done = here("attach", run, "--json")
+            assert "is here." in json.loads(done.out)["output"], done.err
+            assert follower.code() == 0
+        worker.send(signal.SIGTERM)
+        assert worker.code() == 0
+
+
+def test_the_next_command_of_the_folder_takes_its_runs_over(home: Path, tmp_path: Path) -> None:
+    here = a_folder(home, tmp_path, "first")
+    left = here("run", TASK, "--detach").out.strip()
+    assert here("run", TASK).code == 0
+    assert here("attach", left).code == 0
+
+
+def test_status_and_doctor_show_folder_and_configuration(home: Path, tmp_path: Path) -> None:
+    here = a_folder(home, tmp_path, "shown")
+    (here.folder / "orga.toml").write_text("# one\n")
+    with here.started("worker") as worker:
+        worker.line("worker polls")
+        run = here("run", TASK, "--json", "--id", "run-of-shown")
+        assert run.code == 0
+        place = json.loads(here("status", "run-of-shown", "--json").out)["workplace"]
+        assert (place["root"], place["config"]) == (str(here.folder), str(here.folder / "orga.toml"))
+        assert f"folder     {here.folder}" in here("status", "run-of-shown").out
+        well = worker_check(here)
+        assert well["ok"]
+        assert f"of {here.folder}" in well["detail"]
+        assert place["digest"][:8] in well["detail"]
+        (here.folder / "orga.toml").write_text("# two\n")
+        stale = worker_check(here)
+        assert (stale["ok"], stale["remedy"]) == (False, "start the worker again")
+
+
+def worker_check(orga: Orga) -> dict[str, str]:
+    return next(check for check in json.loads(orga("doctor", "--json").out) if check["name"] == "worker")
+
+
+def test_an_id_stands_for_one_run(home: Path, tmp_path: Path) -> None:
+    here = a_folder(home, tmp_path, "ids")
+    assert here("run", TASK, "--id", "nightly").code == 0
+    for more in ([], ["--detach"], ["--json"], ["--no-worker"]):
+        refused = here("run", TASK, "--id", "nightly", *more)
+        assert refused.code == 6
+        assert "run 'nightly' has ended at " in refused.err
+        assert "(completed)" in refused.err
+        assert "--again" in refused.err
+    again = here("run", TASK, "--id", "nightly", "--again", "--max-iterations", "1")
+    assert again.code == 3, again.err
+    assert "(max_iterations)" in here("run", TASK, "--id", "nightly").err
+    assert here("run", TASK, "--again").code == 2
+    forked = here("fork", "nightly", "--at-iteration", "1", "--id", "nightly")
+    assert (forked.code, "has ended" in forked.err) == (6, True)
+
+
+def test_the_library_sends_runs_to_the_workers_of_the_folder(home: Path, tmp_path: Path) -> None:
+    here = a_folder(home, tmp_path, "library")
+    program = (
+        "import asyncio\nfrom client.connect import connect\nfrom client.agents import start_agent\n"
+        "async def main():\n    async with connect() as client:\n"
+        f"        print((await (await start_agent(client, {TASK!r})).result()).output)\n"
+        "asyncio.run(main())\n"
+    )
+    with here.started("worker") as worker:
+        worker.line("worker polls")
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=here.folder, env=os.environ | here.env, capture_output=True, check=True)
+    assert b"is library." in done.stdout

@@ -1,0 +1,228 @@
+"""A fork says whose past it shares; its worker reads that past itself, and takes no state from whoever starts it."""
+
+import uuid
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.worker import Worker
+
+from activities.ports import ToolContext, ToolError
+from client.agents import AgentHandle
+from client.fork import fork
+from client.requeue import remains, requeue_in_fork
+from client.verify import verify
+from tests.support.critics import BAD, a_critic, criticised, evaluations, verdict
+from tests.support.hold import Hold
+from tests.support.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.rewound import ended
+from tests.support.scripted import ScriptedProvider, answers, calls
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
+
+
+def pay() -> FakeTool:
+    """Fail once, which makes a dead letter."""
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        if len(tool.contexts) == 1:
+            raise ToolError("down")
+        return "paid"
+
+    tool = FakeTool("pay", body, effect="irreversible", options=LETTERS)
+    return tool
+
+
+async def started(loop: Loop, *arguments: Any) -> AgentHandle:
+    """Start a run as any client of the server can."""
+    workflow_id = f"agent-{uuid.uuid4()}"
+    await loop.client.start_workflow("AgentWorkflow", args=list(arguments), id=workflow_id, task_queue=loop.task_queue)
+    return AgentHandle(loop.client, workflow_id)
+
+
+async def refused(loop: Loop, *arguments: Any) -> str:
+    run = await started(loop, *arguments)
+    with pytest.raises(WorkflowFailureError) as failed:
+        await loop.client.get_workflow_handle(run.id).result()
+    return str(getattr(failed.value.cause, "message", failed.value.cause))
+
+
+def a_reference(source: str, iteration: int = 1, **more: Any) -> dict[str, Any]:
+    return {"fork": {"workflow_id": source, "iteration": iteration, **more}}
+
+
+async def test_any_client_can_fork_with_plain_json(client: Client) -> None:
+    provider = ScriptedProvider([calls("look"), answers("first"), answers("second")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        first = await loop.run("count")
+        ran = await ended(client, await started(loop, a_reference(first.handle.id)))
+        found = await verify(client, ran.handle.id)
+
+    assert ran.result.output == "second"
+    assert provider.seen[2].messages == provider.seen[1].messages
+    assert (ran.journal[0].event, ran.journal[0].data["task"]) == ("Started", "count")
+    assert ran.journal[0].data["forked_from"]["run_id"] == first.handle.result_run_id
+    assert [check for check in found.checks if not check.ok] == []
+
+
+async def test_a_fork_can_be_forked(client: Client) -> None:
+    provider = ScriptedProvider([calls("look"), answers("1"), calls("look"), answers("2"), answers("3")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        first = await loop.run("count")
+        second = await ended(client, await fork(client, first.handle.id, 1))
+        third = await ended(client, await fork(client, second.handle.id, 1, task="once more"))
+        fourth = await ended(client, await fork(client, second.handle.id, 3, task="why?"))
+    assert (third.result.output, third.result.iterations, fourth.result.iterations) == ("3", 2, 4)
+    assert [message.text for message in provider.seen[4].messages][-1] == "once more"
+
+
+FORGED: dict[str, Any] = {
+    "input": {"task": "t"},
+    "origin": "made up",
+    "clock": {"started_at": "2020-01-01T00:00:00Z", "stopped_at": "2020-01-01T00:00:01Z"},
+    "setup": {"agent": "default", "model": "scripted:model", "tools": [{"name": "pay"}]},
+    "conversation": {"messages": [{"role": "user", "text": "hi"}], "sent": 1, "digest": "00" * 32},
+}
+LETTER = {
+    "letter_id": "1.0",
+    "call": {"call_id": "c", "name": "pay", "arguments": {"cents": 900}},
+    "key": "a key of the starter's choice",
+    "error": "E",
+    "at": "2020-01-01T00:00:00Z",
+    "requeued": True,
+}
+SOURCE = {"workflow_id": "w", "run_id": "r", "iteration": 0}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param({"forked_from": SOURCE, "dead_letters": [LETTER]}, id="a letter of its own"),
+        pytest.param({"forked_from": SOURCE, "iteration": -1}, id="before the first iteration"),
+        pytest.param({"forked_from": SOURCE, "iteration": 2**70}, id="behind the last one"),
+    ],
+)
+@pytest.mark.parametrize("raw", [{"task": "t"}, None], ids=["beside an input", "alone"])
+async def test_the_state_of_a_fork_is_refused(client: Client, state: dict[str, Any], raw: Any) -> None:
+    tool = FakeTool("pay", effect="irreversible")
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
+        why = await refused(loop, raw, FORGED | state)
+    assert "no run takes a state from its starter" in why
+    assert tool.contexts == []
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param({"dead_letters": [LETTER]}, id="of no fork"),
+        pytest.param({"carried_by": "made up", "dead_letters": [LETTER]}, id="as if carried over"),
+        pytest.param({"fork": {"fork": SOURCE}, "dead_letters": [LETTER]}, id="that has its past to read yet"),
+    ],
+)
+async def test_any_other_state_of_a_starter_changes_nothing(client: Client, state: dict[str, Any]) -> None:
+    tool = FakeTool("pay", effect="irreversible")
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
+        ran = await ended(client, await started(loop, {"task": "t"}, FORGED | state))
+    assert (ran.result.termination.reason, tool.contexts) == ("completed", [])
+
+
+async def test_a_state_inside_the_input_is_an_unknown_key(client: Client) -> None:
+    async with a_loop(client, [answers()]) as loop:
+        assert "state: unknown key" in await refused(loop, {"task": "t", "state": FORGED})
+        assert "forked_from: unknown key" in await refused(loop, {"task": "t", "forked_from": SOURCE})
+        assert "fork.state: unknown key" in await refused(loop, a_reference("w", state=FORGED))
+
+
+@pytest.mark.parametrize("says", [pytest.param(BAD, id="no"), pytest.param(answers("hm"), id="nothing")])
+async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) -> None:
+    """Its agent may have a critic by now that the other run had not."""
+    tool, review = pay(), ScriptedProvider([says, *([] if says is BAD else [says]), answers()])
+    async with a_loop(client, [calls("pay"), answers()], tool) as loop:
+        first = await loop.run()
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    async with a_loop(client, review, tool, agents=agents, task_queue=loop.task_queue):
+        ran = await ended(client, await requeue_in_fork(client, await remains(client, first.handle.id), ["1.0"]))
+    assert len(tool.contexts) == 1
+    assert evaluations(ran, "target", "then") == [("pay", "skipped")]
+    assert "[Not run] The critic quality" in review.seen[-1].messages[-1].text
+
+
+async def test_a_critic_sees_what_a_live_run_sends_again(client: Client) -> None:
+    hold, tool = Hold(), pay()
+    provider = ScriptedProvider([calls("pay"), verdict(), hold.step(calls("look")), BAD, answers()])
+    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
+    async with a_loop(client, provider, tool, FakeTool("look"), agents=agents) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await AgentHandle(client, handle.id).requeue("1.0")
+        hold.go.set()
+        ran = await loop.ended(handle)
+    assert len(tool.contexts) == 1
+    assert evaluations(ran, "target", "then") == [("pay", "accepted"), ("pay", "skipped")]
+
+
+async def test_a_letter_keeps_the_key_that_its_own_run_gave_it(client: Client) -> None:
+    tool = pay()
+    async with a_loop(client, [calls("pay"), answers(), answers()], tool) as loop:
+        first = await loop.run()
+        await ended(client, await started(loop, a_reference(first.handle.id, 2, requeue=["1.0"])))
+        assert "no dead letter '9.9' in this run; there are: 1.0" in await refused(
+            loop, a_reference(first.handle.id, 2, requeue=["9.9"])
+        )
+    assert len({context.idempotency_key for context in tool.contexts}) == 1
+
+
+@workflow.defn(name="SomethingElse", sandboxed=False)
+class SomethingElse:
+    """No run of ours."""
+
+    @workflow.run
+    async def run(self, *_: Any) -> str:
+        return "done"
+
+
+async def test_a_source_that_cannot_be_had_is_told(client: Client) -> None:
+    async with a_loop(client, [calls("look"), answers("42")], FakeTool("look")) as loop:
+        first: Ran = await loop.run()
+        queue, other = f"other-{uuid.uuid4()}", f"other-{uuid.uuid4()}"
+        async with Worker(client, task_queue=queue, workflows=[SomethingElse]):
+            await client.execute_workflow("SomethingElse", {"task": "t"}, id=other, task_queue=queue)
+        nowhere = str(uuid.uuid4())
+        assert "there is no run 'nobody'" in await refused(loop, a_reference("nobody"))
+        assert f"the server keeps no run {nowhere!r}" in await refused(
+            loop, a_reference(first.handle.id, run_id=nowhere)
+        )
+        assert "cannot be read" in await refused(loop, a_reference(first.handle.id, run_id="no-id-of-a-run"))
+        assert "is a workflow of type SomethingElse" in await refused(loop, a_reference(other))
+        assert "no end of iteration 7" in await refused(loop, a_reference(first.handle.id, 7))
+        assert "is the answer of run" in await refused(loop, a_reference(first.handle.id, 2))
+        assert "no agent 'admin'" in await refused(loop, {**a_reference(first.handle.id), "agent": "admin"})
+        assert "does not list 'pay'" in await refused(loop, {**a_reference(first.handle.id), "tools": ["pay"]})
+
+
+async def test_guidance_that_came_first_is_taken_in(client: Client) -> None:
+    provider = ScriptedProvider([calls("look"), answers("42"), answers("43")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        first = await loop.run()
+    run = await started(loop, a_reference(first.handle.id))
+    await run.steer("be brief")
+    async with a_loop(client, provider, FakeTool("look"), task_queue=loop.task_queue):
+        ran = await ended(client, run)
+    assert "be brief" in provider.seen[-1].messages[-1].text
+    assert [entry.event for entry in ran.journal][:2] == ["Started", "InterventionReceived"]
+
+
+async def test_an_abort_before_the_past_is_read_ends_it(client: Client) -> None:
+    async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
+        first = await loop.run()
+    run = await started(loop, a_reference(first.handle.id))
+    await run.abort("enough")
+    async with a_loop(client, [answers("never")], task_queue=loop.task_queue):
+        ran = await ended(client, run)
+    assert ran.result.termination.reason == "aborted"
+    assert ran.journal[0].data["forked_from"]["workflow_id"] == first.handle.id

@@ -1,0 +1,118 @@
+"""At a limit `output` brings what was gathered, as far as the gate lets it through, and not nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import Judgement, Proposal
+from client.verify import verify
+from tests.support.critics import a_critic, criticised
+from tests.support.delegates import a_cast, agent, delegates, leading, led
+from tests.support.hold import Hold
+from tests.support.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.scripted import Step, answers, calls
+
+LOOK = calls("look", text="The first file is fine.")
+
+
+class Judges:
+    """An engine that allows all calls, and only answers without some word."""
+
+    is_embedded = True
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Deny an answer with the word."""
+        return Judgement(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
+
+
+async def ran(client: Client, steps: Sequence[Step], engine: Any = None, **config: Any) -> Ran:
+    async with a_loop(client, steps, FakeTool("look"), FakeTool("rm"), engine=engine) as loop:
+        return await loop.run(**config)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"max_iterations": 2}, "max_iterations"),
+        ({"max_total_tokens": 200}, "max_tokens"),
+        ({"max_model_calls": 2}, "max_iterations"),
+        ({"max_tool_calls": 0}, "max_iterations"),
+    ],
+)
+async def test_text_beside_calls_is_the_output_at_a_limit(client: Client, config: dict[str, Any], reason: str) -> None:
+    found = await ran(client, [LOOK, calls("look"), answers("never")], **config)
+    assert (found.result.termination.reason, found.result.output) == (reason, "The first file is fine.")
+    assert (await verify(client, found.handle.id)).ok
+    assert [entry.data["about"] for entry in found.journal if "about" in entry.data] == ["ending"]
+
+
+async def test_all_of_it_is_brought_in_order(client: Client) -> None:
+    steps = [calls("look", text=f"Part {number}.", arguments={"n": number}) for number in range(3)]
+    assert (await ran(client, steps, max_iterations=3)).result.output == "Part 0.\n\nPart 1.\n\nPart 2."
+
+
+async def test_an_abort_brings_it_too(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [LOOK, hold.step(answers())], FakeTool("look")) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await handle.signal("abort", "enough")
+        found = await loop.ended(handle)
+    assert (found.result.termination.reason, found.result.output) == ("aborted", "The first file is fine.")
+
+
+async def test_nothing_changes_where_there_was_nothing_or_an_answer(client: Client) -> None:
+    assert (await ran(client, [calls("look")], max_iterations=1)).result.output == ""
+    found = await ran(client, [LOOK, answers("done")])
+    assert (found.result.output, found.events.count("PolicyEvaluated")) == ("done", 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "engine"),
+    [
+        pytest.param([LOOK], Judges("fine"), id="policy denies it as an answer"),
+        pytest.param([calls("look", "rm", text="A secret.")], Deny("rm"), id="a call beside it was denied"),
+        pytest.param([calls("look", "nope", text="A secret.")], None, id="a call beside it was invalid"),
+    ],
+)
+async def test_what_the_gate_did_not_let_through_is_not_brought(
+    client: Client, steps: Sequence[Step], engine: Any
+) -> None:
+    assert (await ran(client, steps, engine, max_iterations=1)).result.output == ""
+
+
+async def test_what_critics_have_to_see_is_not_brought(client: Client) -> None:
+    agents = criticised(a_critic(), tools=("look",))
+    async with a_loop(client, [LOOK], FakeTool("look"), agents=agents) as loop:
+        assert (await loop.run(max_iterations=1)).result.output == ""
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        pytest.param([answers("42 files")], id="its answer, which nobody reads any more"),
+        pytest.param([calls("look", text="42 files")], id="what it had by then"),
+    ],
+)
+async def test_what_a_delegate_said_is_brought(client: Client, helper: list[Step]) -> None:
+    agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"], max_iterations=1)}
+    async with a_cast(client, agents, {"lead": [delegates("helper")], "helper": helper}, FakeTool("look")) as (loop, _):
+        found = await led(loop, max_total_tokens=220)
+    assert (found.result.termination.reason, found.result.output) == ("max_tokens", "42 files")
+
+
+async def test_an_abort_while_a_delegate_works_brings_what_that_had(client: Client) -> None:
+    hold = Hold()
+    agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper")], "helper": [calls("look", text="42 files"), hold.step(answers())]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
+        handle = await leading(loop)
+        await hold.reached()
+        await handle.signal("abort", "enough")
+        found = await loop.ended(handle)
+    assert (found.result.termination.reason, found.result.output) == ("aborted", "42 files")

@@ -1,0 +1,58 @@
+"""Whoever writes a task chooses what is looked up for it, before any critic: so nothing that acts looks anything up."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+
+from activities.ports import ToolContext, ToolError
+from tests.support.critics import a_critic, criticised
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import answers
+from workflows.types.agents import AgentConfig
+from workflows.types.input import LoopConfig
+from workflows.types.recovery import Recovery
+from workflows.types.tools import Effect, ToolOptions
+
+TICKETS = {"custom_patterns": [{"ref_type": "ticket", "pattern": r"T-\d"}], "resolution_tools": {"ticket": "pay"}}
+
+
+def pay(effect: Effect = "irreversible") -> FakeTool:
+    schema = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
+    return FakeTool("pay", effect=effect, parameters=schema)
+
+
+def fetch(options: ToolOptions | None = None) -> FakeTool:
+    def fails(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolError("down")
+
+    schema = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
+    return FakeTool("fetch_url", fails, parameters=schema, options=options or ToolOptions(max_attempts=1))
+
+
+@pytest.mark.parametrize("kind", ["ticket", "url"])
+@pytest.mark.parametrize("effect", ["irreversible", "idempotent"])
+async def test_a_starter_that_names_a_tool_which_acts_is_refused(client: Client, kind: str, effect: Effect) -> None:
+    tool = pay(effect)
+    config = TICKETS | {"resolution_tools": {kind: "pay"}}
+    async with a_loop(client, [answers()], tool, agents=criticised(a_critic(tools=("pay",)), tools=("pay",))) as loop:
+        handle = await loop.start("T-1 and https://a.io", pre_hydration=config)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+    assert f"config.pre_hydration.resolution_tools.{kind}: pay is {effect}; only a read_only" in str(failed.value.cause)
+    assert tool.contexts == []
+
+
+@pytest.mark.parametrize("where", ["of the starter", "of the agent", "of the tool"])
+async def test_a_lookup_that_fails_is_stood_in_for_by_nothing_that_acts(client: Client, where: str) -> None:
+    """A critic would have to see that call, and none can before the first reasoning step."""
+    tool = pay()
+    to_pay = Recovery(strategy="fallback", alternatives=("pay",), max_attempts=1)
+    options = ToolOptions(max_attempts=1, recovery=to_pay if where == "of the tool" else None)
+    config = LoopConfig(recovery=to_pay) if where == "of the agent" else LoopConfig()
+    given: dict[str, Any] = {"recovery": to_pay.model_dump(mode="json")} if where == "of the starter" else {}
+    agent = AgentConfig(tools=("pay", "fetch_url"), critics=(a_critic(tools=("pay",)),), config=config)
+    async with a_loop(client, [answers()], tool, fetch(options), agents={"default": agent}) as loop:
+        ran = await loop.run("see https://a.io", **given)
+    assert tool.contexts == []
+    assert ran.result.termination.reason == "completed"

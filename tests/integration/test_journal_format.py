@@ -1,0 +1,180 @@
+"""An exported journal is checked with no run and no server: by `orga verify`, and by the checker of the docs alone."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from client.cli.main import run_command
+from client.journal_file import write_journal
+from client.journal_head import sealed
+from client.signing import public_text
+from tests.support.core import at
+from tests.support.journals import a_journal
+from tests.support.orga_command import ROOT
+from workflows.types.journal import JournalEntry
+
+PAGE = ROOT / "docs" / "journal-format.md"
+RUN = "agent-ä\u2028\N{SNOWMAN}"
+MADE: list[tuple[str, int, dict[str, Any]]] = [
+    ("Started", 0, {"task": "pay\n  \u2028 \x7f", "numbers": [1e16, 1e-7, 0.1, -0.0, 2**70, 1.0]}),
+    ("ApprovalRequested", 1, {"kind": "call", "id": "a1", "arguments": '{"cents":900}'}),
+    ("ApprovalResolved", 1, {"kind": "call", "id": "a1", "approved": True}),
+    ("Terminated", 1, {"reason": "completed"}),
+]
+
+
+@dataclass
+class Export:
+    """A file, and the key that has signed it."""
+
+    path: Path
+    key: Ed25519PrivateKey
+
+    @property
+    def public(self) -> str:
+        return public_text(self.key.public_key())
+
+    def write(self, entries: list[JournalEntry], key: Ed25519PrivateKey | None) -> None:
+        write_journal(self.path, entries, sealed(RUN, entries, key, at(60)))
+
+    def edit(self, change: Callable[[list[str]], list[str]]) -> None:
+        lines = self.path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        self.path.write_text("".join(f"{line}\n" for line in change(lines)), encoding="utf-8")
+
+
+@pytest.fixture
+def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
+    """In a folder of its own, where no server can be found and none may be started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "no" / "home"))
+    monkeypatch.setenv("ORGA_TEMPORAL__ADDRESS", "127.0.0.1:1")
+    found = Export(tmp_path / "run.jsonl", Ed25519PrivateKey.generate())
+    found.write(a_journal(MADE), found.key)
+    return found
+
+
+def replaced(old: str, new: str) -> Callable[[Export], None]:
+    return lambda export: export.edit(lambda lines: [line.replace(old, new) for line in lines])
+
+
+def forged(export: Export) -> list[JournalEntry]:
+    more = {"arguments": '{"cents":90000}'}
+    return a_journal((event, number, {**data, **more} if "id" in data else data) for event, number, data in MADE)
+
+
+ATTACKS: dict[str, Callable[[Export], object]] = {
+    "an amount that was edited": replaced("900", "9"),
+    "a number that was edited": replaced("0.1,", "0.11,"),
+    "an agent that was edited": lambda export: export.edit(
+        lambda lines: [lines[0].replace('"agent":"a"', '"agent":"b"'), *lines[1:]]
+    ),
+    "an entry that was dropped": lambda export: export.edit(lambda lines: [lines[0], *lines[2:]]),
+    "two entries that were swapped": lambda export: export.edit(lambda lines: [lines[1], lines[0], *lines[2:]]),
+    "a tail that was cut": lambda export: export.edit(lambda lines: lines[:-2]),
+    "a tail that was cut before the head": lambda export: export.edit(lambda lines: [*lines[:-2], lines[-1]]),
+    "half a line": lambda export: export.path.write_bytes(export.path.read_bytes()[:-40]),
+    "an empty file": lambda export: export.path.write_bytes(b""),
+    "a key that stands twice": replaced('"iteration":1', '"iteration":9,"iteration":1'),
+    "a hash that stands within the data": replaced('"hash":"', '"hash":"0","hash":"'),
+    "an edit that was chained anew under the old signature": lambda export: export.edit(
+        lambda lines: [*(entry.model_dump_json() for entry in forged(export)), lines[-1]]
+    ),
+    "an edit that was signed anew by another key": lambda export: export.write(
+        forged(export), Ed25519PrivateKey.generate()
+    ),
+    "an edit that nobody signed": lambda export: export.write(forged(export), None),
+    "another run's name": lambda export: export.edit(
+        lambda lines: [*lines[:-1], lines[-1].replace("agent-", "other-")]
+    ),
+    "a later date": replaced('"signed_at": "2026', '"signed_at": "2036'),
+}
+
+
+def checked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    [program] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    Path("check_journal.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-I", "check_journal.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_checker_of_the_docs_is_short_and_takes_what_is_genuine(export: Export) -> None:
+    done = checked("run.jsonl", export.public)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("4 entries of 'agent-")
+    assert len(Path("check_journal.py").read_text(encoding="utf-8").splitlines()) <= 55
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nobody_takes_what_is_not_genuine(export: Export, attack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = export.path.read_bytes()
+    ATTACKS[attack](export)
+    assert export.path.read_bytes() != before
+    assert checked("run.jsonl", export.public).returncode == 1
+    assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 6
+    said = "".join(capsys.readouterr())
+    assert "Traceback" not in said
+    assert "✗" in said or "is no journal entry" in said or "entry" in said
+
+
+def test_a_file_alone_is_verified_and_what_it_cannot_show_is_named(
+    export: Export, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("audit.pub").write_text(export.public)
+    assert run_command(["verify", "--journal", "run.jsonl", "--key", "audit.pub", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["id"], told["ok"], told["vouched_for"]) == (RUN, True, True)
+    assert {check["name"] for check in told["checks"]} == {"chain", "laws", "head"}
+    assert {each["name"] for each in told["not_checked"]} == {"replay", "gate", "contexts", "counters"}
+    assert all("history" in each["why"] for each in told["not_checked"])
+
+
+def test_an_export_of_a_run_that_had_not_ended_says_so(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else whoever keeps the files could hand in an early one, genuine and signed, for all that happened."""
+    export.write(a_journal(MADE[:2]), export.key)
+    assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 0
+    shown = capsys.readouterr().out
+    assert "had not ended when this was written" in shown
+    assert "ends as" not in shown
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_a_file_that_no_trusted_key_vouches_for_is_told_apart(
+    export: Export, is_signed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export.write(a_journal(MADE), export.key if is_signed else None)
+    assert run_command(["verify", "--journal", "run.jsonl"]) == 8
+    assert "signature not checked" in re.sub(" +", " ", capsys.readouterr().out)
+
+
+def test_a_configuration_beside_the_file_does_not_vouch_for_it_where_a_key_is_named(export: Export) -> None:
+    other = Ed25519PrivateKey.generate()
+    Path("orga.toml").write_text(f'[audit]\ntrusted_keys = ["{public_text(other.public_key())}"]\n')
+    export.write(forged(export), other)
+    assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 6
+
+
+@pytest.mark.parametrize(
+    ("made", "fault"),
+    [
+        pytest.param([*MADE, MADE[1]], "behind the end", id="more than an end"),
+        pytest.param(MADE[1:], "begins with", id="no beginning"),
+        pytest.param([MADE[0], *MADE[2:]], "nobody was asked", id="an answer without a question"),
+        pytest.param(
+            [MADE[0], ("DelegationEnded", 1, {"workflow_id": "x"})], "was not started", id="an end without a start"
+        ),
+    ],
+)
+def test_a_journal_that_was_signed_and_cannot_be_is_told(
+    export: Export, made: list[tuple[str, int, dict[str, Any]]], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export.write(a_journal(made), export.key)
+    assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 6
+    assert fault in capsys.readouterr().out

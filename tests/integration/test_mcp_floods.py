@@ -1,0 +1,135 @@
+"""14 MB of notifications of an MCP server hold nobody up: who sends far more than it is asked for is left, by name."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+
+from activities.ports import ToolError
+from tests.support.mcp_floods import FLOODS, flood
+from tests.support.mcp_hostile_http import hostile_http
+from tests.support.mcp_sources import called, hostile, source_of
+from tests.support.standstill import LIMIT_S, longest_pause
+from workflows.types.mcp import McpServer
+from workflows.types.tools import PROCESS_CRASHED
+
+PATIENCE_S = 30.0
+AFTER_S = 1.0
+"""In which what nobody asked for is read."""
+
+WHY = ("it sends far more than it is asked for", "it sent a message of more than 100,000 parts")
+
+
+async def refusal(call: Awaitable[str]) -> ToolError:
+    with pytest.raises(ToolError) as raised:
+        async with asyncio.timeout(PATIENCE_S):
+            await call
+    return raised.value
+
+
+def check_left(error: ToolError) -> None:
+    """It was left by name, for what it did; what became of the call is not known."""
+    assert error.kind == PROCESS_CRASHED
+    assert "MCP server 's'" in str(error)
+    assert any(why in str(error) for why in WHY), error
+    assert error.acted == "maybe"
+
+
+def check_logged(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert any(text.startswith("MCP server s: ") and any(why in text for why in WHY) for text in warnings), warnings
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_over_stdio_within_a_call(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with source_of(s=hostile(tmp_path, tools=["flood", "echo"])) as source:
+        await source.specs(["s_*"])
+        (tmp_path / "flood").write_text("\n".join(flood(kind)))
+        found: list[ToolError] = []
+
+        async def call() -> None:
+            found.append(await refusal(called(source, "s_flood")))
+
+        assert await longest_pause(call()) < LIMIT_S
+        check_left(found[0])
+        assert await called(source, "s_echo") == "{}"
+    check_logged(caplog)
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_over_stdio_unasked(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with source_of(s=hostile(tmp_path, tools=["later", "echo"])) as source:
+        await source.specs(["s_*"])
+        (tmp_path / "flood").write_text("\n".join(flood(kind)))
+
+        async def call() -> None:
+            assert await called(source, "s_later") == "before the flood"
+            await asyncio.sleep(AFTER_S)
+
+        assert await longest_pause(call()) < LIMIT_S
+        for _ in range(20):
+            if "again in" in caplog.text:
+                break
+            await asyncio.sleep(0.5)
+        assert await called(source, "s_echo") == "{}"
+    check_logged(caplog)
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_over_http_within_a_call(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            assert await called(source, "s_act") == "done"
+            server.answer = f"flood {kind}"
+            found: list[ToolError] = []
+
+            async def call() -> None:
+                found.append(await refusal(called(source, "s_act")))
+
+            assert await longest_pause(call()) < LIMIT_S
+            check_left(found[0])
+            server.answer = "result"
+            assert await called(source, "s_act") == "done"
+    check_logged(caplog)
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_over_http_unasked(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """On the stream that a client opens for what a server may want to say."""
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+
+            async def call() -> None:
+                server.flood = kind
+                for _ in range(20):
+                    if "again in" in caplog.text:
+                        return
+                    await asyncio.sleep(0.5)
+
+            await source.specs(["s_*"])
+            assert await longest_pause(call()) < LIMIT_S
+            server.flood = ""
+    check_logged(caplog)
+
+
+async def test_an_answer_of_many_megabytes_is_read_all_the_same(tmp_path: Path) -> None:
+    async with source_of(s=hostile(tmp_path, tools=["big"])) as source:
+        assert len(await called(source, "s_big")) > 1_000
+
+
+@pytest.mark.parametrize("kind", ["event", "body"])
+async def test_an_answer_of_a_million_parts_is_refused(kind: str) -> None:
+    """Also one that is no stream."""
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            await source.specs(["s_*"])
+            server.answer = f"parts {kind}"
+            found: list[ToolError] = []
+
+            async def call() -> None:
+                found.append(await refusal(called(source, "s_act")))
+
+            assert await longest_pause(call()) < LIMIT_S
+            assert "more than 100,000 parts" in str(found[0])

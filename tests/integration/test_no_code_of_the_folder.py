@@ -1,0 +1,87 @@
+"""Whatever modules lie in the folder that somebody works in, or are written there during a run: none is imported."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from orga.own_code import ROOT
+from tests.support.orga_command import Orga, an_orga
+from tests.unit.test_own_code import a_hostile_folder, an_install
+
+pytestmark = pytest.mark.timeout(400)
+"""A dozen commands a test, each a process of its own."""
+
+ENTRY = "import sys; sys.path.remove(''); from orga.start import command; command()"
+"""What the script `orga` does, whose own folder stands first instead of the working folder."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("home")
+    yield home
+    an_orga(home, home)("server", "--stop")
+
+
+def orga(orga: Orga, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", ENTRY, *arguments]
+    return subprocess.run(command, cwd=orga.folder, env=orga.env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("path", [str(ROOT), f"{ROOT}{os.pathsep}.", f"{ROOT}{os.pathsep}sub"])
+def test_a_folder_with_modules_of_our_names_works_like_any_other(path: str, home: Path, tmp_path: Path) -> None:
+    """As the folder of every Temporal project has `workflows` and `activities`."""
+    folder = a_hostile_folder(tmp_path)
+    (folder / "sitecustomize.py").unlink()  # Python itself imports it where PYTHONPATH names the folder
+    (folder / "sub" / "sitecustomize.py").unlink()
+    (folder / "notes.md").write_text("The limit of a run is 25 iterations.")
+    here = an_orga(folder, home, PYTHONPATH=path)
+    ran = orga(here, "run", "What is the limit of a run?", "--json")
+    assert json.loads(ran.stdout)["termination"]["reason"] == "completed", ran.stderr
+    assert orga(here, "doctor").returncode == 0
+    assert orga(here, "tools", "list").returncode == 0
+    assert not (folder / "imported").exists()
+
+
+async def test_a_run_gets_the_code_that_its_worker_started_with(client: Client, tmp_path: Path) -> None:
+    """Somebody develops orga in its clone, where a model rewrites what decides over it."""
+    install = an_install(tmp_path)
+    (install / "notes.md").write_text("The limit of a run is 25 iterations.")
+    queue = f"folder-{uuid.uuid4()}"
+    with a_worker(install, client, queue):
+        await answered(client, queue)
+        rewritten = f"open({str(install / 'imported')!r}, 'a').write(__name__)\nraise SystemExit\n"
+        for file in install.rglob("*.py"):
+            file.write_text(rewritten)
+        for folder in [*install.rglob("__pycache__")]:
+            shutil.rmtree(folder)
+        await answered(client, queue)
+    assert not (install / "imported").exists()
+
+
+async def answered(client: Client, queue: str) -> None:
+    given = {"task": "What is the limit of a run?"}
+    ended = await client.execute_workflow("AgentWorkflow", given, id=f"folder-{uuid.uuid4()}", task_queue=queue)
+    assert ended["termination"]["reason"] == "completed"
+    assert "25 iterations" in ended["output"]
+
+
+@contextmanager
+def a_worker(install: Path, client: Client, queue: str) -> Generator[None]:
+    """Have a worker of an install, which works in the folder of the install."""
+    place = ["--address", client.service_client.config.target_host, "--namespace", client.namespace]
+    command = [str(install / "orga" / "isolated.py"), "worker", *place, "--task-queue", queue]
+    worker = subprocess.Popen([sys.executable, "-I", *command], cwd=install, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        worker.terminate()
+        worker.wait()

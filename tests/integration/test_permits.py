@@ -1,0 +1,256 @@
+"""With a permit key no worker carries out what the gate has not signed, whoever asks it to."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio import workflow
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.workflowservice.v1 import RespondActivityTaskCompletedByIdRequest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.worker import Worker
+
+from activities.permits import PermitKeys
+from activities.ports import Judgement, Proposal, ToolContext, ToolError
+from client.requeue import remains, requeue_in_fork
+from client.rewind import rewind
+from client.verify import verify
+from tests.support.approvals import Asks, pending, yes
+from tests.support.hold import Hold
+from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, parts_of
+from tests.support.questions import updated
+from tests.support.rewound import ended
+from tests.support.scripted import ScriptedProvider, answers, calls
+from worker import build_worker
+from workflows.types.messages import Reply, ToolCall
+from workflows.types.recovery import Recovery
+from workflows.types.tools import ToolOptions
+
+KEYS = PermitKeys(["k" * 32])
+OTHERS = PermitKeys(["x" * 32])
+
+
+@asynccontextmanager
+async def signing(
+    client: Client, steps: Any, *tools: FakeTool, keys: PermitKeys | None = KEYS, queue: str = "", **options: Any
+) -> AsyncGenerator[Loop]:
+    """Run a worker that has permit keys."""
+    provider = ScriptedProvider(cast("list[Any]", steps)) if isinstance(steps, list) else steps
+    loop = Loop(client, queue or f"test-{uuid.uuid4()}", provider)
+    parts = replace(parts_of(loop, *tools, **options), permits=keys)
+    async with build_worker(client, parts, loop.task_queue):
+        yield loop
+
+
+async def checked(client: Client, workflow_id: str, keys: PermitKeys = KEYS) -> list[str]:
+    """Return what `verify` finds wrong."""
+    found = await verify(client, workflow_id, permits=keys)
+    assert "permits" in {check.name for check in found.checks}
+    return [f"{check.name}: {check.detail}" for check in found.checks if not check.ok]
+
+
+def pay(**fields: Any) -> FakeTool:
+    return FakeTool("pay", effect="irreversible", **fields)
+
+
+PAYS = [calls("pay", arguments={"cents": 900, "to": "Grüße", "rate": 1.0}), answers()]
+
+
+@pytest.mark.parametrize("execution", ["activity", "local"])
+async def test_what_the_gate_signed_is_carried_out_and_verified(client: Client, execution: Any) -> None:
+    look = FakeTool("look", options=ToolOptions(execution=execution))
+    async with signing(client, [calls("look", "look", arguments={"n": 1.5}), answers()], look) as loop:
+        ran = await loop.run()
+        assert await checked(client, ran.handle.id) == []
+        assert "permits: 1.0 look: no valid permit; 1.1 look: no valid permit" in await checked(
+            client, ran.handle.id, OTHERS
+        )
+    assert (len(look.contexts), ran.result.tool_calls.run) == (2, 2)
+
+
+class Changes:
+    """A policy that puts other arguments in the place of the model's."""
+
+    is_embedded = True
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Allow no more than 9 cents."""
+        is_more = proposal.call is not None and proposal.call.arguments.get("cents") != 9
+        return Judgement(allowed=True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
+
+
+async def test_arguments_that_policy_put_in_are_what_is_signed(client: Client) -> None:
+    tool = pay()
+    async with signing(client, list(PAYS), tool, engine=Changes()) as loop:
+        ran = await loop.run()
+        assert await checked(client, ran.handle.id) == []
+    assert len(tool.contexts) == 1
+
+
+async def test_an_approved_call_is_signed_once_it_is_approved_also_behind_a_rewind(client: Client) -> None:
+    tool = pay()
+    async with signing(client, [*PAYS, *PAYS], tool, engine=Asks(version="v1")) as loop:
+        handle = await loop.start()
+        await updated(handle, "approve", yes((await pending(handle))[0]))
+        await handle.result()
+        run = await rewind(client, handle.id, 0)
+        again = client.get_workflow_handle(handle.id)
+        await updated(again, "approve", yes((await pending(again))[0], approver="a|b"))
+        await ended(client, run)
+        assert await checked(client, handle.id) == []
+    assert len(tool.contexts) == 2
+
+
+def fails_once(name: str, recovery: Recovery) -> FakeTool:
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        if len(tool.contexts) == 1:
+            raise ToolError("down")
+        return "ok"
+
+    tool = FakeTool(name, body, effect="idempotent", options=ToolOptions(recovery=recovery, max_attempts=1))
+    return tool
+
+
+async def test_fallbacks_sagas_and_calls_that_are_sent_again_are_signed_too(client: Client) -> None:
+    first = fails_once("first", Recovery(strategy="fallback", alternatives=("pay",), max_attempts=1))
+    letter = fails_once("letter", Recovery(strategy="dead_letter", max_attempts=1))
+    tool = pay()
+    steps: list[dict[str, Any]] = [{"tool": "pay", "arguments": {}, "kind": "final"}]
+    saga = Reply(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
+    script = [calls("first", "letter"), saga, answers(), answers()]
+    async with signing(client, script, first, letter, tool, listed=("saga",)) as loop:
+        ran = await loop.run()
+        fork = await ended(client, await requeue_in_fork(client, await remains(client, ran.handle.id), ["1.1"]))
+        assert await checked(client, ran.handle.id) == []
+        assert await checked(client, fork.handle.id) == []
+    assert (len(tool.contexts), len(letter.contexts)) == (2, 2)
+
+
+async def test_a_lookup_before_the_first_step_is_signed_too(client: Client) -> None:
+    fetch = FakeTool("fetch_url", parameters={"type": "object", "properties": {"url": {"type": "string"}}})
+    async with signing(client, [answers()], fetch) as loop:
+        ran = await loop.run("see https://a.io and https://b.io")
+        assert await checked(client, ran.handle.id) == []
+    assert len(fetch.contexts) == 2
+
+
+async def test_an_old_key_is_valid_while_it_is_listed(client: Client) -> None:
+    hold, tool = Hold(), pay()
+    async with signing(client, [hold.step(PAYS[0]), *PAYS], tool) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        hold.go.set()
+        await handle.result()
+    new = PermitKeys(["n" * 32, "k" * 32])
+    assert await checked(client, handle.id, new) == []
+    assert await checked(client, handle.id, PermitKeys(["n" * 32])) != []
+
+
+@workflow.defn(name="Thief", sandboxed=False)
+class Thief:
+    """Whoever may write to the namespace can schedule an activity on the worker's queue, with any input."""
+
+    @workflow.run
+    async def run(self, place: str, queue: str, request: dict[str, Any]) -> str:
+        return await workflow.execute_activity(
+            "pay",
+            request,
+            activity_id=place,
+            task_queue=queue,
+            start_to_close_timeout=timedelta(seconds=20),
+        )
+
+
+@pytest.mark.parametrize("has_permit", [False, True], ids=["without a permit", "with one of another run"])
+@pytest.mark.parametrize("keys", [KEYS, None], ids=["with a key", "without"])
+async def test_a_call_that_no_gate_saw_is_refused(client: Client, has_permit: bool, keys: PermitKeys | None) -> None:
+    tool = pay()
+    async with signing(client, list(PAYS), tool, keys=keys) as loop:
+        ran = await loop.run()
+        request = {**(await recorded(client, ran, "pay")), **({} if has_permit else {"permit": ""})}
+        own = f"thief-{uuid.uuid4()}"
+        async with Worker(client, task_queue=own, workflows=[Thief]):
+            stolen = client.execute_workflow("Thief", args=["1.0", loop.task_queue, request], id=own, task_queue=own)
+            if keys is None:  # docs/production.md says so
+                assert "ok" in str(await stolen)
+            else:
+                with pytest.raises(WorkflowFailureError) as failed:
+                    await stolen
+                assert "no valid permit" in str(failed.value.cause.__cause__)
+    assert len(tool.contexts) == (2 if keys is None else 1)
+
+
+async def recorded(client: Client, ran: Ran, tool: str) -> dict[str, Any]:
+    for event in ran.history.events:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.activity_type.name == tool:
+            return (await client.data_converter.decode(scheduled.input.payloads))[0]
+    raise AssertionError(tool)
+
+
+class Slow:
+    """An engine that is a server of its own: then the gate is an activity that somebody else may complete."""
+
+    is_embedded = False
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.over = asyncio.Event()
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Take so long that somebody else answers first."""
+        if proposal.call is None:
+            return Judgement(allowed=True)
+        self.asked.set()
+        await self.over.wait()
+        return Judgement(allowed=False, reason="no")
+
+
+@pytest.mark.parametrize("permit", ["", "A" * 22])
+async def test_a_verdict_that_somebody_else_gave_lets_nothing_run(client: Client, permit: str) -> None:
+    tool, engine = pay(), Slow()
+    setup = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
+    async with signing(client, list(PAYS), tool, engine=engine, setup=setup) as loop:
+        handle = await loop.start()
+        await engine.asked.wait()
+        [gate] = (await handle.describe()).raw_description.pending_activities
+        forged = await client.data_converter.encode([{"verdicts": [{"decision": "allow", "permit": permit}]}])
+        await client.workflow_service.respond_activity_task_completed_by_id(
+            RespondActivityTaskCompletedByIdRequest(
+                namespace=client.namespace,
+                workflow_id=handle.id,
+                activity_id=gate.activity_id,
+                result=Payloads(payloads=forged),
+            )
+        )
+        engine.over.set()
+        ran = await loop.ended(handle)
+        assert any("1.0 pay: no valid permit" in fault for fault in await checked(client, handle.id))
+    assert tool.contexts == []
+    assert (ran.result.tool_calls.run, ran.result.tool_calls.not_run) == (0, 1)
+
+
+async def test_a_permit_costs_little(client: Client) -> None:
+    """docs/production.md says how much: 34 bytes in the verdict, 34 and the version in the call."""
+    sizes: dict[bool, int] = {}
+    looks = [calls("look", arguments={"n": n}) for n in range(10)]
+    for signs in (False, True):
+        keys = KEYS if signs else None
+        async with signing(client, [*looks, answers()], FakeTool("look"), keys=keys) as loop:
+            ran = await loop.run()
+        events = ran.history.events
+        sizes[signs] = sum(
+            len(payload.data)
+            for event in events
+            for payloads in (
+                event.activity_task_scheduled_event_attributes.input,
+                *event.marker_recorded_event_attributes.details.values(),
+            )
+            for payload in payloads.payloads
+        )
+    assert 60 <= (sizes[True] - sizes[False]) / 10 <= 70

@@ -1,0 +1,95 @@
+"""`verify` and `audit` tell how far they are: to whoever listens, and on a terminal; nowhere else."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from temporalio.client import Client
+
+from client.audit import audited
+from client.rejudged import Rejudge
+from client.verify import verify
+from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.orga_command import COMMAND, Orga, an_orga
+from tests.support.scripted import answers, calls
+
+EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+RUN = "agent-long"
+
+
+async def a_chain(client: Client) -> Ran:
+    """A run that continued as new once for each iteration."""
+    async with a_loop(
+        client, [calls("look"), calls("look"), answers("done")], FakeTool("look"), setup=EACH_ITERATION
+    ) as loop:
+        return await loop.run()
+
+
+def assert_all_events_are_told(ran: Ran, told: list[str]) -> None:
+    """Each run of the chain, from its first task to its last one, and never backwards."""
+    replays = [re.fullmatch(rf"{ran.handle.id}: run (\d+) of (\d+), event ([\d,]+) of ([\d,]+)", line) for line in told]
+    steps = [[int(number.replace(",", "")) for number in found.groups()] for found in replays if found]
+    assert steps == sorted(steps)
+    assert {(number, of, events) for number, of, _, events in steps} == {
+        (number, len(ran.histories), len(history.events)) for number, history in enumerate(ran.histories, 1)
+    }
+    assert all(event <= events for _, _, event, events in steps)
+
+
+async def test_a_verification_tells_how_far_it_is(client: Client) -> None:
+    ran = await a_chain(client)
+    told: list[str] = []
+    assert (await verify(client, ran.handle.id, report=told.append)).ok
+    assert_all_events_are_told(ran, told)
+
+
+async def test_an_audit_tells_how_far_it_is(client: Client) -> None:
+    ran = await a_chain(client)
+    told: list[str] = []
+    found = [each async for each in audited(client, [ran.handle.id], Rejudge(Deny()), report=told.append)]
+    assert_all_events_are_told(ran, told)
+    assert [line for line in told if "proposals" in line] == [
+        f"{ran.handle.id}: {number} proposals judged anew" for number in range(len(found[0].judgements))
+    ]
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
+    """A run that has ended."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
+    command = an_orga(folder, tmp_path_factory.mktemp("home"))
+    assert command("run", "What is the retry limit?", "--id", RUN).code == 0
+    yield command
+    command("server", "--stop")
+
+
+@pytest.mark.parametrize("arguments", [("verify", RUN), ("audit", RUN, "--engine", "default")], ids=["verify", "audit"])
+def test_a_terminal_shows_it_and_stdout_does_not(orga: Orga, arguments: tuple[str, ...]) -> None:
+    ours, theirs = os.openpty()
+    env = orga.env | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=theirs, env=env, cwd=orga.folder
+    ) as it:
+        os.close(theirs)
+        screen = b"".join(iter(lambda: _read(ours), b""))
+        out, _ = it.communicate()
+    os.close(ours)
+    assert it.returncode == 0, screen
+    assert re.search(rf"{RUN}: (run 1 of 1, event \d|\d+ proposals judged)".encode(), screen)
+    assert b"run 1 of 1" not in out
+
+
+@pytest.mark.parametrize("arguments", [("verify", RUN), ("audit", RUN, "--engine", "default")], ids=["verify", "audit"])
+def test_who_reads_no_terminal_gets_the_summary_alone(orga: Orga, arguments: tuple[str, ...]) -> None:
+    done = orga(*arguments)
+    assert (done.code, len(done.err.splitlines())) == (0, 1), done.err
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""

@@ -1,0 +1,145 @@
+"""No guard dies unseen: an error beside the loop fails the workflow task, which is told as such until it is mended."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.converter import DataConverter
+from temporalio.worker import UnsandboxedWorkflowRunner
+
+import worker
+from client.agents import AgentHandle
+from client.cli.checks import _runs  # pyright: ignore[reportPrivateUsage]
+from client.cli.history_status import history_status
+from client.cli.inbox import lines_of
+from client.cli.run_rows import Filter, rows
+from client.errors import TaskFails
+from client.failing_tasks import failing_task
+from client.inbox import inbox
+from client.journal import read_journal
+from client.server.search_attributes import register
+from tests.support.approvals import Asks, pending, yes
+from tests.support.hold import Hold, until
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.questions import updated
+from tests.support.scripted import answers, calls
+from workflows.decisions import interventions
+from workflows.phases import deadline, notify
+from workflows.types.context import Setup
+
+
+def unsandboxed(converter: DataConverter) -> UnsandboxedWorkflowRunner:
+    return UnsandboxedWorkflowRunner()
+
+
+@pytest.fixture(autouse=True)
+def _code_can_be_spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox would import the modules of a workflow anew."""
+    monkeypatch.setattr(worker, "workflow_runner", unsandboxed)
+
+
+def spoiled(*_: Any) -> Any:
+    raise ZeroDivisionError("a defect")
+
+
+async def stuck(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
+    """Wait until the run is told as stuck; return the cause."""
+    causes: list[str] = []
+
+    async def fails() -> bool:
+        found = await failing_task(client, await handle.describe())
+        causes[:] = [found.cause] if found else []
+        return bool(found)
+
+    await until(fails)
+    return causes[0]
+
+
+async def test_a_deadline_that_has_a_defect_is_not_switched_off(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run stands still, goes on where it was once the defect is mended, and then keeps its limit."""
+    hold = Hold()
+    wait = FakeTool("wait", lambda arguments, context: hold.then("never"))
+    async with a_loop(client, [calls("wait"), answers()], wait) as loop:
+        with monkeypatch.context() as patch:
+            patch.setattr(deadline, "remaining_s", spoiled)
+            handle = await loop.start(timeout_s=3)
+            assert "ZeroDivisionError: a defect" in await stuck(client, handle)
+        result = await handle.result()
+    assert result["termination"]["reason"] == "timeout"
+
+
+async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the time is up and the decision raises, the run does not go on past its limit as if it had none."""
+    hold = Hold()
+    wait = FakeTool("wait", lambda arguments, context: hold.then("too late"))
+    async with a_loop(client, [calls("wait"), answers()], wait) as loop:
+        handle = await loop.start(timeout_s=3)
+        await hold.reached()
+        with monkeypatch.context() as patch:
+            patch.setattr(deadline, "out_of_time", spoiled)
+            assert "a defect" in await stuck(client, handle)
+            hold.go.set()
+        result = await handle.result()
+    assert result["termination"]["reason"] == "timeout"
+
+
+async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = WORKER_FACTS.model_copy(update={"notify": ("approval",)})
+    async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
+        monkeypatch.setattr(notify.notifications, "unannounced", spoiled)
+        handle = await loop.start()
+        assert "a defect" in await stuck(client, handle)
+        await handle.terminate()
+
+
+@asynccontextmanager
+async def a_stuck_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[str, str]]:
+    """Yield a run that waits for a person and that no worker can go on with, and the call that waits; then mend it."""
+    await register(client)
+    facts = Setup(agent="", model="", search_attributes=True)
+    async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        with monkeypatch.context() as patch:
+            patch.setattr(interventions, "with_guidance", spoiled)
+            await handle.signal("steer", "go on")
+            await stuck(client, handle)
+            yield handle.id, hold["approval_id"]
+        await until(lambda: _is_well(client, handle))
+        await updated(handle, "approve", yes(hold))
+        assert (await handle.result())["termination"]["reason"] == "completed"
+
+
+async def _is_well(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
+    return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
+
+
+async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the cause and the way out, and not as one that lacks a worker."""
+    async with a_stuck_run(client, monkeypatch) as (run, approval):
+        with pytest.raises(TaskFails, match=r"a defect.*orga rewind .*--to-iteration"):
+            await AgentHandle(client, run).approve(approval, "ada")
+
+        [question] = [question async for question in inbox(client) if question.run_id == run]
+        assert question.failing is not None
+        shown = "\n".join(lines_of(question, datetime.now(UTC)))
+        assert "a defect" in shown
+        assert "orga worker" not in shown
+
+        [row] = await rows(client, Filter(query=f"WorkflowId = '{run}'"), 5)
+        assert (row.state, row.task_fails is not None) == ("running (stuck)", True)
+
+        [check] = [check for check in await _runs(client) if run in check.name]
+        assert (check.ok, "a defect" in check.detail, run in check.remedy) == (False, True, True)
+
+        told = replace(await history_status(read_journal(client, run)), failing=question.failing)
+        assert "a defect" in "\n".join(told.lines())
+        assert "a defect" in told.shown()["task_fails"]["cause"]

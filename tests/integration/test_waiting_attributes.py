@@ -1,0 +1,78 @@
+"""While a run waits for a person its attributes say so, and where it stands: `orga list` shows no earlier phase."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.ports import ToolError
+from client.server.search_attributes import register
+from tests.support.approvals import Asks, pending, yes
+from tests.support.hold import until
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.questions import updated, waiting
+from tests.support.scripted import answers, calls
+from workflows.types.search_attributes import ITERATION, PHASE, WAITING
+
+KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})
+
+
+def failing(arguments: dict[str, Any], context: object) -> str:
+    raise ToolError("no")
+
+
+async def shown(handle: WorkflowHandle[Any, Any]) -> tuple[str | None, str | None, int | None]:
+    found = (await handle.describe()).typed_search_attributes
+    return found.get(WAITING), found.get(PHASE), found.get(ITERATION)
+
+
+async def shows(handle: WorkflowHandle[Any, Any], *expected: object) -> None:
+    async def is_shown() -> bool:
+        return await shown(handle) == expected
+
+    await until(is_shown)
+
+
+async def test_of_a_held_call(client: Client) -> None:
+    await register(client)
+    steps = [calls("look"), calls("look"), calls("pay"), answers()]
+    async with a_loop(client, steps, FakeTool("look"), FakeTool("pay"), engine=Asks(), setup=KNOWN) as loop:
+        handle = await loop.start()
+        [hold] = await pending(handle)
+        await shows(handle, "approval", "waiting", 3)
+        await updated(handle, "approve", yes(hold))
+        ran = await loop.ended(handle)
+    assert await shown(ran.handle) == (None, "done", 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "choice"),
+    [
+        pytest.param({"on_exhausted": "ask", "max_iterations": 2}, "budget", "skip", id="a budget"),
+        pytest.param({"step_iteration": {"on_limit_reached": "escalate"}}, "escalation", "skip", id="a step"),
+    ],
+)
+async def test_of_a_question(client: Client, config: dict[str, Any], kind: str, choice: str) -> None:
+    await register(client)
+    once: dict[str, Any] = {"recovery": {"strategy": "retry", "max_attempts": 1}}
+    async with a_loop(client, [calls("look")] * 2 + [answers()], FakeTool("look", failing), setup=KNOWN) as loop:
+        handle = await loop.start(**once, **config)
+        wait = await waiting(handle)
+        await shows(handle, kind, "waiting", 2)
+        decision = {"escalation_id": wait["wait_id"], "choice": choice}
+        await updated(handle, "resolve_escalation", decision)
+        ran = await loop.ended(handle)
+    assert (await shown(ran.handle))[:2] == (None, "done")
+
+
+async def test_of_a_call_that_a_person_decides_about(client: Client) -> None:
+    """It is acting: other calls of the reply may be under way."""
+    await register(client)
+    steps = [calls("see"), calls("look"), answers()]
+    recovery = {"strategy": "escalate", "max_attempts": 1}
+    async with a_loop(client, steps, FakeTool("look", failing), FakeTool("see"), setup=KNOWN) as loop:
+        handle = await loop.start(recovery=recovery)
+        wait = await waiting(handle)
+        await shows(handle, "escalation", (await handle.query("status"))["phase"], 2)
+        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
+        await loop.ended(handle)

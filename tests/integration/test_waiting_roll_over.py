@@ -1,0 +1,130 @@
+"""A run that people keep waiting continues as new when its history grows, and asks them on under the same ids."""
+
+from contextlib import suppress
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.service import RPCError
+
+from tests.support.approvals import Asks, pending, yes
+from tests.support.hold import until
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.questions import told, updated, waiting
+from tests.support.scripted import answers, calls
+
+SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
+"""What some ten signals come to."""
+
+
+async def talked_to(handle: WorkflowHandle[Any, Any]) -> None:
+    """Send guidance until the run has continued as new."""
+    first = (await handle.describe()).run_id
+
+    async def has_rolled_over() -> bool:
+        if (await handle.describe()).run_id == first:
+            await handle.signal("steer", "a note")
+        return (await handle.describe()).run_id != first
+
+    await until(has_rolled_over)
+
+
+async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client) -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Asks()
+    steps = [calls("pay", arguments={"amount": 7}, text="I pay"), answers("paid")]
+    async with a_loop(client, steps, pay, engine=engine, setup=SHORT) as loop:
+        handle = await loop.start()
+        [before] = await pending(handle)
+        await talked_to(handle)
+        [after] = await pending(handle)
+        assert after == before
+        await updated(handle, "approve", yes(after))
+        ran = await loop.ended(handle)
+
+    assert (ran.result.output, ran.result.iterations, len(pay.contexts)) == ("paid", 2, 1)
+    assert ran.result.tool_calls.run == 1
+    assert len(ran.histories) == 2
+    assert told(loop)[:1] == ["ok"]
+    events = [entry.event for entry in ran.journal]
+    assert (events.count("ReasoningComplete"), events.count("ToolsDispatched")) == (2, 2)
+    assert [e.data["id"] for e in ran.journal if e.event == "ApprovalResolved" and e.data["kind"] == "call"] == [
+        before["approval_id"]
+    ]
+
+
+async def test_an_answer_that_one_of_two_calls_has_already_is_kept(client: Client) -> None:
+    pay = FakeTool("pay", lambda arguments, context: "paid", effect="irreversible")
+    async with a_loop(client, [calls("pay", "pay"), answers()], pay, engine=Asks(), setup=SHORT) as loop:
+        handle = await loop.start()
+        first, second = await pending(handle, 2)
+        await updated(handle, "deny", yes(first, reason="not this one"))
+        await talked_to(handle)
+        assert await pending(handle) == [second]
+        await updated(handle, "approve", yes(second))
+        ran = await loop.ended(handle)
+    assert len(pay.contexts) == 1
+    assert told(loop)[:2] == ["[Policy denied] not approved: not this one", "paid"]
+    assert len(ran.histories) == 2
+
+
+async def test_a_question_about_a_budget_is_asked_on(client: Client) -> None:
+    async with a_loop(client, [calls("look"), answers("done")], FakeTool("look"), setup=SHORT) as loop:
+        handle = await loop.start(on_exhausted="ask", max_iterations=1)
+        before = await waiting(handle)
+        await talked_to(handle)
+        assert await waiting(handle) == before
+        await updated(handle, "extend_budget", {"max_iterations": 9})
+        ran = await loop.ended(handle)
+    assert (ran.result.termination.reason, ran.result.output, len(ran.histories)) == ("completed", "done", 2)
+
+
+async def test_a_step_that_waits_for_a_decision_waits_on(client: Client) -> None:
+    def body(arguments: dict[str, Any], context: object) -> str:
+        raise ValueError("no")
+
+    tool = FakeTool("look", body)
+    once = {"strategy": "retry", "max_attempts": 1}
+    steps = [calls("look")] * 2 + [answers("done")]
+    async with a_loop(client, steps, tool, setup=SHORT) as loop:
+        handle = await loop.start(step_iteration={"on_limit_reached": "escalate"}, recovery=once)
+        before = await waiting(handle)
+        await talked_to(handle)
+        assert await waiting(handle) == before
+        decision = {"escalation_id": before["wait_id"], "choice": "result", "result": "42"}
+        await updated(handle, "resolve_escalation", decision)
+        ran = await loop.ended(handle)
+    assert (ran.result.output, len(ran.histories)) == ("done", 2)
+    assert any("42" in message.text for message in loop.provider.seen[-1].messages)  # pyright: ignore
+
+
+async def test_a_pause_lasts_on(client: Client) -> None:
+    async with a_loop(client, [calls("look"), answers("done")], FakeTool("look"), setup=SHORT) as loop:
+        handle = await loop.start()
+        await handle.signal("pause")
+        await talked_to(handle)
+        assert (await handle.query("status"))["paused"]
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+    assert ran.result.output == "done"
+
+
+async def test_a_run_that_cannot_continue_as_new_ends_with_a_result_before_the_server_ends_it(client: Client) -> None:
+    """A call that a person decides about is in the middle of its iteration: another run would make it again."""
+
+    def body(arguments: dict[str, Any], context: object) -> str:
+        raise ValueError("no")
+
+    full = SHORT.model_copy(update={"full_events": 120})
+    async with a_loop(client, [calls("look"), answers()], FakeTool("look", body), setup=full) as loop:
+        handle = await loop.start(recovery={"strategy": "escalate", "max_attempts": 1})
+        await waiting(handle)
+
+        async def has_ended() -> bool:
+            with suppress(RPCError):  # the signal that comes too late
+                await handle.signal("steer", "a note")
+            return (await handle.describe()).status != WorkflowExecutionStatus.RUNNING
+
+        await until(has_ended)
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "error"
+    assert "the history is full" in ran.result.termination.detail
+    assert ran.result.tool_calls.failed == 1

@@ -1,0 +1,24 @@
+"""A fork replays another run in the worker that starts it: that holds nobody up."""
+
+from typing import NoReturn
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.worker import _replayer
+
+from client.converter import data_converter
+from client.replay_check import replayed
+from client.replayed_state import replayed_state
+from tests.replay.test_histories import HISTORIES
+
+
+def _reads_all_modules() -> NoReturn:
+    raise AssertionError("it reads every module of the process from disk, which takes seconds")
+
+
+async def test_a_replay_names_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_replayer, "load_default_build_id", _reads_all_modules)
+    path = next(path for path in HISTORIES if path.stem.startswith("answer"))
+    history = WorkflowHistory.from_json(path.stem, path.read_text())
+    assert (await replayed_state(history, data_converter)).phase == "done"
+    assert (await replayed(history, data_converter)).failure == ""

@@ -1,0 +1,56 @@
+"""Whether work on an event loop lets others have their turn."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable
+
+LIMIT_S = 1.0
+
+
+async def longest_pause(work: Awaitable[object]) -> float:
+    """Return the most seconds of work that this process did while a ticker on the same loop could not move.
+
+    In processor time: on a machine that is busy with other things a ticker is late, though nothing here holds it.
+    """
+    longest, at, over = 0.0, time.process_time(), False
+
+    async def tick() -> None:
+        nonlocal longest, at
+        while not over:
+            await asyncio.sleep(0.005)
+            now = time.process_time()
+            longest, at = max(longest, now - at), now
+
+    ticker = asyncio.create_task(tick())
+    await asyncio.sleep(0.01)
+    try:
+        await work
+    finally:
+        over = True
+        await ticker
+    return longest
+
+
+def growth(work: object, text: str, before: str = "") -> float:
+    """Return how much longer `work` takes for eight times as much text, each at its best of five, taken in turn.
+
+    About 8 where its time is linear, 64 where it is quadratic. Without the garbage collector, whose own work grows with
+    all that a test process holds, not with the input.
+    """
+    given = [before + text * (size // len(text)) for size in (8_000, 64_000)]
+    gc.collect()
+    gc.disable()
+    try:
+        rounds = [[_spent_s(work, each) for each in given] for _ in range(5)]
+    finally:
+        gc.enable()
+    small, large = (min(times) for times in zip(*rounds, strict=True))
+    return large / max(small, 1e-3)
+
+
+def _spent_s(work: object, given: str) -> float:
+    assert callable(work)
+    began = time.process_time()
+    work(given)
+    return time.process_time() - began

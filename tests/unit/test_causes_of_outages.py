@@ -1,0 +1,137 @@
+"""An outage names its cause: behind an open circuit, at the end of a run's time, in `orga doctor`."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState
+
+from activities.adapters import http
+from activities.adapters.models.registry import ModelRegistry
+from activities.breakers import TurnedAway, WorkerBreakers
+from activities.model_calls import ModelCalls
+from activities.ports import ModelError, ModelRequest
+from client.checked_worker import checked
+from client.config import ModelsConfig, OrgaConfig
+from tests.support.activities import Beats
+from tests.support.core import a_setup, a_state
+from tests.support.model_http import Network
+from tests.support.scripted import ScriptedModels, ScriptedProvider
+from workflows.decisions.limits import is_time_for_another
+from workflows.phases.failures import failure_text, is_out_of_time
+from workflows.types.breaker import CircuitOptions
+from workflows.types.input import SLACK_S
+
+TOO_MANY = ModelError("RateLimited", "acme answered 429: slow down", retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param(
+            ModelError("ServerError", "acme answered 503:\n  no capacity", retryable=True),
+            "; last: ServerError: acme answered 503: no capacity)",
+            id="a provider's own words, on one line",
+        ),
+        pytest.param(
+            ModelError("ServerError", "x" * 5_000, retryable=True), f"; last: {'ServerError: ' + 'x' * 187})", id="cut"
+        ),
+        pytest.param(
+            ApplicationError("the customer's data", type="Timeout"), "; last: Timeout)", id="a tool: the kind"
+        ),
+        pytest.param(ApplicationError("boom", type="do as\nI say"), "in a row: 1)", id="a kind that is none"),
+        pytest.param(ApplicationError("boom"), "in a row: 1)", id="no kind"),
+    ],
+)
+def test_who_is_turned_away_reads_the_last_failure(error: Exception, told: str) -> None:
+    shared, options = WorkerBreakers(), CircuitOptions(failure_threshold=1)
+    with pytest.raises(type(error)), shared.guarded("x", options, lambda failure: True):
+        raise error
+    with pytest.raises(TurnedAway) as turned_away, shared.guarded("x", options, lambda failure: True):
+        raise AssertionError("not reached")
+    assert str(turned_away.value).endswith(told)
+
+
+async def failure_after(attempt: int, left_s: float, error: ModelError = TOO_MANY) -> ApplicationError:
+    """Return how a model call fails whose run has so much time left."""
+    policy = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=60))
+    calls = ModelCalls(ScriptedModels(ScriptedProvider([error])))
+    setup = a_setup()
+
+    async def call(began: float) -> None:
+        await calls.complete(setup, ModelRequest(model=setup.model), began)
+
+    limits = Beats(left_s=left_s + SLACK_S + 1, attempt=attempt, retry_policy=policy)
+    with pytest.raises(ApplicationError) as caught:
+        await limits.run(call, asyncio.get_running_loop().time())
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("attempt", "left_s", "is_final", "delay_s"),
+    [
+        pytest.param(1, 100.0, False, None, id="Temporal's own pause fits"),
+        pytest.param(5, 10.0, False, 7.0, id="a pause of 16 s is brought forward"),
+        pytest.param(20, 30.0, False, 27.0, id="one of a minute, the longest"),
+        pytest.param(3, 2.5, True, 0.0, id="the last one is final"),
+        pytest.param(1, -5.0, True, 0.0, id="the end has passed"),
+    ],
+)
+async def test_a_refusal_without_a_wish_ends_as_itself_and_not_as_a_timeout(
+    attempt: int, left_s: float, is_final: bool, delay_s: float | None
+) -> None:
+    failure = await failure_after(attempt, left_s)
+    assert (failure.type, failure.non_retryable) == ("RateLimited", is_final)
+    if delay_s is None:
+        assert failure.next_retry_delay is None
+    else:
+        assert failure.next_retry_delay is not None
+        assert abs(failure.next_retry_delay.total_seconds() - delay_s) < 0.5
+
+
+async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
+    """Where the clock stood still meanwhile the call is made anew; else the run ends with what was heard last."""
+    failure = await failure_after(3, 1.0)
+    error = ActivityError(
+        "failed",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="",
+        activity_type="reason",
+        activity_id="1",
+        retry_state=RetryState.NON_RETRYABLE_FAILURE,
+    )
+    error.__cause__ = failure
+    assert is_out_of_time(error)
+    assert failure_text(error) == "RateLimited: acme answered 429: slow down"
+    state = a_state()
+    start = state.clock.started_at
+    assert is_time_for_another(state, state.config, start + timedelta(seconds=200))
+    assert not is_time_for_another(state, state.config, start + timedelta(seconds=297))
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        pytest.param(200, "", id="a list of models"),
+        pytest.param(404, "", id="a server without such a list"),
+        pytest.param(401, "answered 401", id="a key that is refused"),
+        pytest.param(403, "answered 403", id="a key without rights"),
+        pytest.param(502, "answered 502", id="a gateway without a server"),
+    ],
+)
+async def test_whether_a_provider_can_be_asked(status: int, told: str) -> None:
+    network = Network([http.Response(status, json={"data": []})])
+    registry = ModelRegistry({"OPENAI_API_KEY": "k"}, {"openai": "http://a/v1"}, http.MockTransport(network))
+    problem = await registry.unreachable("openai:m")
+    assert (told in problem) if told else problem == ""
+    assert [(request.method, str(request.url)) for request in network.requests] == [("GET", "http://a/v1/models")]
+
+
+def test_doctor_sees_that_nobody_answers_at_an_address(tmp_path: Path) -> None:
+    models = ModelsConfig(default="openai-compatible:m", base_urls={"openai-compatible": "http://127.0.0.1:9/v1"})
+    report = checked(OrgaConfig(models=models), tmp_path, {})
+    assert "can't be reached" in report["models"]["openai-compatible:m"]
+    assert checked(OrgaConfig(), tmp_path, {})["models"] == {"offline:extractive": ""}

@@ -1,0 +1,45 @@
+"""Policies that are missing at a start do not go unnoticed."""
+
+from pathlib import Path
+
+import pytest
+
+from client.config_file import load_config
+from client.engine_memory import change_of_engine, remember_engine, remembered_engine
+from client.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("stated", "engine", "before", "said"),
+    [
+        pytest.param("", "default", "cedar", None, id="policies are missing"),
+        pytest.param("", "default", "opa", None, id="the server is not set up any more"),
+        pytest.param("default", "default", "cedar", "default judges in place of cedar", id="it is stated"),
+        pytest.param("allow", "allow", "cedar", "allow judges in place of cedar", id="off, as stated"),
+        pytest.param("", "cedar", "default", "cedar judges in place of default", id="policies have come"),
+        pytest.param("", "cedar", "cedar", "", id="the same"),
+        pytest.param("", "default", "", "", id="the first start"),
+    ],
+)
+def test_a_weaker_engine_has_to_be_stated(
+    tmp_path: Path, stated: str, engine: str, before: str, said: str | None
+) -> None:
+    (tmp_path / "orga.toml").write_text(f'[policy]\nengine = "{stated}"' if stated else "")
+    config = load_config(folder=tmp_path).config
+    if said is None:
+        with pytest.raises(ConfigError, match=r'^policy: .* restore .* say \[policy\] engine = "default"'):
+            change_of_engine(config, engine, before)
+    else:
+        assert change_of_engine(config, engine, before) == (f"policy: {said}" if said else "")
+
+
+def test_each_configuration_has_its_own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "orga.toml").write_text("")
+    first, second = (load_config(folder=tmp_path / name).config for name in ("a", "b"))
+    remember_engine(first, "cedar")
+    remember_engine(second, "default")
+    assert (remembered_engine(first), remembered_engine(second)) == ("cedar", "default")
+    assert (tmp_path / "home" / "engines.json").stat().st_mode & 0o777 == 0o600

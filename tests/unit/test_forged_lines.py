@@ -1,0 +1,322 @@
+"""What people read is the whole truth: no name, reason or argument makes a line, an entry or a command of its own."""
+
+import asyncio
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from activities.adapters.webhook.message import Format, body
+from activities.ports import RunKey
+from client.aftermath import Sent
+from client.agents import run_id_of, start_agent
+from client.audit import RunAudit
+from client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows
+from client.cli.checks import Check
+from client.cli.deciding import requeueing
+from client.cli.held_in_full import as_json, lines_of
+from client.cli.main import run_command
+from client.cli.output import note, result
+from client.cli.progress import InFlight, Progress
+from client.cli.screen import PlainScreen, remarks
+from client.cli.status_lines import status_lines
+from client.cli.timeline import Timeline
+from client.delegates import Delegate
+from client.inbox import Question
+from client.rewind import RewindPlan
+from tests.support.core import a_state
+from tests.support.strategies import LAW, any_text
+from tests.unit.test_cli_narration import an_entry
+from tests.unit.test_cli_screens import NOW, a_status, drawn
+from tests.unit.test_held_calls import a_call, asking
+from workflows.decisions.shown_arguments import shown_arguments
+from workflows.decisions.summaries import details
+from workflows.types.approvals import Hold
+from workflows.types.breaker import Breaker
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.input import InvalidInput
+from workflows.types.messages import ToolCall
+from workflows.types.notifications import Notification, NotifiedCall
+from workflows.types.result import Termination
+from workflows.types.state import Child
+from workflows.types.status import ShownMessage
+from workflows.types.visible import can_be_typed, in_full, one_line
+from workflows.types.waits import Wait
+
+ENTRY = "approval  agent-1 (cashier)  approval-1  3 min\n  → orga approve agent-1 real-id"
+FORGERIES = {
+    "newlines": f"agent-2 (x)\n\n{ENTRY}",
+    "carriage returns": f"agent-2\r{ENTRY}".replace("\n", "\r"),
+    "vertical tabs": f"agent-2\x0b{ENTRY}".replace("\n", "\x0b"),
+    "next lines": f"agent-2\x85{ENTRY}".replace("\n", "\x85"),
+    "line separators": f"agent-2\u2028{ENTRY}".replace("\n", "\u2029"),
+    "file separators": f"agent-2\x1c{ENTRY}".replace("\n", "\x1e"),
+    "cursor movement": "agent-2\x1b[1A\x1b[2Kapproval agent-1",
+    "one byte of cursor movement": "agent-2\x9b1A\x9b2Kapproval agent-1",
+    "a turned direction": "agent-2\u202e1-tnega\u202c",
+    "isolates": "agent\u20661-\u20692",
+    "no width": "agent\u200b-\u20601\ufeff",
+    "fillers": "agent\u3164-\u28001\uffa0",
+    "variation selectors": "agent\ufe0f-1\U000e0101",
+    "tags": "agent-1\U000e0041\U000e007f",
+    "columns": "agent-2  cashier  completed  9  2026-01-01 00:00:00",
+    "markup": "[bold red]agent-1[/] [link=http://e]x[/link]",
+}
+hostile = pytest.mark.parametrize("forged", [pytest.param(text, id=name) for name, text in FORGERIES.items()])
+
+
+def asks(forged: str) -> Question:
+    wait = asking(a_call(tool=forged, reason=forged, approvers=[forged], id=forged, arguments=json.dumps(forged)))
+    wait = wait.model_copy(update={"question": forged, "wait_id": forged, "queue": forged})
+    return Question(forged, forged, "approval", forged, forged, NOW, wait)
+
+
+def escalates(forged: str) -> Question:
+    data = {"error": forged, "tool": forged, "arguments": forged}
+    wait = Wait(wait_id=forged, kind="escalation", since=NOW, question=forged, queue=forged, data=data)
+    return Question(forged, forged, "escalation", forged, forged, NOW, wait)
+
+
+def of_status(forged: str) -> list[str]:
+    letter = DeadLetter(letter_id=forged, call=ToolCall(call_id="c", name=forged), key="k", error=forged, at=NOW)
+    status = a_status(
+        agent=forged,
+        model=forged,
+        waiting=[asks(forged).wait],
+        breakers={forged: Breaker(state="open")},
+        children=[Child(workflow_id=forged, agent=forged, task=forged)],
+        dead_letters=[letter],
+        unread_interventions=[{"kind": "steer", "text": forged}],
+        termination=Termination(reason="error", detail=forged),
+    )
+    return status_lines(forged, status)
+
+
+def a_row(forged: str) -> run_rows.Row:
+    return run_rows.Row(forged, forged, forged, 1, NOW, None, forged, forged)
+
+
+def a_message(forged: str) -> ShownMessage:
+    made = ToolCall(call_id=forged, name=forged, arguments={"a": forged})
+    return ShownMessage(role="tool", text=forged, calls=(made,), call_id=forged, tool=forged, is_error=False)
+
+
+EVENTS: list[dict[str, Any]] = [
+    {"event": "Started", "task": "{}", "forked_from": {"workflow_id": "{}", "iteration": 1}},
+    {
+        "event": "ReasoningComplete",
+        "actions": [{"tool": "{}", "call_id": "c", "arguments": {"a": "{}"}}],
+        "finish": "{}",
+    },
+    {"event": "PolicyEvaluated", "verdicts": [{"decision": "deny", "reason": "{}"}]},
+    {"event": "PolicyEvaluated", "error": "{}"},
+    {"event": "ObservationsCollected", "outcomes": [{"tool": "{}", "call_id": "{}", "outcome": "{}", "error": "{}"}]},
+    {"event": "DelegationStarted", "workflow_id": "{}", "agent": "{}", "task": "{}"},
+    {"event": "DelegationEnded", "workflow_id": "{}", "reason": "completed", "detail": "{}"},
+    {"event": "ApprovalRequested", "kind": "escalation", "id": "{}", "question": "{}"},
+    {"event": "ApprovalResolved", "kind": "call", "tool": "{}", "approver": "{}", "reason": "{}", "id": "{}"},
+    {"event": "InterventionReceived", "kind": "steer", "text": "{}"},
+    {"event": "InterventionReceived", "kind": "extend_budget", "text": {"{}": "{}"}},
+    {"event": "DecisionMade", "decision": "{}", "outcome": {"{}": "{}"}, "rule": "{}"},
+    {"event": "DecisionGrounded", "decision": "{}", "outcome": {"{}": "{}"}, "rule": "{}"},
+    {"event": "NotificationFailed", "about": "{}", "error": "{}"},
+    {"event": "OfALaterVersion", "{}": "{}"},
+    {"event": "Terminated", "reason": "error", "detail": "{}"},
+]
+"""`{}` stands for the forgery."""
+
+
+def filled(value: Any, forged: str) -> Any:
+    if isinstance(value, dict):
+        return {filled(key, forged): filled(item, forged) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [filled(item, forged) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return forged if value == "{}" else value
+
+
+def of_journal(forged: str) -> list[str]:
+    timeline = Timeline()
+    return [line for event in EVENTS for line in timeline.lines(an_entry(**filled(event, forged)))]
+
+
+def of_audit(forged: str) -> list[str]:
+    return audit_table.summary([RunAudit(run=forged, not_rebuilt=(forged,))])
+
+
+def of_rewind(forged: str) -> list[str]:
+    delegates = (Delegate(forged, 1, NOW),)
+    boundary: Any = None
+    plan = RewindPlan(boundary, interventions=(Sent("steer", NOW, forged),), effects=(), delegates=delegates)
+    return rewind.plan_lines(plan, keeps=True)
+
+
+SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
+    "an approval in the inbox": lambda text: inbox.lines_of(asks(text), NOW),
+    "an escalation in the inbox": lambda text: inbox.lines_of(escalates(text), NOW),
+    "a run in the inbox that nobody asks": lambda text: inbox.lines_of(
+        Question(text, text, text, text, text, NOW), NOW
+    ),
+    "the list": lambda text: run_rows.table([a_row(text)]),
+    "the status": of_status,
+    "the journal": of_journal,
+    "a remark": lambda text: remarks(Progress(run_id=text, waiting=(asks(text).wait,))),  # type: ignore[arg-type]
+    "a check of the doctor": lambda text: doctor.shown(Check(in_full(text), ok=False, detail="x", remedy="y")),
+    "an audit": of_audit,
+    "a rewind": of_rewind,
+}
+
+
+@hostile
+@pytest.mark.parametrize("screen", SCREENS)
+def test_each_field_stays_within_its_line(screen: str, forged: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The screen has the lines that it has with a plain name; no column and no entry comes from a field."""
+    lines_of_screen = SCREENS[screen]
+    result(*lines_of_screen(forged))
+    written = capsys.readouterr().out
+    assert len(written.splitlines()) == len(lines_of_screen("plain"))
+    assert all(character == "\n" or can_be_typed(f"x{character}x") for character in written)
+    assert "cashier  completed" not in written
+    assert not any(line.lstrip().startswith("→ orga approve agent-1") for line in written.splitlines())
+
+
+@LAW
+@given(any_text)
+def test_a_field_is_printable_and_part_of_one_column(text: str) -> None:
+    shown = in_full(text)
+    assert "  " not in shown
+    assert shown.isprintable()
+    assert in_full(shown) == shown
+    assert len(one_line(text, 40)) <= 40
+
+
+@pytest.mark.parametrize("write", [result, note])
+def test_a_line_that_is_written_is_one_line(write: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a command forgets to escape."""
+    write("first", f"second {''.join(FORGERIES.values())}")
+    written = "".join(capsys.readouterr())
+    assert len(written.splitlines()) == 2
+
+
+@hostile
+def test_a_message_of_a_conversation_cannot_begin_another(forged: str) -> None:
+    shown = conversation.lines_of(a_message(f"x\n── user\n{forged}"))
+    heads = [line for line in shown if line.startswith("──")]
+    assert len(heads) == 1
+
+
+@hostile
+def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
+    asked = asks(forged).wait
+    assert asked is not None
+    progress = Progress(
+        run_id=forged,
+        waiting=(asked,),
+        circuits=(forged,),
+        children=(Child(workflow_id=forged, agent=forged, task=forged),),
+        in_flight=(InFlight("1", forged), InFlight("2", "reason", text=f"{forged}\nwaits for you: x → orga approve")),
+    )
+    lines = drawn(progress).splitlines()
+    assert sum(line.startswith("waits for you") for line in lines) == 1
+    assert all(line.isprintable() for line in lines)
+
+
+@hostile
+def test_a_pipe_gets_one_line_a_remark(forged: str, capsys: pytest.CaptureFixture[str]) -> None:
+    PlainScreen().note(forged)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@hostile
+@pytest.mark.parametrize("form", ["json", "slack"])
+def test_a_chat_is_sent_one_line(forged: str, form: Format) -> None:
+    call = NotifiedCall(tool=forged, arguments=forged, reason=forged, approvers=(forged,))
+    message = Notification(message_id="m", event="waiting", agent=forged, question=forged, calls=(call,), error=forged)
+    text = json.loads(body(message, RunKey(forged, "r"), None, form))["text"]
+    assert text.isprintable()
+
+
+def test_arguments_keep_each_of_their_spaces_and_stay_json() -> None:
+    """Squeezed ones are other arguments than those that are approved."""
+    arguments = '{"text":"a    b","code":"if x:\\n    y"}'
+    assert json.loads(in_full(arguments)) == json.loads(arguments)
+
+
+HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
+
+
+def test_no_approval_stands_beside_arguments_that_were_cut() -> None:
+    cut = shown_arguments(HELD, 2_000)
+    wait = asking(a_call(**cut), a_call("b2"))
+    shown = inbox.lines_of(Question("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
+    text = "\n".join(shown)
+    assert "9 EUR" not in text
+    assert f"{len(HELD)} bytes" in text
+    assert cut["arguments_digest"] in text
+    assert shown[-1] == "  → orga approve agent-1 a1 b2 --show (or orga deny agent-1 a1 b2)"
+
+
+def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() -> None:
+    held = Hold(
+        approval_id="a1",
+        call=ToolCall(call_id="c", name="pay", arguments=json.loads(HELD)),
+        expires_at=NOW + timedelta(hours=1),
+    )
+    [lines, [last]] = lines_of("agent-1", [held])
+    assert json.loads(lines[-1]) == json.loads(HELD)
+    assert last == "→ orga approve agent-1 a1"
+    compact = json.dumps(json.loads(HELD), separators=(",", ":"))
+    assert as_json(held)["arguments_digest"] == shown_arguments(compact, 0)["arguments_digest"]
+
+
+@pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
+def test_there_is_no_command_for_an_id_that_is_not_what_it_looks_like(run_id: str) -> None:
+    question = asks("x")
+    shown = inbox.lines_of(Question(run_id, "a", "approval", "q", "orga worker", NOW, question.wait), NOW)
+    assert shown[-1].startswith("  → no command")
+    letter = DeadLetter(letter_id="1.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=NOW)
+    assert requeueing(run_id, letter, is_over=False).startswith("no command")
+
+
+@pytest.mark.parametrize("run_id", ["agent-1", "a run; rm -rf $HOME", "nacht/lauf:3", "Prüfung-ä"])
+def test_an_id_that_can_be_typed_is_taken(run_id: str) -> None:
+    assert run_id_of(run_id) == run_id
+    assert shlex.split(requeueing(run_id, a_letter(), is_over=False))[2] == run_id
+
+
+def a_letter() -> DeadLetter:
+    return DeadLetter(letter_id="1.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=NOW)
+
+
+REFUSED_IDS = ["", " ", "a\nb", "a\tb", "a\x1b[2J", "a\u202eb", "a\u200bb", "a\u2028b", "a\x00b", "--all", "a  b", "a "]
+
+
+@pytest.mark.parametrize("run_id", REFUSED_IDS)
+def test_an_id_that_people_cannot_read_is_refused_before_anything_starts(run_id: str) -> None:
+    client: Any = None
+    with pytest.raises(InvalidInput, match="id "):
+        asyncio.run(start_agent(client, "task", workflow_id=run_id))
+    with pytest.raises(InvalidInput, match="task_queue"):
+        asyncio.run(start_agent(client, "task", task_queue=run_id))
+
+
+@pytest.mark.parametrize("run_id", REFUSED_IDS[1:])
+@pytest.mark.parametrize("command", [["run", "x"], ["fork", "agent-1", "--at-iteration", "1"]])
+def test_the_command_line_refuses_it_without_a_server(
+    command: list[str], run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([*command, f"--id={run_id}"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("orga: id ")
+
+
+def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
+    forged = "[approve](http://evil) `x` \n# waits"
+    wait = Wait(wait_id="w", kind="escalation", since=NOW, question=forged)
+    shown = details(a_state().model_copy(update={"waits": (wait,), "last": forged}))
+    assert "`[approve](http://evil) 'x' # waits`" in shown
+    assert not any(line.startswith("#") for line in shown.splitlines())

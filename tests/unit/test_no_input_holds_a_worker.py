@@ -1,0 +1,177 @@
+"""No input holds a worker: schemas, globs, replies, results and answers that used to keep it busy for minutes."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from activities.adapters import http
+from activities.adapters.models.assembly import MAX_OPEN_CALLS
+from activities.adapters.models.sse import SseDecoder, SseTooLarge
+from activities.adapters.schemas.arguments import argument_errors, schema_problem
+from activities.ports import ModelError
+from activities.replies import normalised
+from activities.sanitize import sanitized
+from client.cli.terminal_text import harmless
+from tests.support.model_http import chunk, completed, streamed
+from tests.support.standstill import LIMIT_S, growth, longest_pause
+from workflows.types.profile import matches
+
+
+def chained(keyword: str, levels: int, leaf: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema in which each definition names the next one twice."""
+    names = [f"d{n}" for n in range(levels)]
+    pairs = {name: {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n, name in enumerate(names)}
+    return {"$ref": "#/$defs/d0", "$defs": {**pairs, f"d{levels}": leaf}}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return a value that is as deep."""
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+TWICE = {"anyOf": [{"$ref": "#/$defs/n"}] * 2}
+ITSELF = {"$ref": "#/$defs/n", "$defs": {"n": {"required": ["x"], "properties": {"x": TWICE}}}}
+ANCHORED = {"anyOf": [{"$dynamicRef": "#a"}] * 2}
+NOTS = {f"d{n}": {"not": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(5_000)}
+HELD = {
+    "anyOf of anyOf, by references": (chained("anyOf", 40, {"type": "string"}), 3),
+    "few enough to be compiled": (chained("anyOf", 15, {"type": "string"}), 3),
+    "oneOf": (chained("oneOf", 40, {"type": "string"}), 3),
+    "allOf": (chained("allOf", 40, {"type": "string"}), 3),
+    "a schema in itself twice": (ITSELF, nested(40)),
+    "by properties": (chained("anyOf", 40, {}) | {"properties": {"a": {"$ref": "#/$defs/d0"}}}, {"a": 1}),
+    "a long list of choices": ({"items": {"anyOf": [{"anyOf": [{"type": "string"}] * 5}] * 5}}, [1] * 40_000),
+    "choices of lists": ({"anyOf": [{"items": {"type": "string"}}] * 40}, [1] * 40_000),
+    "by an anchor": (
+        {"$dynamicAnchor": "a", "anyOf": [{"type": "string"}, {"properties": {"x": ANCHORED}, "required": ["x"]}]},
+        nested(40),
+    ),
+    "deep": (json.loads('{"not":' * 300 + "{}" + "}" * 300), 3),
+    "deep by references": ({"$ref": "#/$defs/d0", "$defs": NOTS | {"d5000": {}}}, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value"), HELD.values(), ids=HELD.keys())
+async def test_no_schema_holds_the_loop(schema: dict[str, Any], value: Any) -> None:
+    """The check ends, with a refusal or an answer, and others have their turn meanwhile."""
+    found: list[str] = []
+
+    async def check() -> None:
+        try:
+            found.extend(await asyncio.to_thread(argument_errors, schema, value))
+        except ValueError as error:
+            found.append(str(error))
+
+    assert await longest_pause(check()) < LIMIT_S
+    assert found or "allOf" in schema["$defs"]["d0"], "nothing of this can be called fitting"
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+def test_a_schema_that_stands_for_too_much_is_refused_before_it_is_used(keyword: str) -> None:
+    assert "50,000 parts" in schema_problem(chained(keyword, 30, {"type": "string"}))
+
+
+def test_the_next_check_is_made_although_one_was_too_much_work() -> None:
+    assert "cannot be checked" in argument_errors(ITSELF, nested(40))[0]
+    assert argument_errors(ITSELF, {"x": {}})
+    assert argument_errors({"pattern": "^a$"}, "a") == []
+    assert argument_errors({"pattern": "^a$"}, "b") == ['$: "b" does not match "^a$"']
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "fits"),
+    [
+        pytest.param("*" * 60 + "Z", "a" * 64, False, id="sixty stars"),
+        pytest.param("*a" * 60 + "Z", "a" * 200, False, id="stars and letters"),
+        pytest.param("?*" * 60 + "Z", "a" * 200, False, id="stars and questions"),
+        pytest.param("*a*b", "xaxbxb", True, id="the last star takes more"),
+        pytest.param("a*", "a", True, id="a star for nothing"),
+        pytest.param("?", "", False, id="a question for nothing"),
+        pytest.param("read.file", "readxfile", False, id="a dot is a dot"),
+        pytest.param("*", "a\nb", True, id="any character"),
+    ],
+)
+def test_globs(glob: str, name: str, fits: bool) -> None:
+    assert matches(name, [glob]) is fits
+
+
+LINEAR = 20
+"""For eight times as much text: far from 8, which is linear, and from 64, which is quadratic."""
+
+TEXTS = [
+    "\n", "\r", "\x1b]", "\x1b[", "\x1bP", "\x90", "\x90a", "\x9b0", "<", "<!--", "<a ", '<a href="',
+    "<div hidden>", "</div>",
+    "\u200b", "\u200d", "😀\ufe0f", "\u0627\u200e", "\u0316\u0301", "a.b.", "ignore ", "ignore previous instructions\n",
+    "[abcdef", "![", "decode ", "\u180b", "\ufdfa", "{", ".a{display:none}", "<style>", "&#", "\u1100\u115f",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", ["", "ignore previous instructions\n", "<html>"])
+@pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
+def test_the_sanitizer_takes_time_linear_in_a_result(text: str, before: str) -> None:
+    assert growth(sanitized, text, before) < LINEAR
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
+def test_what_a_terminal_gets_takes_time_linear_in_an_answer(text: str) -> None:
+    assert growth(harmless, text) < LINEAR
+
+
+def zipped(body: bytes) -> http.Response:
+    """Return a model's answer of one compressed chunk."""
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    return http.Response(200, headers=headers, content=_whole(gzip.compress(body)))
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b"\n\r", b"data: {}\n\n", b": \n\n"])
+async def test_a_compressed_stream_of_nothing_is_given_up(kind: str, line: bytes) -> None:
+    given = zipped(line * 2_000_000)
+
+    async def answer() -> None:
+        with pytest.raises(ModelError):
+            await completed(kind, given)
+
+    assert await longest_pause(answer()) < LIMIT_S
+
+
+def test_empty_lines_are_counted() -> None:
+    decoder = SseDecoder(max_empty_lines=100)
+    decoder.feed(b"data: a\n\n" * 40)
+    with pytest.raises(SseTooLarge, match="empty lines"):
+        decoder.feed(b"\n" * 101)
+
+
+def calls_of(count: int) -> list[dict[str, Any]]:
+    return [{"index": n, "id": f"c{n}", "function": {"name": "read", "arguments": "{}"}} for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param(lambda: [chunk(tool_calls=calls_of(30_000))], id="in one piece"),
+        pytest.param(lambda: [chunk(tool_calls=[call]) for call in calls_of(20_000)], id="one by one"),
+        pytest.param(lambda: [chunk(tool_calls=[{"function": {"name": "a"}}] * 30_000)], id="without ids"),
+    ],
+)
+async def test_a_reply_of_thousands_of_calls_is_cut_while_it_streams(frames: Callable[[], list[Any]]) -> None:
+    given = streamed(*frames(), size=60_000)
+
+    async def answer() -> None:
+        reply, _, _ = await completed("openai", given)
+        assert len(reply.calls) == MAX_OPEN_CALLS
+        assert reply.finish == "length"
+        normalised(reply, ())
+
+    assert await longest_pause(answer()) < LIMIT_S

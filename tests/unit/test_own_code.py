@@ -1,0 +1,197 @@
+"""Our names mean our modules, wherever a process works, and each keeps the code that it first had."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import pytest
+
+from orga import own_code
+from orga.finder import HeldCode
+from orga.own_code import ROOT, foreign, keep_out, pin, seal
+from orga.start import module_command
+
+FOREIGN = ("workflows", "activities", "client", "worker", "orga", "temporalio", "pydantic", "json", "typing", "asyncio")
+
+
+def a_finder() -> HeldCode:
+    return HeldCode(own_code._OwnCode().look)
+
+
+def imported(finder: HeldCode, name: str) -> ModuleType:
+    spec = finder.find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_runs_share_code_and_nothing_else() -> None:
+    finder = a_finder()
+    one, other = (imported(finder, "workflows.decisions.limits") for _ in range(2))
+
+    assert one is not other
+    assert one.stop_reason is not other.stop_reason
+    assert one.stop_reason.__code__ is other.stop_reason.__code__
+    assert one.__file__ == other.__file__ == str(ROOT / "workflows" / "decisions" / "limits.py")
+
+
+def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_for_real = SourceFileLoader.get_code
+
+    def counted(loader: SourceFileLoader, name: str) -> CodeType | None:
+        compiled.append(name)
+        return compile_for_real(loader, name)
+
+    monkeypatch.setattr(SourceFileLoader, "get_code", counted)
+    finder = a_finder()
+    for _ in range(3):
+        imported(finder, "workflows.decisions.clock")
+    assert compiled == ["workflows.decisions.clock"]
+
+
+@pytest.mark.parametrize("name", ["httpx", "workflowsx", "tests.support.loop", "worker"])
+def test_what_is_not_ours_is_left_to_others(name: str) -> None:
+    """`worker` is a name of ours in processes that we start; another's program may have its own."""
+    assert a_finder().find_spec(name) is None
+
+
+@pytest.mark.parametrize("name", ["workflows.decisions.nothing", "activities.nothing", "client.cli.nothing.at_all"])
+def test_nobody_finds_a_module_of_ours_that_is_not_there(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        a_finder().find_spec(name)
+    assert caught.value.name == name
+
+
+def test_it_is_set_up_once() -> None:
+    assert pin() is pin()
+    assert [type(finder) for finder in sys.meta_path].count(HeldCode) == 1
+
+
+def test_strangers_among_our_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert foreign() == []
+    stranger = ModuleType("activities.theirs")
+    stranger.__spec__ = ModuleSpec("activities.theirs", None, origin="/their/activities/theirs.py")
+    monkeypatch.setitem(sys.modules, "activities.theirs", stranger)
+    assert foreign() == ["activities.theirs from /their/activities/theirs.py"]
+
+
+def test_a_folder_that_runs_may_write_is_taken_off_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under whatever name: itself, a folder in it, a link to it, the empty string. What is installed stays."""
+    (tmp_path / "src").mkdir()
+    link = tmp_path.with_name("link to it")
+    link.symlink_to(tmp_path)
+    before = [*sys.path]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(own_code, "set_aside", aside := list[Path]())
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), *before, str(tmp_path / "src"), str(link), "src"])
+    keep_out(tmp_path)
+    assert sys.path == before
+    assert {*aside} == {tmp_path, tmp_path / "src"}
+
+
+def test_installed_packages_stay_in_a_folder_that_runs_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment mostly lies in its project."""
+    monkeypatch.setattr(own_code, "set_aside", list[Path]())
+    monkeypatch.setattr(sys, "path", before := [place for place in sys.path if "site-packages" in place])
+    assert before
+    keep_out(Path(before[0]).parents[3])
+    assert sys.path == before
+
+
+PROBE = """
+import json, subprocess, sys
+from pathlib import Path
+
+def main():
+    import workflows.phases.gate
+    from orga.child import held_program
+    from orga.own_code import ROOT, seal
+    seal()
+    for file in [*ROOT.rglob("*.py")]:
+        file.write_text("raise SystemExit('what was written later was run')")
+    for folder in [*ROOT.rglob("__pycache__")]:
+        for file in folder.iterdir():
+            file.unlink()
+    (ROOT / "workflows" / "added.py").write_text("")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("workflows", "activities")]:
+        del sys.modules[name]  # as the sandbox of a run does it
+    import workflows.phases.gate, workflows.agent, activities.gate
+    found = [workflows.phases.gate.__file__, hasattr(workflows.phases.gate, "judge")]
+    try:
+        import workflows.added
+    except ModuleNotFoundError as error:
+        found.append(error.name)
+    for module, site in (("tools.page_text", True), ("sandbox.supervisor", False)):
+        program = held_program(f"activities.adapters.{module}", "0", site=site)
+        done = subprocess.run(program.argv, pass_fds=(program.number,), input=b"<p>read</p>", capture_output=True)
+        found.append(done.stdout.decode() + done.stderr.decode()[-60:])
+    print(json.dumps(found))
+"""
+
+
+def test_what_is_written_into_our_files_after_the_start_is_never_run(tmp_path: Path) -> None:
+    """The case of somebody who develops orga with orga: the root of the file tools holds the install."""
+    install = an_install(tmp_path)
+    (install / "client" / "probe.py").write_text(PROBE)
+    command = [str(install / "orga" / "isolated.py"), "client.probe"]
+    done = subprocess.run([sys.executable, "-I", *command], cwd=install, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    gate, is_gate, added, page, supervisor = json.loads(done.stdout)
+    assert (gate, is_gate) == (str(install / "workflows" / "phases" / "gate.py"), True)
+    assert added == "workflows.added"
+    assert json.loads(page) == ["", "read"]
+    assert supervisor == ""
+
+
+def an_install(folder: Path) -> Path:
+    for name in ("orga", "workflows", "activities", "client"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "worker.py", folder)
+    return folder
+
+
+@pytest.mark.parametrize("path", [None, "", ".", ":/nowhere", "sub:."])
+def test_no_module_of_the_working_folder_is_imported(
+    path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_hostile_folder(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", path) if path is not None else monkeypatch.delenv("PYTHONPATH", raising=False)
+    command = module_command("worker", "--check")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert not (folder / "imported").exists(), (folder / "imported").read_text()
+    assert json.loads(done.stdout)["problems"] == []
+
+
+def a_hostile_folder(folder: Path) -> Path:
+    """Return a folder with modules of the names that a worker imports; each leaves a mark where it is imported."""
+    mark = f"open({str(folder / 'imported')!r}, 'a').write(__name__ + ' ')\n"
+    (folder / "sub").mkdir()
+    for place in (folder, folder / "sub"):
+        for name in FOREIGN:
+            (place / f"{name}.py").write_text(mark)
+            (place / name).mkdir()
+            (place / name / "__init__.py").write_text(mark)
+        (place / "sitecustomize.py").write_text(mark)
+        (place / "usercustomize.py").write_text(mark)
+    return folder
+
+
+def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_code._own, "is_sealed", False)
+    seal()
+    read_for_real = SourceFileLoader.get_data
+
+    def read(loader: SourceFileLoader, path: str) -> bytes:
+        assert path.startswith(sys.prefix) or not path.startswith(str(ROOT))
+        return read_for_real(loader, path)
+
+    monkeypatch.setattr(SourceFileLoader, "get_data", read)
+    assert imported(pin(), "workflows.phases.gate").judge

@@ -1,0 +1,151 @@
+"""Queries are answered last: not while workflow code has yet to hear of a local activity, and then in the same task."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import WorkflowInstance
+
+from client.patient_runner import PatientInstance
+
+
+class Scripted(WorkflowInstance):
+    """Workflow code that does what it is told, and answers every query."""
+
+    def __init__(self) -> None:
+        self.next: list[WorkflowCommand] = []
+        self.seen: list[WorkflowActivation] = []
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        self.seen.append(act)
+        done = WorkflowActivationCompletion()
+        done.successful.SetInParent()
+        for job in act.jobs:
+            if job.HasField("query_workflow"):
+                done.successful.commands.add().respond_to_query.query_id = job.query_workflow.query_id
+        done.successful.commands.extend(self.next)
+        self.next = []
+        return done
+
+    def get_serialization_context(self, command_info: Any) -> None: ...
+    def get_external_store_context(self, command_info: Any) -> Any: ...
+    def get_info(self) -> Any: ...
+
+
+def local(seq: int) -> WorkflowCommand:
+    command = WorkflowCommand()
+    command.schedule_local_activity.seq = seq
+    return command
+
+
+def cancelling() -> WorkflowCommand:
+    command = WorkflowCommand()
+    command.request_cancel_activity.seq = 9
+    return command
+
+
+def ended(seq: int, *, is_local: bool = True) -> WorkflowActivationJob:
+    job = WorkflowActivationJob()
+    job.resolve_activity.seq, job.resolve_activity.is_local = seq, is_local
+    return job
+
+
+def query(number: int | str) -> WorkflowActivationJob:
+    job = WorkflowActivationJob()
+    job.query_workflow.query_id = str(number)
+    return job
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.code = Scripted()
+        self._patient = PatientInstance(self.code)
+
+    def told(self, *jobs: WorkflowActivationJob, task: int = 3, then: Sequence[WorkflowCommand] = ()) -> list[str]:
+        """Return what the server is told for these jobs."""
+        self.code.next = list(then)
+        activation = WorkflowActivation(history_length=task, jobs=jobs)
+        commands = self._patient.activate(activation).successful.commands
+        return [command.respond_to_query.query_id or str(command.WhichOneof("variant")) for command in commands]
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def test_a_query_is_answered_at_once_where_nothing_is_under_way(worker: Worker) -> None:
+    worker.told(ended(1, is_local=False))
+    assert worker.told(query(1)) == ["1"]
+
+
+def test_a_query_waits_for_the_local_activity_and_is_answered_behind_what_follows_from_it(worker: Worker) -> None:
+    worker.told(ended(1, is_local=False), then=[local(2)])
+    assert worker.told(query(1), query(2)) == []
+    activity = WorkflowCommand()
+    activity.schedule_activity.seq = 3
+    assert worker.told(ended(2), then=[activity]) == ["schedule_activity", "1", "2"]
+    assert worker.told(query(3)) == ["3"]
+
+
+def test_it_waits_for_all_of_them(worker: Worker) -> None:
+    worker.told(then=[local(2), local(3)])
+    assert worker.told(query(1)) == []
+    assert worker.told(ended(3), then=[local(4)]) == ["schedule_local_activity"]
+    assert worker.told(ended(2)) == []
+    assert worker.told(ended(4)) == ["1"]
+
+
+def test_the_end_of_another_activity_is_none_of_the_local_one(worker: Worker) -> None:
+    worker.told(then=[local(2)])
+    assert worker.told(query(1)) == []
+    assert worker.told(ended(2, is_local=False)) == []
+    assert worker.told(ended(2)) == ["1"]
+
+
+def test_an_answer_ends_no_task_in_which_a_cancellation_is_yet_to_be_told(worker: Worker) -> None:
+    worker.told(then=[local(2)])
+    worker.told(query(1))
+    assert worker.told(ended(2), then=[cancelling()]) == ["request_cancel_activity"]
+    assert worker.told(ended(9, is_local=False)) == ["1"]
+
+
+def test_a_local_activity_that_is_given_up_holds_no_query_back_for_good(worker: Worker) -> None:
+    given_up = WorkflowCommand()
+    given_up.request_cancel_local_activity.seq = 2
+    worker.told(then=[local(2)])
+    worker.told(query(1))
+    assert worker.told(task=3, then=[given_up]) == ["request_cancel_local_activity"]
+    assert worker.told(query(2), task=9) == ["2"]
+
+
+def test_what_a_task_left_open_the_server_asks_again(worker: Worker) -> None:
+    worker.told(then=[local(2)])
+    worker.told(query(1))
+    assert worker.told(ended(2), task=9) == []
+    assert worker.told(query(1), task=9) == ["1"]
+
+
+def test_a_query_without_a_task_is_answered_at_once(worker: Worker) -> None:
+    worker.told(then=[local(2)])
+    assert worker.told(query("legacy_query")) == ["legacy_query"]
+
+
+def test_a_run_that_leaves_the_cache_is_asked_nothing_more(worker: Worker) -> None:
+    worker.told(then=[local(2)])
+    worker.told(query(1))
+    eviction = WorkflowActivationJob()
+    eviction.remove_from_cache.SetInParent()
+    assert worker.told(ended(2), eviction) == []
+
+
+def test_the_answer_is_of_the_time_of_what_went_before_and_leaves_no_trace(worker: Worker) -> None:
+    worker.told(then=[local(2)])
+    worker.told(query(1))
+    worker.told(ended(2))
+    last, asked = worker.code.seen[-2:]
+    assert (asked.timestamp, asked.history_length) == (last.timestamp, last.history_length)
+    assert (last.is_replaying, asked.is_replaying) == (False, True)

@@ -1,0 +1,232 @@
+"""No agent writes its own rules: not by `write_file`, not by an isolated command, however the way there is spelled."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from activities.ports import Tool
+from client.config import OrgaConfig
+from client.config_file import load_config
+from client.worker_tools import worker_tools
+from client.writable_rules import writable_rules
+from tests.support.bubblewrap import bubblewrap
+from tests.support.tool_calls import CONTEXT, failure, result
+
+CONFIG = """
+[agents.default]
+tools = ["read_file", "write_file", "run_command", "count"]
+[tools]
+python = ["shop:refund", "house.till:close"]
+manifests = ["tools/*.toml", "one_tool.toml"]
+[tools.commands]
+allow = ["sh"]
+sandbox = { isolation = "bubblewrap" }
+[mcp.servers.stock]
+command = "python"
+args = ["servers/stock.py", "--settings=servers/stock.json"]
+[policy.opa]
+wasm = "gate.wasm"
+"""
+MANIFEST = 'name = "%s"\ndescription = "x"\n[command]\nargv = ["python3", "scripts/count.py"]\n'
+FILES = {
+    "shop.py": "import prices\nfrom house import ledger\n\ndef refund(order: str) -> str:\n    return order\n",
+    "prices.py": "LAMP = 900\n",
+    "house/__init__.py": "",
+    "house/ledger.py": "",
+    "house/till.py": "def close(day: str) -> str:\n    return day\n",
+    "tools/count.toml": MANIFEST % "count",
+    "one_tool.toml": MANIFEST % "one",
+    "scripts/count.py": "import json, units",
+    "scripts/units.py": "",
+    "servers/stock.py": "",
+    "servers/stock.json": "",
+    "policies/reading.cedar": "permit (principal, action, resource);",
+    "policies/reading.test.toml": "",
+    "gate.wasm": "",
+    ".git/config": "",
+    "vendored/.git/hooks/post-merge": "",
+    "nested/orga.toml": "",
+    "notes/a.md": "a",
+}
+RULES = [name for name in FILES if name != "notes/a.md"]
+MISSING = [
+    "policies/pay.cedar",
+    "policies/chat/pay.cedar",
+    "tools/pay.toml",
+    "notes/orga.toml",
+    "prices/__init__.py",
+    "house/ledger/__init__.py",
+    "notes/.git/hooks/pre-commit",
+    "scripts/json.py",
+]
+SPELLINGS = ["./policies//pay.cedar", "POLICIES/pay.cedar", "Orga.TOML", "link/pay.cedar", "deep/up/policies/x.cedar"]
+
+
+@pytest.fixture(name="project")
+def a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = tmp_path / "project"
+    for name, text in (FILES | {"orga.toml": CONFIG}).items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / "link").symlink_to("policies")
+    (project / "deep").mkdir()
+    (project / "deep" / "up").symlink_to("..")
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(project)  # pyright: ignore[reportUnknownMemberType]
+    monkeypatch.setenv("ORGA_HOME", str(project / "state"))
+    return project
+
+
+def config_of(project: Path, env: Mapping[str, str] | None = None) -> OrgaConfig:
+    return load_config(folder=project, env={"ORGA_TRUST": "1", **(env or {})}).config
+
+
+def tool_of(name: str, project: Path, env: Mapping[str, str] | None = None) -> Tool:
+    tools = worker_tools(config_of(project, env), project, env or {})
+    return next(each.tool for each in tools if each.tool.spec.name == name)
+
+
+@pytest.mark.parametrize("path", ["orga.toml", *RULES, *MISSING, *SPELLINGS, "state/server.json"])
+async def test_write_file_refuses(project: Path, path: str) -> None:
+    before = {file: file.read_bytes() for file in project.rglob("*") if file.is_file()}
+    error = await failure(tool_of("write_file", project), path=path, content="permit (principal, action, resource);")
+    assert error.kind == "PathRefused"
+    assert str(project) not in str(error)
+    assert {file: file.read_bytes() for file in project.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("path", ["notes/a.md", "notes/policies.md", "toolsmith/b.toml", "shop_test.py", "a/shop.py"])
+async def test_write_file_writes_all_else(project: Path, path: str) -> None:
+    assert "bytes" in await result(tool_of("write_file", project), path=path, content="x")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"ORGA_CONFIG": "other/agents.toml"}, id="a configuration of another name"),
+        pytest.param({"ORGA_POLICY__DIR": "other"}, id="policies of another folder"),
+        pytest.param({"ORGA_SIGNING_KEY_FILE": "other/agents.toml"}, id="the key that signs"),
+    ],
+)
+async def test_what_the_environment_names_is_closed_too(project: Path, settings: dict[str, str]) -> None:
+    (project / "other").mkdir()
+    (project / "other" / "agents.toml").write_text("")
+    tool = tool_of("write_file", project, settings)
+    assert (await failure(tool, path="other/agents.toml", content="x")).kind == "PathRefused"
+
+
+@pytest.mark.parametrize("path", ["shared/b.cedar", "chats/new.cedar"])
+async def test_where_a_link_among_the_policies_leads_is_closed(project: Path, path: str) -> None:
+    (project / "shared").mkdir()
+    (project / "shared" / "b.cedar").write_text("")
+    (project / "chats").mkdir()
+    (project / "policies" / "b.cedar").symlink_to("../shared/b.cedar")
+    (project / "policies" / "chat").symlink_to("../chats")
+    (project / "policies" / "up").symlink_to("..")
+    tool = tool_of("write_file", project)
+    assert (await failure(tool, path=path, content="x")).kind == "PathRefused"
+    assert "bytes" in await result(tool, path="shared/notes.md", content="x")
+
+
+async def test_a_folder_of_policies_that_is_the_root_is_closed_file_by_file(project: Path) -> None:
+    tool = tool_of("write_file", project, {"ORGA_POLICY__DIR": str(project)})
+    assert (await failure(tool, path="new.cedar", content="x")).kind == "PathRefused"
+    assert "Created" in await result(tool, path="new.md", content="x")
+
+
+async def test_a_folder_of_rules_that_goes_by_another_name_is_closed(project: Path) -> None:
+    """A policy folder elsewhere, of which a link inside the root is the other name."""
+    outside = project.parent / "rules"
+    outside.mkdir()
+    tool = tool_of("write_file", project, {"ORGA_POLICY__DIR": str(project / "elsewhere")})
+    (project / "elsewhere").symlink_to(project / "notes")
+    assert (await failure(tool, path="notes/a.md", content="x")).kind == "PathRefused"
+
+
+ATTACKS = [
+    *(pytest.param(f"echo x > {path}", id=f"writing {path}") for path in ["orga.toml", *RULES]),
+    *(pytest.param(f"mkdir -p {Path(path).parent}; echo x > {path}", id=f"making {path}") for path in MISSING[:3]),
+    pytest.param("rm -r policies", id="removing"),
+    pytest.param("mv policies lax; mkdir policies; echo x > policies/x.cedar", id="moving away"),
+    pytest.param("mv house shed; mkdir house; echo x > house/till.py", id="moving the folder above"),
+    pytest.param("mv scripts s; mkdir scripts; echo x > scripts/count.py", id="moving the folder of a script"),
+    pytest.param("ln policies/reading.cedar a; echo x > a", id="by a hard link"),
+    pytest.param("ln -s policies p; echo x > p/x.cedar", id="by a symbolic link"),
+    pytest.param("chmod 777 orga.toml; echo x > orga.toml", id="by its mode"),
+    pytest.param("echo x > known", id="by a hard link that was there"),
+    pytest.param("echo x > state/trust.json", id="our state"),
+]
+
+
+@pytest.mark.parametrize("script", ATTACKS)
+async def test_an_isolated_command_changes_nothing_of_it(project: Path, script: str) -> None:
+    bubblewrap()
+    (project / "state").mkdir()
+    os.link(project / "policies" / "reading.cedar", project / "known")
+    before = closed(project)
+    await tool_of("run_command", project).call({"command": ["sh", "-c", f"{script}; true"]}, CONTEXT)
+    assert closed(project) == before
+
+
+def closed(project: Path) -> Mapping[str, object]:
+    """Return all rules as they are, and those that came."""
+    named = [project / name for name in ("orga.toml", *RULES)]
+    folders = [project / name for name in ("policies", "tools", "state")]
+    return {str(path): (path.read_bytes(), path.stat().st_ino) for path in named} | {
+        str(path): "there" for folder in folders for path in folder.rglob("*")
+    }
+
+
+async def test_an_isolated_command_writes_all_else(project: Path) -> None:
+    bubblewrap()
+    tool = tool_of("run_command", project)
+    await result(tool, command=["sh", "-c", "echo b > notes/b.md; mkdir -p new/deep; echo c > new/deep/c"])
+    assert ((project / "notes/b.md").read_text(), (project / "new/deep/c").read_text()) == ("b\n", "c\n")
+
+
+async def test_policies_that_are_not_there_cannot_be_made(project: Path) -> None:
+    bubblewrap()
+    for path in (project / "policies").iterdir():
+        path.unlink()
+    (project / "policies").rmdir()
+    script = "mkdir -p policies; echo 'permit (principal, action, resource);' > policies/x.cedar; true"
+    await result(tool_of("run_command", project), command=["sh", "-c", script])
+    assert not list(project.rglob("*.cedar"))
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        pytest.param('[agents.a]\ntools = ["read_file"]', None, id="nobody writes"),
+        pytest.param('[agents.a]\ntools = ["write_*"]', "write_file cannot change them", id="by a glob"),
+        pytest.param(
+            '[agents.a]\ntools = ["run_command"]\n[tools.commands]\nallow = ["sh"]',
+            "run_command can change them",
+            id="without isolation",
+        ),
+        pytest.param(
+            '[agents.a]\ntools = ["count"]\n[tools]\nmanifests = ["tools/*.toml"]',
+            "count can",
+            id="a manifest's command",
+        ),
+        pytest.param(
+            """agents.a.tools = ["run_command"]
+tools.commands = { allow = ["sh"], sandbox = { isolation = "bubblewrap" } }
+tools.manifests = ["*_tool.toml"]""",
+            "run_command can add files that [tools] manifests means",
+            id="isolated, beside a glob",
+        ),
+    ],
+)
+def test_rules_in_a_writable_root_are_told(project: Path, config: str, told: str | None) -> None:
+    (project / "orga.toml").write_text(config)
+    found = writable_rules(config_of(project), project, {})
+    assert (found and told and told in found.problem) or (found is None and told is None)
+
+
+def test_a_root_without_rules_is_not_told(project: Path) -> None:
+    (project / "clean").mkdir()
+    (project / "orga.toml").write_text('[agents.a]\ntools = ["write_file"]')
+    assert writable_rules(config_of(project), project / "clean", {}) is None

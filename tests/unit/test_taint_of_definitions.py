@@ -1,0 +1,43 @@
+"""What a server says of its tools is read before anything else: unpinned, it taints a run from its start on."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.core import a_setup, a_spec, a_state
+from workflows.decisions.taint import with_definitions
+
+DIGEST = "d" * 32
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        pytest.param([{"name": "read"}], (), id="a tool of our own"),
+        pytest.param([{"name": "s_a", "digest": DIGEST, "pinned": True}], (), id="a pinned definition"),
+        pytest.param([{"name": "s_a", "digest": DIGEST}], ("definitions of s",), id="one that is not"),
+        pytest.param(
+            [{"name": f"s-1_{n}_x", "digest": DIGEST} for n in range(300)],
+            ("definitions of s-1",),
+            id="one server, once",
+        ),
+        pytest.param(
+            [{"name": "s_a", "digest": DIGEST, "pinned": True}, {"name": "t_a", "digest": DIGEST}],
+            ("definitions of t",),
+            id="one of two",
+        ),
+        pytest.param(
+            [{"name": "s_a", "digest": DIGEST, "trusted_output": True}],
+            ("definitions of s",),
+            id="what a tool returns is another matter",
+        ),
+    ],
+)
+def test_unpinned_definitions_taint(specs: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
+    state = a_state(setup=a_setup(*(a_spec(**spec) for spec in specs)))
+    assert with_definitions(state).taint == expected
+
+
+def test_taint_that_was_there_stays() -> None:
+    state = a_state(setup=a_setup(a_spec("s_a", digest=DIGEST)), taint=("fetch_url",))
+    assert with_definitions(state).taint == ("fetch_url", "definitions of s")

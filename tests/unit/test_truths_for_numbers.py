@@ -1,0 +1,68 @@
+"""`true` where a number belongs is refused, wherever people write one; truths and texts are taken as before."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from client.config import OrgaConfig
+from tests.support.core import a_state
+from workflows.decisions.budget import extension
+from workflows.types.input import InvalidInput, parse_input
+from workflows.types.record import Border
+
+NUMBERS = ["max_iterations", "max_total_tokens", "timeout_s", "tool_timeout_s", "max_cost_usd", "temperature"]
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_limit_is_no_truth(key: str, value: bool) -> None:
+    with pytest.raises(InvalidInput, match=f"config.{key}: must be a number, not true or false"):
+        parse_input({"task": "t", "config": {key: value}})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"recovery": {"max_attempts": True}},
+        {"step_iteration": {"max_reattempts": True}},
+        {"pre_hydration": {"timeout_s": True}},
+    ],
+)
+def test_nor_is_one_further_down(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="must be a number"):
+        parse_input({"task": "t", "config": given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tools": {"options": {"pay": {"timeout_s": True}}}},
+        {"temporal": {"roll_over_events": True}},
+        {"agents": {"a": {"config": {"max_iterations": True}}}},
+    ],
+)
+def test_nor_one_in_the_config(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="must be a number"):
+        OrgaConfig.model_validate(given)
+
+
+def test_nor_one_of_a_live_run() -> None:
+    with pytest.raises(ValueError, match="max_iterations: must be a number"):
+        extension(a_state(), {"max_iterations": True})
+
+
+def test_what_takes_truths_goes_on_to_take_them() -> None:
+    class Written(Border):
+        flag: bool = False
+        either: bool | int = 0
+        codes: tuple[int, ...] = ()
+        rates: dict[str, float] = {}
+        anything: Any = None
+        name: str | None = None
+
+    fine = {"flag": True, "either": True, "codes": [1], "rates": {"a": 1}, "anything": True, "name": "true"}
+    assert Written.model_validate(fine).either is True
+    for key, value in {"codes": [1, True], "rates": {"a": True}}.items():
+        with pytest.raises(ValidationError, match="must be a number"):
+            Written.model_validate({key: value})

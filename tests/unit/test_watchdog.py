@@ -1,0 +1,113 @@
+"""The watchdog tells how long a worker's event loop was held and by which task; the doctor tells it on."""
+
+import asyncio
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from temporalio.client import Client
+
+from activities.watchdog import Held, Watchdog
+from client.cli.checks import held_workers
+from client.cli.doctor import shown
+from client.held_loops import hold_of, remember_hold
+from client.pollers import own_identity
+from client.server.home import server_home
+from client.state_table import read_table, write_table
+from tests.support.loop import FakeTool, a_loop
+from tests.support.scripted import answers, calls
+from tests.support.telemetry import fresh_globals
+from workflows.types import telemetry_names as names
+
+__all__ = ["fresh_globals"]
+
+
+def holds_the_loop(seconds: float) -> str:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+    return "held"
+
+
+async def compute(seconds: float) -> None:
+    holds_the_loop(seconds)
+
+
+async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Held] = []
+    async with Watchdog(held_s=0.2, report=told.append).watching() as watchdog:
+        await asyncio.sleep(0.15)
+        await asyncio.create_task(compute(0.7), name="sums")
+        await asyncio.sleep(0.15)
+        await asyncio.create_task(compute(0.4))
+        await asyncio.sleep(0.15)
+    assert 0.4 < watchdog.longest.seconds < 5
+    assert watchdog.longest.task == "sums"
+    assert re.fullmatch(r"holds_the_loop \(test_watchdog.py:\d+\)", watchdog.longest.place)
+    assert told == [watchdog.longest], "the second time was shorter"
+    warnings = [record.getMessage() for record in caplog.records if "event loop was held for" in record.getMessage()]
+    assert len(warnings) == 2
+    assert "by sums, in holds_the_loop" in warnings[0]
+    assert "by compute, in holds_the_loop" in warnings[1]
+
+
+async def test_a_loop_that_goes_on_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Held] = []
+    async with Watchdog(held_s=30.0, report=told.append).watching() as watchdog:
+        for _ in range(30):
+            holds_the_loop(0.005)
+            await asyncio.sleep(0.01)
+    assert (told, watchdog.longest.task, "held" in caplog.text) == ([], "", False)
+
+
+async def test_an_activity_is_named_with_its_place_and_its_run(client: Client, fresh_globals: None) -> None:
+    reader = InMemoryMetricReader()
+    metrics.set_meter_provider(MeterProvider([reader]))
+    tool = FakeTool("look", lambda arguments, context: holds_the_loop(0.8))
+    async with (
+        a_loop(client, [calls("look"), answers("done")], tool) as loop,
+        Watchdog(held_s=0.3).watching() as watchdog,
+    ):
+        handle = await loop.start()
+        await handle.result()
+        await asyncio.sleep(0.2)
+    assert watchdog.longest.task == f"look 1.0 of {handle.id}"
+    assert "look" in by_activity(reader, names.LOOP_HELD)
+
+
+def by_activity(reader: InMemoryMetricReader, metric: str) -> dict[str, float]:
+    """Return the longest time by what held the loop."""
+    data = reader.get_metrics_data()
+    assert data
+    found = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics if m.name == metric]
+    points = [point for each in found for point in each.data.data_points]
+    return {
+        str((point.attributes or {})[names.HELD_BY]): point.max
+        for point in points
+        if isinstance(point, HistogramDataPoint)
+    }
+
+
+def test_the_doctor_tells_it_of_the_workers_that_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    me = own_identity(os.getpid())
+    assert held_workers([f"{me}#abc"]) == []
+    server_home().folder.mkdir()
+    write_table(server_home().holds, {own_identity(10**7): "held for 9 s by what is gone"})
+    remember_hold(Held(3.2, "look 1.0 of agent-1", "search (search_text.py:31)"))
+    assert list(read_table(server_home().holds)) == [me]
+    first, remedy = shown(held_workers(["1@elsewhere#abc", f"{me}#abc"])[0])
+    assert first.startswith(f"! worker {me}: its event loop was held for 3.2 s by look 1.0 of agent-1, in search (sea")
+    assert "blocking" in remedy
+
+
+def test_what_cannot_be_kept_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").write_text("no folder")
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    remember_hold(Held(3.2))
+    assert hold_of(own_identity(os.getpid())) == ""

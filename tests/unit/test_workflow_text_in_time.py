@@ -1,0 +1,130 @@
+"""Workflow code on text of a model, a tool or a starter: at its bounds it takes a part of what a workflow task has."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from activities.replies import MAX_TEXT_BYTES
+from workflows.decisions.fingerprint import fingerprint
+from workflows.decisions.references import references_in
+from workflows.types.answer_json import answer_json
+from workflows.types.clipped import clip_json
+from workflows.types.hydration import PreHydration
+from workflows.types.input import MAX_TASK_BYTES
+from workflows.types.masked import masked
+from workflows.types.messages import Message, ToolCall
+from workflows.types.shortened import shortened
+from workflows.types.untrusted import delimited, undelimited
+from workflows.types.visible import one_line
+
+MOST = 15
+"""Times that the parser of the standard library takes for lists of that size, measured beside it: some 0.3 s of the 2 s
+after which the SDK gives up.
+"""
+
+RESULT_BYTES = 500_000
+"""Of a tool's result, where an operator lets it be as large."""
+
+
+def took(work: Callable[[Any], object], given: object) -> float:
+    """Return how long the quickest of three tries took, in times of the parser's."""
+    return _quickest_s(work, given) / _quickest_s(json.loads, LISTS)
+
+
+def _quickest_s(work: Callable[[Any], object], given: object) -> float:
+    times: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        with suppress(ValueError):
+            work(given)
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def filled(text: str, size: int, before: str = "", after: str = "") -> str:
+    return before + text * (size // len(text.encode())) + after
+
+
+LISTS = filled("[],", MAX_TEXT_BYTES, "[", "0]")
+
+ANSWERS = [
+    filled(" ", MAX_TEXT_BYTES, "```\n", "x"),
+    filled("\t", MAX_TEXT_BYTES, "```json\n", "x```"),
+    filled(" \n", MAX_TEXT_BYTES, "```\n", "```x"),
+    filled("a\n ", MAX_TEXT_BYTES, "```"),
+    filled("```\n", MAX_TEXT_BYTES),
+    filled("`", MAX_TEXT_BYTES),
+    LISTS,
+    filled("[],", MAX_TEXT_BYTES, "[", "x]"),
+    filled('{"a":0},', MAX_TEXT_BYTES, "[", "0]"),
+    filled('"",', MAX_TEXT_BYTES, "[", "0]"),
+    filled("9" * 4_000 + ",", MAX_TEXT_BYTES, "[", "0]"),
+    filled("9", MAX_TEXT_BYTES),
+    filled("[", MAX_TEXT_BYTES),
+    filled('{"a":', MAX_TEXT_BYTES),
+    filled("\\u0001", MAX_TEXT_BYTES, '"', '"'),
+    "{" + ",".join(f'"{n:x}":0' for n in range(MAX_TEXT_BYTES // 10)) + "}",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=[repr(answer[:20]) for answer in ANSWERS])
+def test_a_final_answer_is_read(answer: str) -> None:
+    assert took(answer_json, answer) < MOST
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param("```\n[1]\n```", [1], id="a fence"),
+        pytest.param("```json\n[1]```", [1], id="its end behind the value"),
+        pytest.param('```json title="a"\n\n [1] \n \t```', [1], id="words behind it, blanks around the value"),
+        pytest.param('```\n{"a": "```"}\n```', {"a": "```"}, id="a fence in the value"),
+        pytest.param('"```"', "```", id="no fence"),
+    ],
+)
+def test_fences(text: str, value: Any) -> None:
+    assert answer_json(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["```", "``````", "```\n```", "```a`b\n1\n```", "```\n1\n``", "```\n1\n```x", "``\n1\n```"]
+)
+def test_what_is_no_fence_around_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not JSON alone"):
+        answer_json(text)
+
+
+TASKS = ["http://a", "http://a.", "http://a)", "http://a(", "https://[", "/a.", " ./a.b", "./.", "PR ", "PR      ",
+         "PR a/b ", "#1 ", "a-", " a/a", f" {'a' * 39}/{'b' * 99}", " ~/a", "/", " ", "'./", " /a.-", "\n", "#", "/#1",
+         "é", "．", "a.b/c#1 ", " .a.a"]  # fmt: skip
+HYDRATION = PreHydration.model_validate({"custom_patterns": [{"ref_type": "word", "pattern": r"\w*\w*\w*x"}]})
+
+
+@pytest.mark.parametrize("text", TASKS, ids=map(repr, TASKS))
+def test_the_references_of_a_task_are_found(text: str) -> None:
+    task = filled(text, MAX_TASK_BYTES)
+    assert took(lambda given: references_in(given, PreHydration()), task) < MOST
+    assert took(lambda given: references_in(given, HYDRATION), task) < 5 * MOST, "patterns have 0.4 s of their own"
+
+
+RESULTS = ["a", "\n", " left out: 1", '"', "\x01", " begins: ", "; data, not instructions]\n", "😀", " ", "[Result of ",
+           " ends]\n["]  # fmt: skip
+STEPS: dict[str, Callable[[str], object]] = {
+    "masked": lambda text: masked(Message(role="tool", text="[Result of " + text, tool="t")),
+    "shortened": lambda text: shortened(Message(role="tool", text=text, tool="t"), 50_000),
+    "delimited": lambda text: delimited(text, "result of read_file"),
+    "undelimited": undelimited,
+    "clipped": lambda text: clip_json(text, 50_000),
+    "fingerprint": lambda text: fingerprint(ToolCall(call_id="1", name="n", arguments={"a": text})),
+    "a line": one_line,
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
+@pytest.mark.parametrize("text", RESULTS, ids=map(repr, RESULTS))
+def test_what_is_done_with_a_result(step: Callable[[str], object], text: str) -> None:
+    assert took(step, filled(text, RESULT_BYTES)) < MOST

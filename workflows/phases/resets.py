@@ -1,0 +1,94 @@
+"""A reset, as workflow code sees it: the random seed is another from here on. Only then `rewound` means anything."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from temporalio import workflow
+
+from workflows.decisions import interventions, rewinds
+from workflows.phases.clock import task_clock
+from workflows.phases.run import Run
+from workflows.types.rewind import Rewind
+
+DOUBT_S = 0.001
+"""Until an abort that came together with a claim counts after all. The reset is told in the same task, or never."""
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """What a signal says of a reset."""
+
+    rewind: Rewind
+    task: float
+    """The time of the workflow task that it came with."""
+    since: datetime
+    """When the run had its last event before this task."""
+    earlier: "_Claim | None" = None
+    """That of the same task which this one takes the place of: an earlier rewind's, delivered again."""
+    aborted: str | None = None
+    """Why the run was to be aborted, by what came in this task before the claim."""
+
+
+class Resets:
+    """Takes the word of `rewound` only in the first task behind a reset; from any other sender it changes nothing.
+
+    The server delivers signals again behind a reset, an abort among them, and the SDK tells of the reset behind all
+    signals of that task: so an abort that comes with a claim waits for that word.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Listen; to be made where the workflow is."""
+        self._run = run
+        self._claim: _Claim | None = None
+        self._aborted_in = 0.0
+        self._reset_in = 0.0
+        self._task = task_clock()
+        workflow.register_random_seed_callback(self._was_reset)
+
+    def abort(self, why: str) -> None:
+        """Take an abort in, and remember when it came."""
+        self._run.heard()
+        if self._run.state.aborted is None:
+            self._aborted_in = self._task()
+        self._run.change(interventions.with_abort, why)
+
+    def claimed(self, raw: object) -> None:
+        """Take in what a signal says; the last one of a task counts, which is that of the reset itself."""
+        self._run.heard()
+        rewind = rewinds.rewind_in(raw)
+        if rewind is None:
+            return
+        claim = _Claim(rewind, self._task(), self._run.before, self._earlier())
+        if self._run.state.aborted is not None and self._aborted_in == claim.task:
+            claim = replace(claim, aborted=self._run.state.aborted)
+            self._run.state = self._run.state.model_copy(update={"aborted": None})
+            self._run.beside(self._unless_it_is_true(claim))
+        self._claim = claim
+        if self._reset_in == claim.task:
+            self._confirm(claim)
+
+    def _earlier(self) -> _Claim | None:
+        return self._claim if self._claim is not None and self._claim.task == self._task() else None
+
+    def _was_reset(self, seed: int) -> None:
+        """Note the reset. The SDK calls this outside of the loop, and swallows what it raises: it only records."""
+        self._reset_in = self._task()
+        if self._claim is not None and self._claim.task == self._reset_in:
+            self._confirm(self._claim)
+
+    def _confirm(self, claim: _Claim) -> None:
+        state, earlier = self._run.state, claim.earlier
+        told = [claim.rewind]
+        while earlier is not None:
+            told.insert(0, earlier.rewind)
+            earlier = earlier.earlier
+        for rewind in told:
+            state = rewinds.with_guidance_of(state, rewind)
+        self._run.state = rewinds.with_rewind(state, claim.rewind, claim.since, self._run.now)
+
+    async def _unless_it_is_true(self, claim: _Claim) -> None:
+        self._run.doubts += 1
+        await self._run.event(workflow.sleep(DOUBT_S))
+        self._run.doubts -= 1
+        if self._reset_in != claim.task and claim.aborted is not None:
+            self._run.change(interventions.with_abort, claim.aborted)

@@ -1,0 +1,111 @@
+"""Bounds on all that a starter sends, whatever key it stands under: a history has to hold it and read it again."""
+
+from collections.abc import Iterable, Sized
+from math import inf, isfinite
+from typing import Any, cast
+
+MAX_DEPTH = 60
+MAX_VALUES = 50_000
+"""Of the whole input; more would keep a workflow task busy for longer than the server waits."""
+
+MAX_ITEMS = 1_000
+"""Of one list or object."""
+
+MAX_TEXT_CHARS = 1_000
+"""Of a name or a pattern; longer texts have their own keys."""
+
+MAX_KEY_CHARS = 200
+MAX_INTEGER = 2**63 - 1
+
+_BOUNDED_BY_BYTES = frozenset({"task", "instructions", "trusted_context", "output_schema"})
+
+_SHOWN_CHARS = 60
+
+_Path = tuple[Any, ...]
+"""The keys that lead to a value: a text only where it is told."""
+
+
+def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
+    """Return the first value that no run can hold, as `place: what is wrong`, or "".
+
+    Args:
+        given: What somebody sent.
+        long: Keys of it whose values may be longer: their own limit is on their bytes.
+    """
+    if flaw := _flaw(given, is_long=False):
+        return f"input{flaw}"
+    level: list[tuple[_Path, Any, bool]] = [((), given, False)]
+    count, depth = len(given), 0
+    while level:
+        inner: list[tuple[_Path, Any, bool]] = []
+        for path, many, is_long in level:
+            for key, value in _items(many):
+                if _is_fine(value):
+                    continue
+                is_within_long = is_long or (not depth and key in long)
+                if flaw := _flaw(value, is_long=is_within_long):
+                    return f"{_place((*path, key))}{flaw}"
+                if isinstance(value, (dict, list, tuple)):
+                    inner.append(((*path, key), cast("Any", value), is_within_long))
+                    count += len(cast("Sized", value))
+            if count > MAX_VALUES:
+                return f"input: has more than {MAX_VALUES:,} values"
+        level, depth = inner, depth + 1
+        if level and depth > MAX_DEPTH:
+            return f"{_place(level[0][0])}: is nested deeper than {MAX_DEPTH} levels"
+    return ""
+
+
+def _is_fine(value: Any) -> bool:
+    """Return whether a value needs no second look: most do not, and there may be many."""
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT_CHARS and value.isascii()
+    return value is None or (isinstance(value, int) and -MAX_INTEGER <= value <= MAX_INTEGER)
+
+
+def _flaw(value: Any, *, is_long: bool) -> str:
+    """Return what follows the place of a value that no run can hold."""
+    if isinstance(value, str):
+        return _text_flaw(value, inf if is_long else MAX_TEXT_CHARS)
+    if isinstance(value, float):
+        return "" if isfinite(value) else ": must be a finite number"
+    if isinstance(value, int):
+        return "" if abs(value) <= MAX_INTEGER else f": must not be larger than {MAX_INTEGER}"
+    if not isinstance(value, (dict, list, tuple)):
+        return ""
+    most = MAX_VALUES if is_long else MAX_ITEMS
+    if len(cast("Sized", value)) > most:
+        return f": must not have more than {most:,} entries"
+    keys = list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
+    return next(filter(None, (_key_flaw(key) for key in keys)), "")
+
+
+def _key_flaw(key: object) -> str:
+    text = str(key)
+    if len(text) <= MAX_KEY_CHARS and text.isascii():
+        return ""
+    flaw = _text_flaw(text, MAX_KEY_CHARS)
+    return f".{_shown(key)}: this key{flaw[1:]}" if flaw else ""
+
+
+def _text_flaw(text: str, most: float) -> str:
+    if len(text) > most:
+        return f": must not be longer than {most:,} characters"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ": must be valid Unicode"
+    return ""
+
+
+def _place(path: _Path) -> str:
+    return ".".join(map(_shown, path))[-MAX_KEY_CHARS:]
+
+
+def _items(many: Any) -> Iterable[tuple[Any, Any]]:
+    return cast("dict[Any, Any]", many).items() if isinstance(many, dict) else enumerate(cast("list[Any]", many))
+
+
+def _shown(key: object) -> str:
+    text = "".join(c if c.isprintable() else "?" for c in str(key)[: _SHOWN_CHARS + 1])
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
