@@ -147,6 +147,7 @@ class AgentWorkflow(Handlers):
             )
             if declined is not None:
                 return declined
+        more_budget.withdraw(self._run)
         return stop
 
     async def _iterate(self) -> None:
@@ -164,7 +165,6 @@ class AgentWorkflow(Handlers):
         attributes.show_progress(run)
         if run.is_due:
             raise RollOver
-        return
 
     def _held_up(self) -> reason.Proposed | None:
         """Return what the model had proposed when the run before this one continued as new."""
@@ -211,6 +211,7 @@ class AgentWorkflow(Handlers):
             gated = await gate.judge(run, proposed)
         if gated is None:
             return self._leave_unjudged(proposed)
+        is_for_people = gated.is_for_people
         gated = replace(gated, rulings=await self._approved(gated))
         stood_still_s = run.state.clock.stopped_s
         if gated.answer is not None and not run.is_interrupted():
@@ -218,7 +219,7 @@ class AgentWorkflow(Handlers):
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)
-        await more_budget.for_calls(run, gated.allowed, may_roll_over=not gated.has_approvers)
+        await more_budget.for_calls(run, gated.allowed, may_roll_over=not is_for_people)
         await unpaused(run)
         if run.is_interrupted():
             return self._leave_unjudged(proposed)

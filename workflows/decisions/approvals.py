@@ -146,6 +146,26 @@ def settled(state: AgentState, ids: Collection[str], wait_id: str, now: datetime
     return closed(state.model_copy(update={"holds": others}), wait_id, now)
 
 
+def withdrawn(state: AgentState, asked_on: Collection[str], now: datetime) -> AgentState:
+    """Return the state without what the run before this one had asked and this one does not: policy has changed.
+
+    To be called where no other call of the run is held.
+
+    Args:
+        state: Of the run.
+        asked_on: Ids of what is held now.
+        now: Workflow time.
+    """
+    stale = {hold.approval_id for hold in state.holds if hold.approval_id not in asked_on}
+    if not stale:
+        return state
+    if len(stale) < len(state.holds):  # one question for all of them, which is asked on without these
+        return state.model_copy(update={"holds": tuple(h for h in state.holds if h.approval_id not in stale)})
+    for wait in state.waits:
+        state = settled(state, stale, wait.wait_id, now) if wait.kind == "approval" else state
+    return state
+
+
 def _answered(state: AgentState, answers: dict[str, Answer]) -> AgentState:
     holds: list[Hold] = []
     for hold in state.holds:

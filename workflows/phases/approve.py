@@ -1,6 +1,7 @@
 """Approve: calls that need a person's yes are held until each has an answer; then they are judged once more."""
 
 import asyncio
+from collections.abc import Collection
 
 from temporalio import workflow
 
@@ -36,7 +37,17 @@ async def approved(
         if holds is None:
             return rulings
         rulings = await _judged_again(run, rulings, holds, purpose)
+    if may_roll_over:
+        _withdraw(run)
     return rulings
+
+
+def _withdraw(run: Run, asked_on: Collection[str] = ()) -> None:
+    """Close what the run before this one had asked, but for what is asked on: left open, it would hold the clock."""
+    before = run.state.waits
+    run.change(approvals.withdrawn, asked_on, run.now)
+    if run.state.waits != before:
+        attributes.show_waiting(run)
 
 
 async def _answers(
@@ -50,6 +61,8 @@ async def _answers(
         )
         for index in held
     }
+    if may_roll_over:
+        _withdraw(run, {hold.approval_id for hold in asked.values()})
     found = await answered(run, tuple(asked.values()), f"approval-{place}", may_roll_over=may_roll_over)
     return None if found is None else {index: found[hold.approval_id] for index, hold in asked.items()}
 

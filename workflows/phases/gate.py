@@ -82,9 +82,9 @@ class Gated:
         return None if self.reply.calls else self.rulings[0].verdict
 
     @property
-    def has_approvers(self) -> bool:
-        """Whether people have said yes to some of it, which they would be asked again by another run."""
-        return any(ruling.permitted is not None and ruling.permitted.approver for ruling in self.rulings)
+    def is_for_people(self) -> bool:
+        """Whether people are asked about some of it: once they have answered, another run would ask them again."""
+        return any(ruling.verdict.decision == "approval" for ruling in self.rulings)
 
     @property
     def allowed(self) -> tuple[ToolCall, ...]:

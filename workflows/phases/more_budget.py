@@ -45,7 +45,16 @@ async def for_calls(run: Run, calls: tuple[ToolCall, ...], *, may_roll_over: boo
         )
         if declined is not None and declined[0] == "aborted":
             run.change(with_abort, declined[1])
+    withdraw(run)
     run.change(dispatch.with_over_budget, dispatch.wants_more(run.state, calls))
+
+
+def withdraw(run: Run) -> None:
+    """Close what the run before this one had asked where it is not asked on: left open, it would hold the clock."""
+    wait = budget.open_question(run.state)
+    if wait is not None:
+        run.change(waits.closed, wait.wait_id, run.now)
+        attributes.show_waiting(run)
 
 
 def _is_decided(run: Run, wait_id: str) -> bool:

@@ -1,0 +1,108 @@
+"""A run that continues as new while it waits asks on what it still has to ask: policy may have changed by then.
+
+A question that were left open would hold the run's clock, and with it the deadline, for the rest of the run.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from temporalio.client import Client
+
+from activities.ports import Judgement, Proposal
+from tests.integration.test_waiting_roll_over import SHORT, talked_to
+from tests.support.approvals import Asks, pending, yes
+from tests.support.hold import until
+from tests.support.loop import FakeTool, a_loop
+from tests.support.questions import told, updated, waiting
+from tests.support.scripted import answers, calls
+
+
+@dataclass
+class Reloaded(Asks):
+    """Asks about these tools, until it has other rules: they allow or deny."""
+
+    allows: bool | None = None
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Decide by the rules of now."""
+        if self.allows is None:
+            return await super().judge(proposal)
+        return Judgement(self.allows or proposal.call is None, "forbidden since noon", version="v2")
+
+
+@pytest.mark.parametrize("allows", [True, False], ids=["allowed", "forbidden"])
+async def test_a_call_that_is_by_now(client: Client, allows: bool) -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Reloaded()
+    async with a_loop(client, [calls("pay"), answers("done")], pay, engine=engine, setup=SHORT) as loop:
+        handle = await loop.start()
+        await pending(handle)
+        engine.allows = allows
+        await talked_to(handle)
+        ran = await loop.ended(handle)
+        status = await handle.query("status")
+    assert (status["waiting"], status["pending_approvals"], len(pay.contexts)) == ([], [], int(allows))
+    resolved = [entry.data for entry in ran.journal if entry.event == "ApprovalResolved"]
+    assert [(each["id"], each["choice"]) for each in resolved] == [("approval-1", "none")]
+
+
+async def test_a_call_that_other_rules_hold_is_asked_about_under_those_alone(client: Client) -> None:
+    pay, engine = FakeTool("pay", effect="irreversible"), Asks()
+    async with a_loop(client, [calls("pay"), answers("done")], pay, engine=engine, setup=SHORT) as loop:
+        handle = await loop.start()
+        [before] = await pending(handle)
+        engine.version = "v2"
+        await talked_to(handle)
+        [after] = await pending(handle)
+        assert (after["version"], after["approval_id"] != before["approval_id"]) == ("v2", True)
+        await updated(handle, "approve", yes(after))
+        await loop.ended(handle)
+    assert len(pay.contexts) == 1
+
+
+async def test_one_of_two_calls_that_needs_no_yes_any_more(client: Client) -> None:
+    pay, fee = (FakeTool(name, effect="irreversible") for name in ("pay", "fee"))
+    engine = Asks(tools=("pay", "fee"))
+    async with a_loop(client, [calls("pay", "fee"), answers("done")], pay, fee, engine=engine, setup=SHORT) as loop:
+        handle = await loop.start()
+        held, _ = await pending(handle, 2)
+        engine.tools = ("pay",)
+        await talked_to(handle)
+        assert await pending(handle) == [held]
+        assert [call["tool"] for call in (await waiting(handle))["data"]["calls"]] == ["pay"]
+        await updated(handle, "approve", yes(held))
+        await loop.ended(handle)
+        assert (await handle.query("status"))["pending_approvals"] == []
+    assert (len(pay.contexts), len(fee.contexts)) == (1, 1)
+
+
+async def test_a_budget_for_calls_that_are_forbidden_by_now(client: Client) -> None:
+    look, engine = FakeTool("look"), Reloaded(tools=())
+    async with a_loop(client, [calls("look")] * 2 + [answers("done")], look, engine=engine, setup=SHORT) as loop:
+        handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
+        await waiting(handle)
+        engine.allows = False
+        await talked_to(handle)
+        await loop.ended(handle)
+        assert (await handle.query("status"))["waiting"] == []
+    assert told(loop, 2)[-1] == "[Policy denied] forbidden since noon"
+
+
+async def test_whoever_has_said_no_is_not_asked_again(client: Client) -> None:
+    pay, look = FakeTool("pay", effect="irreversible"), FakeTool("look")
+    steps = [calls("look"), calls("pay", "look"), answers("done")]
+    async with a_loop(client, steps, pay, look, engine=Asks(), setup=SHORT) as loop:
+        handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
+        [held] = await pending(handle)
+        await updated(handle, "deny", yes(held))
+
+        async def asks_for_budget() -> bool:
+            return [wait["kind"] for wait in (await handle.query("status"))["waiting"]] == ["budget"]
+
+        await until(asks_for_budget)
+        for _ in range(30):
+            await handle.signal("steer", "a note")
+            await handle.query("status")
+        assert await asks_for_budget()
+        await updated(handle, "extend_budget", {"max_tool_calls": 9})
+        await loop.ended(handle)
+    assert (len(pay.contexts), len(look.contexts)) == (0, 2)
