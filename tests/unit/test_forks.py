@@ -9,10 +9,12 @@ from workflows.decisions.begin import begun, first_state
 from workflows.decisions.conversation import full_digest
 from workflows.decisions.forks import fork_of, shared
 from workflows.decisions.interventions import with_abort, with_guidance
+from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.digest import digest_of
 from workflows.types.fork import ForkInput, parse_fork
 from workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from workflows.types.messages import ToolCall
 from workflows.types.state import AgentState, Child, Clock, ForkedFrom, Intervention
 from workflows.types.waits import Wait
 
@@ -65,6 +67,7 @@ def test_nothing_of_what_the_other_run_waits_for_comes_with_it() -> None:
     fork = forked(
         the_past(
             waits=(Wait(wait_id="1", kind="escalation", since=T0, question="?"),),
+            holds=(Hold(approval_id="h", call=ToolCall(call_id="c", name="pay"), expires_at=at(900)),),
             paused=True,
             aborted="enough",
             stop=("aborted", "enough"),
@@ -73,7 +76,8 @@ def test_nothing_of_what_the_other_run_waits_for_comes_with_it() -> None:
             phase="done",
         )
     )
-    assert (fork.waits, fork.paused, fork.aborted, fork.stop, fork.children, fork.breakers) == (
+    assert (fork.waits, fork.holds, fork.paused, fork.aborted, fork.stop, fork.children, fork.breakers) == (
+        (),
         (),
         False,
         None,
@@ -86,21 +90,25 @@ def test_nothing_of_what_the_other_run_waits_for_comes_with_it() -> None:
 
 def test_streaks_that_end_a_run_begin_anew() -> None:
     """The limit may be another one, and so may the task."""
-    past = the_past(over_budget=1, denials={"bad: forbidden": 3}, repairs=2, critiques={"editor": 2})
+    past = the_past(
+        over_budget=1, denials={"bad: forbidden": 3}, invalid={"bad: no tool": 3}, repairs=2, critiques={"editor": 2}
+    )
     fork = forked(past)
-    assert (fork.over_budget, fork.denials, fork.repairs, fork.critiques) == (0, {}, 0, {})
+    assert (fork.over_budget, fork.denials, fork.invalid) == (0, {}, {})
+    assert (fork.repairs, fork.critiques) == (0, {})
 
 
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        pytest.param(None, ("old half, ", "old half, ", {"n": 42}), id="of the same task is kept"),
-        pytest.param("something else", ("", "", None), id="of another task is left behind"),
+        pytest.param(None, ("old half, ", "old half, ", {"n": 42}, ("so far",)), id="of the same task is kept"),
+        pytest.param("something else", ("", "", None, ()), id="of another task is left behind"),
     ],
 )
-def test_what_was_answered_so_far(task: str | None, expected: tuple[str, str, Any]) -> None:
-    fork = forked(the_past(partial="old half, ", output="old half, ", data={"n": 42}), task=task)
-    assert (fork.partial, fork.output, fork.data) == expected
+def test_what_was_answered_so_far(task: str | None, expected: tuple[str, str, Any, tuple[str, ...]]) -> None:
+    past = the_past(partial="old half, ", output="old half, ", data={"n": 42}, gathered=("so far",))
+    fork = forked(past, task=task)
+    assert (fork.partial, fork.output, fork.data, fork.gathered) == expected
 
 
 def test_it_is_prepared_anew_with_the_settings_that_its_past_had() -> None:
@@ -163,12 +171,13 @@ def test_any_other_state_of_a_starter_is_left_alone(given: object) -> None:
 
 
 def test_what_was_sent_to_a_fork_before_it_had_read_its_past_stays() -> None:
-    past = the_past(inbox=(Intervention(kind="pause"), Intervention(kind="steer", text="x")), inbox_bytes=1)
+    past = the_past(inbox=(Intervention(kind="pause"), Intervention(kind="steer", text="x")), inbox_bytes=1, unheard=2)
     first = first_state({"fork": {"workflow_id": "w", "iteration": 2}}, None, None, "fork", at(50))
     steered = with_guidance(first, Intervention(kind="steer", text="of its own"))
+    steered = steered.model_copy(update={"unheard": 3})
     fork = shared(with_abort(steered, "enough"), fork_of(past, SOURCE, wanting(), at(5)))
     assert [(item.kind, item.text) for item in fork.inbox] == [("steer", "x"), ("steer", "of its own")]
-    assert (fork.inbox_bytes, fork.aborted, fork.fork) == (11, "enough", None)
+    assert (fork.inbox_bytes, fork.unheard, fork.aborted, fork.fork) == (11, 5, "enough", None)
 
 
 def test_a_past_whose_messages_are_others_than_its_digest_says_is_refused() -> None:

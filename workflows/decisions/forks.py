@@ -15,15 +15,15 @@ from workflows.types.state import AgentState, Clock, ForkedFrom
 
 _OF_ONE_RUN = (
     *("origin", "phase", "setup", "extended", "calibration"),
-    *("waits", "announced", "pending", "paused", "aborted", "stop", "children", "notes"),
+    *("waits", "holds", "announced", "pending", "paused", "aborted", "stop", "children", "notes"),
     *("breakers", "results"),
     *("decided", "undecided", "told_held"),
-    *("over_budget", "denials", "repairs", "critiques"),
+    *("over_budget", "denials", "invalid", "repairs", "critiques"),
 )
 """What a run does not share with its forks. Its setup is prepared anew: a fork has the tools that its agent lists now.
 Streaks that end a run begin anew: the fork may have other limits."""
 
-_UNANSWERED: dict[str, Any] = {"partial": "", "output": "", "data": None}
+_UNANSWERED: dict[str, Any] = {"partial": "", "output": "", "data": None, "gathered": ()}
 """A new task begins without what was answered to the one before."""
 
 _GUIDANCE = frozenset({"steer", "add_context"})
@@ -88,6 +88,7 @@ def shared(state: AgentState, past: AgentState) -> AgentState:
             "dead_letters": waiting_letters(past),
             "inbox": (*guidance, *state.inbox),
             "inbox_bytes": past.inbox_bytes + state.inbox_bytes,
+            "unheard": past.unheard + state.unheard,
             "conversation": settled(with_messages(unseen, unseen.messages)),
             "fork": None,
         }
