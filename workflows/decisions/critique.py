@@ -6,6 +6,7 @@ from typing import Any, Literal
 from workflows.decisions.conversation import added
 from workflows.decisions.critic_texts import MAX_DETAIL_CHARS, ending, told, tries
 from workflows.decisions.critic_verdict import Assessment
+from workflows.decisions.denials import streaks
 from workflows.decisions.limits import stop_reason
 from workflows.decisions.notes import noted
 from workflows.decisions.observe import with_answer
@@ -24,7 +25,7 @@ used."""
 
 def limit_reached(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
     """Return the budget that leaves no room for one more model call; iterations aside, of which a review takes none."""
-    fresh = {"iteration": 0, "over_budget": 0, "denials": dict[str, int]()}
+    fresh = {"iteration": 0, "over_budget": 0, **streaks(state)}
     return stop_reason(state.model_copy(update=fresh), state.config, now)
 
 
@@ -84,7 +85,7 @@ def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found:
     """Take in an answer that a critic sent back: the model is told why, so that it can do better."""
     hint = f"Revise your answer and give all of it again. {tries(critic, rounds_used(state, critic))}"
     after = _unaccepted(state, reply, f"{told(critic, found, state.origin)}\n{hint}")
-    return with_round(after.model_copy(update={"repairs": 0, "denials": {}}), critic, is_sent_back=True)
+    return with_round(after.model_copy(update={"repairs": 0, **streaks(state)}), critic, is_sent_back=True)
 
 
 def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from workflows.decisions.conversation import added
+from workflows.decisions.denials import streaks
 from workflows.decisions.grounding import decided
 from workflows.decisions.notes import MAX_TEXT_CHARS, noted
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
@@ -62,7 +63,7 @@ def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
     told = Message(role="user", text=f"[Reply not usable] {reminder(due(state))}")
     conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    update: dict[str, object] = {"conversation": added(conversation, told), "partial": ""}
+    update: dict[str, object] = {"conversation": added(conversation, told), "partial": "", **streaks(state)}
     return with_undecided(state.model_copy(update=update))
 
 

@@ -7,6 +7,7 @@ from workflows.types.gate import Verdict
 from workflows.types.input import LoopConfig
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome, OutcomeStatus
+from workflows.types.state import AgentState
 from workflows.types.steps import StepIteration
 
 EXACTLY = 1.0
@@ -18,6 +19,15 @@ def alike_at(config: LoopConfig) -> float:
     """Return the similarity at which two reasons count as one: that of `step_iteration`, equality when it is off."""
     tracked = config.step_iteration or StepIteration()
     return tracked.similarity_threshold if tracked.enabled else EXACTLY
+
+
+def streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+    """Return both streaks of a run, by its fields, after one more iteration in which these were turned down."""
+    alike = alike_at(state.config)
+    return {
+        "denials": denial_streaks(state.denials, denied, alike),
+        "invalid": denial_streaks(state.invalid, invalid, alike),
+    }
 
 
 def denial_streaks(streaks: dict[str, int], denied: Iterable[str], threshold: float = EXACTLY) -> dict[str, int]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from workflows.decisions.conversation import added
 from workflows.decisions.critic_scope import answer_critics
-from workflows.decisions.denials import alike_at, denial_of_answer, denial_streaks
+from workflows.decisions.denials import denial_of_answer, streaks
 from workflows.decisions.estimate import size_of
 from workflows.decisions.outcomes import counted
 from workflows.decisions.recovery import waiting_letters
@@ -59,11 +59,10 @@ def with_outcomes(
             "conversation": conversation,
             "tool_calls": _counted(state, reply, outcomes),
             "under_way": 0,
-            "denials": denial_streaks(state.denials, denied, alike_at(state.config)),
-            "invalid": denial_streaks(state.invalid, invalid, alike_at(state.config)),
             "taint": tainted(state, outcomes),
             "repairs": 0,
             "partial": "",
+            **streaks(state, denied, invalid),
         }
     )
 
@@ -89,9 +88,8 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
         "conversation": conversation,
         "output": _answer(state, reply),
         "partial": "",
-        "denials": dict[str, int](),
-        "invalid": dict[str, int](),
         "repairs": 0,
+        **streaks(state),
     }
     if state.aborted is None and not _has_news(state):
         update["stop"] = ("completed", "")
@@ -104,7 +102,8 @@ def with_misfit(state: AgentState, judged: Judged, verdict: Verdict) -> AgentSta
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
     conversation = added(state.conversation, judged.reply.message(), News(reply=state.iteration))
     conversation = added(conversation, _told(f"[Reply not usable] {verdict.reason}"))
-    update: dict[str, object] = {"conversation": conversation, "repairs": state.repairs + 1, "partial": ""}
+    update: dict[str, object] = {"conversation": conversation, "partial": "", **streaks(state)}
+    update["repairs"] = state.repairs + 1
     if state.repairs >= MAX_REPAIRS_IN_A_ROW:
         update["stop"] = ("error", verdict.reason)
     return state.model_copy(update=update)
@@ -127,8 +126,8 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
     """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
     conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
     conversation = added(conversation, _told(f"[Policy denied] {verdict.reason}"))
-    streaks = denial_streaks(state.denials, [denial_of_answer(verdict)], alike_at(state.config))
-    return state.model_copy(update={"conversation": conversation, "denials": streaks, "repairs": 0, "partial": ""})
+    denied = streaks(state, [denial_of_answer(verdict)])
+    return state.model_copy(update={"conversation": conversation, "repairs": 0, "partial": "", **denied})
 
 
 def with_repair(state: AgentState, judged: Judged) -> AgentState:
@@ -151,8 +150,7 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
         news = None if reply.calls else News(reply=state.iteration)
         conversation = added(conversation, kept, news)
     conversation = added(conversation, _told(judged.feedback))
-    update |= {"conversation": conversation, "repairs": state.repairs + 1}
-    update |= {"denials": dict[str, int](), "invalid": dict[str, int]()}
+    update |= {"conversation": conversation, "repairs": state.repairs + 1, **streaks(state)}
     is_answer = judged.kind == "cut_answer"
     is_output = is_answer and not (state.setup and answer_critics(state.setup))
     if is_answer:

@@ -1,0 +1,39 @@
+"""Iterations in a row: what else the model brings between two denials parts them; the same for invalid calls."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.core import a_state
+from tests.support.critics import a_critic
+from workflows.decisions import observe
+from workflows.decisions.critic_verdict import Assessment
+from workflows.decisions.critique import with_rejected_answer
+from workflows.decisions.deciding import with_undecided_answer
+from workflows.decisions.replies import judged
+from workflows.types.gate import Verdict
+from workflows.types.messages import Reply
+from workflows.types.state import AgentState
+
+ANSWER = Reply(text="done")
+BLANK = Reply(text="")
+MISFIT = Verdict(decision="invalid", reason="no number")
+DENIED = Verdict(decision="deny", reason="no")
+NO = Assessment(False, "model:m", "No source.", 0.4)
+
+
+TAKEN_IN: dict[str, Callable[[AgentState], AgentState]] = {
+    "an answer": lambda state: observe.with_answer(state, ANSWER),
+    "nothing": lambda state: observe.with_repair(state, judged(BLANK)),
+    "an answer of other form": lambda state: observe.with_misfit(state, judged(ANSWER), MISFIT),
+    "an answer that is denied": lambda state: observe.with_denied_answer(state, ANSWER, DENIED),
+    "one that a critic rejects": lambda state: with_rejected_answer(state, ANSWER, a_critic(), NO),
+    "one before a required decision": lambda state: with_undecided_answer(state, ANSWER),
+    "calls that are let through": lambda state: observe.with_outcomes(state, ANSWER, (), []),
+}
+
+
+@pytest.mark.parametrize("taken_in", TAKEN_IN.values(), ids=TAKEN_IN.keys())
+def test_a_streak_is_broken_by(taken_in: Callable[[AgentState], AgentState]) -> None:
+    after = taken_in(a_state(denials={"rm: no": 2}, invalid={"rn: no tool 'rn' is offered": 2}))
+    assert ("rm: no" in after.denials, after.invalid) == (False, {})
