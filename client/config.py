@@ -10,6 +10,7 @@ from workflows.types.agents import AgentConfig
 from workflows.types.breaker import CircuitOptions
 from workflows.types.mcp import McpServer
 from workflows.types.notifications import NotifyEvent
+from workflows.types.paths import ConfiguredPath, PathOrGlob
 from workflows.types.prices import ModelPrice
 from workflows.types.record import Border
 from workflows.types.sandbox import Sandbox
@@ -52,7 +53,7 @@ class ModelsConfig(Border):
 class FilesConfig(Border):
     """`[tools.files]`."""
 
-    root: Path | None = None
+    root: ConfiguredPath | None = None
     """Folder that file tools stay under; relative to the file that says so. Null: where the worker was started."""
 
 
@@ -91,9 +92,9 @@ class CommandsConfig(Border):
 class ToolsConfig(Border):
     """`[tools]`: what agents can be given."""
 
-    python: tuple[str, ...] = ()
+    python: tuple[Annotated[str, Field(max_length=200)], ...] = ()
     """Functions by import path, `package.module:function`; of modules that are installed, or lie beside the file."""
-    manifests: tuple[str, ...] = ()
+    manifests: tuple[PathOrGlob, ...] = ()
     """TOML files that each declare one tool, globs among them: `tools/*.toml`, relative to the file that says so."""
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
@@ -108,7 +109,7 @@ class OpaConfig(Border):
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
     """Of the server, without `/v1`."""
-    wasm: Path | None = None
+    wasm: ConfiguredPath | None = None
     """What `opa build -t wasm` wrote; relative to the file that says so."""
     path: str = Field(default="orga/decision", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_-]+)*$")
     """Of the rule: `orga/decision` is `decision` of package `orga`."""
@@ -129,7 +130,7 @@ class PolicyConfig(Border):
     engine: Literal["cedar", "opa", "default", "allow"] | None = None
     """Null: Cedar where `dir` has its files, else OPA where it is set up, else `default`, the tools that the agent
     lists. `allow` lets everything through and says so loudly."""
-    dir: Path | None = None
+    dir: ConfiguredPath | None = None
     """Folder of `*.cedar` files; relative to the file that says so. Null: `policies` beside it, if Cedar files are
     there."""
     surface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")
@@ -140,7 +141,7 @@ class PolicyConfig(Border):
 class AuditConfig(Border):
     """`[audit]`: who signs exported journals, and whose signatures count."""
 
-    signing_key_file: Path | None = None
+    signing_key_file: ConfiguredPath | None = None
     """Private key, from `orga audit keygen`; relative to the file that says so. `ORGA_SIGNING_KEY_FILE` wins."""
     trusted_keys: tuple[str, ...] = ()
     """Public keys, `ed25519:…`, that `orga verify` goes by; with any, an export has to be signed."""

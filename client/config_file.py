@@ -16,6 +16,7 @@ from client.errors import ConfigError
 from client.policy_folder import with_policy_folder
 from client.toml_lines import line_of
 from client.trust import Asked, asked_by, require_owner, require_trust
+from client.user_path import user_path
 
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
@@ -116,7 +117,7 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Pat
     if chosen is None:
         folders = (folder.absolute(), *folder.absolute().parents)
         return next((there / FILE_NAME for there in folders if (there / FILE_NAME).is_file()), None)
-    path = folder / chosen.expanduser()
+    path = folder / user_path(chosen)
     if not path.is_file():
         by = "--config" if named else VARIABLE
         raise ConfigError(f"{by} names {chosen}, which is no file; correct the path or leave it out")
@@ -164,7 +165,7 @@ def _placed(folder: Path, path: Any) -> Any:
     """Return a path, or each of a list; what is no text is told later."""
     if isinstance(path, list):
         return [_placed(folder, each) for each in cast("list[Any]", path)]
-    return str(folder / Path(path).expanduser()) if isinstance(path, str) else path
+    return str(folder / user_path(path)) if isinstance(path, str) else path
 
 
 def _places(path: Path | None, text: str, found: list[Setting]) -> Place:

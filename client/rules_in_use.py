@@ -12,6 +12,7 @@ from client.policy_folder import FOLDER
 from client.server.home import cache_folder, server_home
 from client.tool_folders import tool_folders
 from client.user_code import modules, scripts
+from client.user_path import user_path
 from orga.own_code import ROOT
 
 _FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
@@ -53,7 +54,7 @@ def user_code(config: OrgaConfig, root: Path) -> set[Path]:
 
 
 def _named_by(env: Mapping[str, str]) -> Iterator[Path]:
-    return (Path(env[name]).expanduser().absolute() for name in _FILES_OF_VARIABLES if env.get(name))
+    return (user_path(env[name]).absolute() for name in _FILES_OF_VARIABLES if env.get(name))
 
 
 def _folder_of(pattern: str) -> Path:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from workflows.types.paths import can_exist
+
 _MAX_BYTES = 2_000_000
 _BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=]+")
 """In the code of a shell, as far as it names files."""
@@ -54,8 +56,8 @@ def _candidates(base: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield what importing a dotted name may run: the packages on the way, and the module itself."""
     for depth in range(1, len(names) + 1):
         place = base.joinpath(*names[:depth])
-        yield place.with_name(f"{place.name}.py")
-        yield place / "__init__.py"
+        files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+        yield from (file for file in files if can_exist(file))
 
 
 def _imported(file: Path, base: Path) -> Iterator[Path]:
@@ -70,7 +72,7 @@ def _imported(file: Path, base: Path) -> Iterator[Path]:
             case ast.Import():
                 for alias in node.names:
                     yield from _candidates(base, alias.name.split("."))
-            case ast.ImportFrom():
+            case ast.ImportFrom() if node.level <= len(file.parents):
                 above = file.parents[node.level - 1] if node.level else base
                 names = node.module.split(".") if node.module else []
                 for alias in node.names:

@@ -12,6 +12,7 @@ from client.cli.exit_codes import UsageError
 from client.cli.output import note, result
 from client.config import AuditConfig
 from client.signing import KIND, generated, key_id, private_key, public_key, public_path
+from client.user_path import user_path
 
 VARIABLE = "ORGA_SIGNING_KEY_FILE"
 
@@ -45,7 +46,7 @@ def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
     named = os.environ.get(VARIABLE) or config.signing_key_file
     if not named:
         raise UsageError(f"no key signs: set {VARIABLE}, or [audit] signing_key_file; make one with: orga audit keygen")
-    return private_key(Path(named).expanduser())
+    return private_key(user_path(named))
 
 
 def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
@@ -60,7 +61,7 @@ def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]
 
 
 def _text(key: str) -> str:
-    path = Path(key).expanduser()
+    path = user_path(key)
     if key.startswith(KIND) or not path.is_file():
         return key
     return path.read_text(encoding="utf-8", errors="replace")

@@ -1,6 +1,7 @@
 """Exit codes that scripts rely on."""
 
 from enum import IntEnum
+from errno import ENAMETOOLONG
 
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -59,6 +60,8 @@ def of_error(error: BaseException) -> ExitCode:
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
         return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED
+    if isinstance(error, OSError) and error.errno == ENAMETOOLONG:
+        return ExitCode.USAGE
     if isinstance(error, ServerUnavailable):
         return ExitCode.NO_SERVER
     if isinstance(error, RPCError) and error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:

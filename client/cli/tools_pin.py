@@ -37,7 +37,8 @@ async def _pin(server: str, config: Path | None, *, as_json: bool) -> int:
     async with tools_here(config, ignores_pins=True) as here:
         known = list(here.config.mcp.servers)
         if server not in known:
-            raise UsageError(f"there is no MCP server {server!r}; {nearest(server, known)}")
+            there = nearest(server, known) if known else "[mcp.servers] names none"
+            raise UsageError(f"there is no MCP server {server!r}; {there}")
         tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
     if not tools:
         raise UsageError(f"the MCP server {server!r} has no tool that could be offered")

@@ -61,7 +61,10 @@ def is_trusted_now(error: Untrusted) -> bool:
 
 
 def _asked(path: Path | None) -> Asked:
-    asked = asked_config(_file(path), folder=Path.cwd(), env=os.environ)
+    file = _file(path)
+    if file is not None and not file.is_file():
+        raise UsageError(f"{file} is no file; name a configuration, or the folder of an orga.toml")
+    asked = asked_config(file, folder=Path.cwd(), env=os.environ)
     if asked is None:
         raise UsageError("there is no orga.toml here or above; name one")
     return asked

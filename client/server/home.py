@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client.server.endpoint import ServerUnavailable
+from client.user_path import user_path
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class Home:
 def server_home() -> Home:
     """Return the state folder: `ORGA_HOME`, or `orga` in the user's data folder."""
     if chosen := os.environ.get("ORGA_HOME"):
-        return Home(Path(chosen).expanduser().absolute())
+        return Home(user_path(chosen).absolute())
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Home(Path(data).expanduser() / "orga")
+    return Home(user_path(data) / "orga")
 
 
 def prepared_home() -> Home:
@@ -84,4 +85,4 @@ def prepared_home() -> Home:
 def cache_folder() -> Path:
     """Return the folder of what can be downloaded or built again."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "orga"
+    return user_path(cache) / "orga"

@@ -11,6 +11,7 @@ from client.server.endpoint import Report, ServerUnavailable
 from client.server.home import cache_folder
 from client.server.locks import taken
 from client.server.obtain import NotObtained, built, downloaded
+from client.user_path import user_path
 
 REMEDY = (
     "install the `temporal` command (https://docs.temporal.io/cli), name it in ORGA_TEMPORAL_CLI, "
@@ -63,7 +64,7 @@ async def _alone(lock: Path, report: Report) -> AsyncGenerator[None]:
 
 
 def _named(name: str) -> Path:
-    path = Path(name).expanduser()
+    path = user_path(name)
     if not _is_executable(path):
         raise ServerUnavailable(f"ORGA_TEMPORAL_CLI names {path}, which is no executable file", "correct or unset it")
     return path

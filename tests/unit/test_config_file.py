@@ -7,6 +7,7 @@ import pytest
 
 from client.config_file import ConfigError, load_config
 from client.toml_lines import line_of
+from client.trust import Untrusted
 
 
 def written(folder: Path, text: str) -> Path:
@@ -191,3 +192,37 @@ def test_paths_in_a_list_start_at_the_files_folder(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     loaded = load_config(folder=tmp_path / "deep", env={"ORGA_TRUST": "1"})
     assert loaded.config.tools.manifests == (str(tmp_path / "tools/*.toml"), "/elsewhere/a.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        pytest.param('[tools.files]\nroot = "a\\u0000b"', "tools.files.root", id="NUL"),
+        pytest.param('[policy]\ndir = "%s"' % ("a" * 300), "policy.dir", id="a long name"),
+        pytest.param('[tools]\nmanifests = ["%s*.toml"]' % ("a/" * 3_000), "tools.manifests.0", id="a long path"),
+        pytest.param('[mcp.servers.a]\ncommand = "x"\ncwd = "\\u0000"', "mcp.servers.a.cwd", id="folder of a server"),
+        pytest.param('[tools]\npython = ["%s:f"]' % ("a" * 5_000), "tools.python.0", id="a long module"),
+    ],
+)
+def test_what_is_no_path_is_refused_by_its_key(tmp_path: Path, text: str, key: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigError, match=rf"{path}:\d: {key}: "):
+        load_config(folder=tmp_path, env={"ORGA_TRUST": "1"})
+
+
+def test_the_home_of_a_user_who_does_not_exist_is_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    written(tmp_path, '[tools.files]\nroot = "~no-such-user/x"\n[tools]\nmanifests = ["~no-such-user/*.toml"]\n')
+    config = load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).config
+    assert config.tools.files.root == tmp_path / "~no-such-user/x"
+    with pytest.raises(ConfigError, match="which is no file"):
+        load_config(Path("~no-such-user/orga.toml"), folder=tmp_path, env={})
+
+
+@pytest.mark.parametrize(
+    "code", ["from " + "." * 60 + " import a", f"import {'a' * 300}", f"import {'a.' * 3_000}b"], ids=str.__len__
+)
+def test_imports_that_lead_nowhere_make_no_configuration_unreadable(tmp_path: Path, code: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{code}\n")
+    written(tmp_path, '[tools]\npython = ["mine:f"]\n')
+    with pytest.raises(Untrusted):
+        load_config(folder=tmp_path, env={})

@@ -152,6 +152,7 @@ async def test_wrong_arguments_are_named(arguments: dict[str, object], named: st
         pytest.param(f"{MODULE}:NUMBER", "NUMBER is int, not a function", id="not callable"),
         pytest.param(f"{MODULE}.weather", "written package.module:function", id="no colon"),
         pytest.param(":weather", "written package.module:function", id="no module"),
+        pytest.param("...a:weather", "written package.module:function", id="a module of nowhere"),
         pytest.param(f"{MODULE}:", "written package.module:function", id="no attribute"),
         pytest.param(f"{MODULE}:unannotated", "parameter b has no annotation", id="no annotation"),
         pytest.param(f"{MODULE}:star", "args cannot be described", id="star"),

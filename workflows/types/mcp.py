@@ -1,10 +1,10 @@
 """MCP servers as people configure them: `[mcp.servers.NAME]` of `orga.toml`."""
 
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from workflows.types.paths import ConfiguredPath
 from workflows.types.profile import ToolProfile
 from workflows.types.record import Border
 from workflows.types.tools import ToolOptions
@@ -24,7 +24,7 @@ class McpServer(Border):
     command: str | None = Field(default=None, min_length=1)
     """A program, started by the worker in a process group of its own; never through a shell."""
     args: tuple[str, ...] = ()
-    cwd: Path | None = None
+    cwd: ConfiguredPath | None = None
     """Relative to the file that says so, whose folder it is unless said; null: where the worker was started."""
     env_from: tuple[Variable, ...] = ()
     """Variables of the worker's environment that are passed on; nothing else is, but HOME, PATH and the like."""

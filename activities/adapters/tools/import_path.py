@@ -21,7 +21,7 @@ def imported(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any
         ValueError: With what is wrong and what to change.
     """
     module_name, colon, attribute = path.partition(":")
-    if not (module_name and colon and attribute):
+    if not (colon and attribute and all(name.isidentifier() for name in module_name.split("."))):
         raise ValueError("an import path is written package.module:function")
     digest = hold_module(module_name, folders)
     try:
