@@ -20,6 +20,8 @@ from client.user_path import user_path
 
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
+NO_FILE = Path(os.devnull)
+"""Names no file: the defaults hold, whatever lies in the folder."""
 
 PATHS = (
     ("tools", "files", "root"),
@@ -44,7 +46,8 @@ def load_config(
 ) -> LoadedConfig:
     """Return the configuration that holds in `folder`, the working directory unless given.
 
-    Order of the file: `named`, then `ORGA_CONFIG`, then the first `orga.toml` from `folder` upwards. None is fine.
+    Order of the file: `named`, then `ORGA_CONFIG`, then the first `orga.toml` from `folder` upwards. None is fine;
+    `NO_FILE` says so.
 
     Raises:
         ConfigError: Naming file, line and key of each problem, and what is allowed there. `Untrusted`: The file asks
@@ -117,6 +120,8 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Pat
     if chosen is None:
         folders = (folder.absolute(), *folder.absolute().parents)
         return next((there / FILE_NAME for there in folders if (there / FILE_NAME).is_file()), None)
+    if chosen == NO_FILE:
+        return None
     path = folder / user_path(chosen)
     if not path.is_file():
         by = "--config" if named else VARIABLE

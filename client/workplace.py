@@ -5,18 +5,23 @@ All folders share the embedded server, so each has a queue of its own there: no 
 
 import hashlib
 import shlex
+import tomllib
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
 from client.config import OrgaConfig
-from client.config_file import FILE_NAME
+from client.config_file import NO_FILE, find_config
+from client.user_path import user_path
+from client.worker_order import ROOT_VARIABLE
 from workflows.types.names import TASK_QUEUE
+from workflows.types.paths import can_exist
 from workflows.types.workplace import WORKPLACE_MEMO, Workplace, workplace_of
 
 MARK_CHARS = 10
 DIGEST_CHARS = 12
+_MAX_BYTES = 1_000_000
 
 
 def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
@@ -46,21 +51,36 @@ async def home_of(run: WorkflowExecution) -> Workplace | None:
 
 def worker_command(place: Workplace | None, command: str = "orga worker") -> str:
     """Return how a worker for that place is started from the working folder; the bare command where none is named."""
-    if (
-        place is None
-        or not f"{place.folder}{place.config}".isprintable()
-        or (place.folder == str(Path.cwd()) and _is_found(place))
-    ):
+    if place is None or not f"{place.folder}{place.config}{place.root}".isprintable():
         return command
-    words = [command, *([] if _is_found(place) else ["--config", shlex.quote(str(place.config))])]
-    return f"cd {shlex.quote(place.folder)} && {' '.join(words)}"
+    there = [] if place.folder == str(Path.cwd()) else ["cd", shlex.quote(place.folder), "&&"]
+    root = [] if _is_its_root(place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
+    config = [] if _is_found(place) else ["--config", shlex.quote(place.config or str(NO_FILE))]
+    return " ".join([*there, *root, command, *config])
 
 
 def _is_found(place: Workplace) -> bool:
     """Return whether the configuration is the one that is found upwards from the folder."""
-    folder = Path(place.folder)
-    near = next((each for each in (folder, *folder.parents) if (each / FILE_NAME).is_file()), None)
-    return (str(near / FILE_NAME) if near else None) == place.config
+    found = find_config(None, Path(place.folder), {})
+    return (str(found) if found else None) == place.config
+
+
+def _is_its_root(place: Workplace) -> bool:
+    """Return whether folder and configuration as they stand lead to the root."""
+    said = _said_root(Path(place.config)) if place.config else None
+    root = Path(str(place.config)).parent / user_path(said) if said else Path(place.folder)
+    return _text(root.resolve()) == place.root
+
+
+def _said_root(file: Path) -> str | None:
+    """Return the root that a configuration names. Whoever started the run named the file: it may be anything."""
+    try:
+        if not file.is_file() or file.stat().st_size > _MAX_BYTES:
+            return None
+        said = tomllib.loads(file.read_text(encoding="utf-8"))["tools"]["files"]["root"]
+    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+        return None
+    return said if isinstance(said, str) and can_exist(said) else None
 
 
 def _digest(file: Path) -> str:

@@ -15,7 +15,7 @@ from client.cli.session import Session
 from client.cli.terminal_text import on_one_line
 from client.cli.worker_check import WorkerReport, worker_report
 from client.config import OrgaConfig
-from client.config_file import LoadedConfig, load_config
+from client.config_file import NO_FILE, LoadedConfig, load_config
 from client.connect import Connection, connection
 from client.errors import ConfigError, OrgaError
 from client.failing_tasks import failing_tasks
@@ -64,7 +64,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
         return
     else:
         yield Check("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
-        for check in _parts(await worker_report(loaded.path)):
+        for check in _parts(await worker_report(loaded.path or NO_FILE)):
             yield check
     try:
         async with connection(loaded.config, note) as connected:

@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from client.agents import AgentHandle
 from client.cli.output import note
-from client.config_file import LoadedConfig, load_config
+from client.config_file import NO_FILE, LoadedConfig, load_config
 from client.connect import Connection, connection
 from client.worker_order import WorkerOrder
 from client.workplace import own_queue
@@ -46,7 +46,7 @@ class Session:
         """Return what a worker of this command is told; it polls the queue of this folder unless one is given."""
         endpoint = self.connection.endpoint
         named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
-        return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path)
+        return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE)
 
 
 @asynccontextmanager

@@ -41,9 +41,9 @@ class WorkerReport(Record):
     """What works, and is better known."""
 
 
-async def worker_report(config: Path | None) -> WorkerReport:
+async def worker_report(config: Path) -> WorkerReport:
     """Return the report of a worker that would start here and now."""
-    options = ["--check", *(["--config", str(config)] if config else [])]
+    options = ["--check", "--config", str(config)]
     command = module_command("client.worker_child", *options)
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

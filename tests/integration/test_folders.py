@@ -78,6 +78,15 @@ def test_the_next_command_of_the_folder_takes_its_runs_over(home: Path, tmp_path
     assert here("attach", left).code == 0
 
 
+def test_a_run_without_a_configuration_is_taken_over_in_a_folder_that_has_one_since(home: Path, tmp_path: Path) -> None:
+    here = a_folder(home, tmp_path, "plain")
+    left = here("run", TASK, "--detach").out.strip()
+    (here.folder / "orga.toml").write_text("[models]\n")
+    assert "start one with: orga worker --config /dev/null\n" in here("status", left).err
+    done = here("attach", left, "--json", "--config", "/dev/null")
+    assert "is plain." in json.loads(done.out)["output"], done.err
+
+
 def test_status_and_doctor_show_folder_and_configuration(home: Path, tmp_path: Path) -> None:
     here = a_folder(home, tmp_path, "shown")
     (here.folder / "orga.toml").write_text("# one\n")

@@ -62,7 +62,7 @@ def test_the_queue(named: str | None, embedded: bool, expected: str) -> None:
         pytest.param(None, "orga worker", id="started for no folder"),
         pytest.param(HOME, "cd /home/me/a && orga worker", id="another folder"),
         pytest.param(
-            HOME.model_copy(update={"folder": "/x/my files; rm -rf ~"}),
+            HOME.model_copy(update=dict.fromkeys(("folder", "root"), "/x/my files; rm -rf ~")),
             "cd '/x/my files; rm -rf ~' && orga worker",
             id="quoted",
         ),
@@ -72,6 +72,11 @@ def test_the_queue(named: str | None, embedded: bool, expected: str) -> None:
             id="a configuration that is not found from there",
         ),
         pytest.param(HOME.model_copy(update={"folder": "/x\nforged"}), "orga worker", id="a name that forges lines"),
+        pytest.param(
+            HOME.model_copy(update={"root": "/srv/a b"}),
+            "cd /home/me/a && ORGA_TOOLS__FILES__ROOT='/srv/a b' orga worker",
+            id="a root that the environment named",
+        ),
     ],
 )
 def test_how_a_worker_is_started(place: Workplace | None, expected: str) -> None:
@@ -80,6 +85,27 @@ def test_how_a_worker_is_started(place: Workplace | None, expected: str) -> None
 
 def test_in_the_folder_itself_no_other_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker_command(a_place(tmp_path / "a", monkeypatch, "")) == "orga worker"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(None, "", "orga worker --config /dev/null", id="there was no file"),
+        pytest.param(
+            "[tools.files]\nroot = 'b'", "# changed\n[tools.files]\nroot = 'b'", "orga worker", id="the same root"
+        ),
+        pytest.param("", "[tools.files]\nroot = 'b'", "ORGA_TOOLS__FILES__ROOT={} orga worker", id="another root"),
+        pytest.param("", "[tools.files]\nroot = 7", "orga worker", id="broken since"),
+        pytest.param("", '[tools.files]\nroot = "a\\u0000"', "orga worker", id="no path since"),
+    ],
+)
+def test_a_folder_that_has_changed_since_is_worked_in_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str, expected: str
+) -> None:
+    """Else the worker polls another queue, and the run waits for ever."""
+    place = a_place(tmp_path, monkeypatch, before)
+    (tmp_path / "orga.toml").write_text(after)
+    assert worker_command(place) == expected.format(tmp_path)
 
 
 @pytest.mark.parametrize("value", ["text", 7, [], {}, {"folder": 1, "root": 2}, {"folder": "x"}])
