@@ -1,6 +1,7 @@
 """A request of a manifest as a tool."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -11,8 +12,6 @@ from activities.adapters.http import (
     TRANSIENT,
     URL,
     AsyncClient,
-    ConnectError,
-    ConnectTimeout,
     HTTPError,
     InvalidURL,
     Response,
@@ -73,36 +72,37 @@ class HttpTool:
             raise self._secrets.known.left_out_of(error) from None
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
-        limit_s, host = self._manifest.timeout_s, request.url.host
-        asked: list[URL] = []
+        limit_s, host, way = self._manifest.timeout_s, request.url.host, _Way()
         try:
             async with asyncio.timeout(limit_s), guarded_client(self._backend, self._ssl_context) as client:
                 client.timeout = limit_s
-                return await self._read(client, request, context, asked)
+                return await self._read(client, request, context, way)
         except ToolError as error:
-            if len(asked) > 1 and error.acted == "no":  # what redirected it may have done it
+            if way.asked > 1 and error.acted == "no":  # what redirected it may have done it
                 error.acted = "maybe"
             raise
-        except (ConnectError, ConnectTimeout) as error:
-            why, acted = f"{host}: {str(error) or 'no connection'}", "no" if len(asked) == 1 else "maybe"
-            raise ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted) from None
         except (TimeoutError, TimeoutException):
-            raise ToolError(f"{host}: no full answer within {limit_s:g} s", kind=TIME_LIMIT, retryable=True) from None
+            if not way.has_begun:
+                raise _not_connected(f"{host}: no connection within {limit_s:g} s", "no") from None
+            why = f"{host}: no full answer within {limit_s:g} s{way.last_words}"
+            raise ToolError(why, kind=TIME_LIMIT, retryable=True) from None
         except HTTPError as error:
             why = f"{host}: {str(error) or type(error).__name__}"
-            raise ToolError(why, kind="ConnectionFailed", retryable=True, acted="maybe") from None
+            raise _not_connected(why, "maybe" if way.has_begun else "no") from None
         except InvalidURL as error:
             raise ToolError(f"{host}: {error}", kind="InvalidUrl") from None
 
-    async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext, asked: list[URL]) -> str:
+    async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext, way: "_Way") -> str:
         """Follow redirects of what changes nothing; each new address is checked when it is connected to."""
 
         def sent(url: URL) -> AbstractAsyncContextManager[Response]:
-            asked.append(url)
+            way.asked += 1
             headers = self._headers(request, url, context)
-            return client.stream(request.method, url, headers=headers, content=request.content)
+            traced = {"trace": way.note}
+            return client.stream(request.method, url, headers=headers, content=request.content, extensions=traced)
 
         async with followed(request.url, sent, partial(self._redirected, request)) as response:
+            way.last_words = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
             return await self._told(response)
 
     def _redirected(self, request: HttpRequest, url: URL, location: str) -> URL:
@@ -127,20 +127,49 @@ class HttpTool:
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
+            if not response.is_success:  # the status says enough
+                raise _failed(response, acted, f", and what it said cannot be read: {error}") from None
             error.acted = acted
+            raise
+        except HTTPError as error:
+            if not response.is_success and not isinstance(error, TimeoutException):
+                raise _failed(response, "maybe", f", and broke off: {error}") from None
             raise
         said = await asyncio.to_thread(decoded, body, response.charset_encoding)
         text = self._secrets.known.hidden(said, is_cut=is_cut)
         if not response.is_success:
-            status = response.status_code
-            why = f"{response.url.host} answered {status} {response.reason_phrase}{last_words(text)}"
-            raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT, acted=acted)
+            raise _failed(response, acted, last_words(text))
         output = self._manifest.output
         if is_cut and output.parser != "text":
             why = "the answer is longer than max_body_bytes, so it cannot be parsed"
             raise ToolError(why, kind="BadOutput", acted=acted)
         cut = f"\n[cut after {self._http.max_body_bytes:,} bytes]" if is_cut else ""
         return await asyncio.to_thread(shown, text, output) + cut
+
+
+class _Way:
+    """How far a request came, through all its redirects."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.has_begun = False
+        """Something of it was sent: until then no server can have done anything."""
+        self.last_words = ""
+        """The beginning of an answer."""
+
+    async def note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Hear of each step that the network takes."""
+        self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
+
+
+def _not_connected(why: str, acted: Acted) -> ToolError:
+    return ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted)
+
+
+def _failed(response: Response, acted: Acted, said: str) -> ToolError:
+    status = response.status_code
+    why = f"{response.url.host} answered {status} {response.reason_phrase}{said}"
+    return ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT, acted=acted)
 
 
 def _acted(response: Response) -> Acted:

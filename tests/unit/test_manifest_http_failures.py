@@ -1,0 +1,93 @@
+"""What is told of a request that was not answered in full: the status that did come, and what was never sent."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from activities.ports import Acted, Tool
+from tests.support.manifests import a_manifest_tool
+from tests.support.raw_http import answer, raw_http
+from tests.support.tool_calls import failure
+
+PAY = """
+name = "pay"
+description = "Pay."
+effect = "irreversible"
+timeout_s = 0.5
+[http]
+method = "POST"
+url = "HERE"
+"""
+CUT = b"content-length: 900\r\n\r\n{"
+
+
+def paying(root: Path, url: str) -> Tool:
+    return a_manifest_tool(root, PAY.replace("HERE", url), allow_hosts=["127.0.0.1"])
+
+
+@asynccontextmanager
+async def saying(said: bytes) -> AsyncGenerator[str]:
+    """Serve a machine that says so much and no more, and never hangs up."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await reader.read()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "retryable", "acted"),
+    [
+        pytest.param(b"HTTP/1.1 401 No\r\n" + CUT, "Http401", False, "maybe", id="a refusal that is cut"),
+        pytest.param(b"HTTP/1.1 503 Busy\r\n" + CUT, "Http503", True, "maybe", id="a failure that is cut"),
+        pytest.param(
+            answer("502 Bad", b"\x1f\x8bno", "content-encoding: gzip"), "Http502", True, "maybe", id="damaged"
+        ),
+        pytest.param(answer("429 Slow", b"x", "content-encoding: br"), "Http429", True, "no", id="encoded otherwise"),
+    ],
+)
+async def test_a_status_is_told_though_the_rest_cannot_be_read(
+    tmp_path: Path, said: bytes, kind: str, retryable: bool, acted: Acted
+) -> None:
+    async with raw_http({"": said}) as (url, _):
+        error = await failure(paying(tmp_path, f"{url}/"))
+    assert (error.kind, error.retryable, error.acted) == (kind, retryable, acted)
+    assert f" answered {kind[-3:]} " in str(error)
+
+
+async def test_a_status_is_told_though_the_rest_never_comes(tmp_path: Path) -> None:
+    async with saying(b"HTTP/1.1 429 Too Many Requests\r\n" + CUT) as place:
+        error = await failure(paying(tmp_path, f"http://{place}"))
+    assert (error.kind, "429 Too Many Requests" in str(error)) == ("TimeLimit", True)
+
+
+async def test_a_connection_that_is_never_made_has_done_nothing(tmp_path: Path) -> None:
+    """A queue of connections that is full drops the next one, as a firewall does."""
+    with ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        error = await failure(paying(tmp_path, f"http://127.0.0.1:{server.getsockname()[1]}"))
+    assert (error.kind, error.acted, "no connection" in str(error)) == ("ConnectionFailed", "no", True)
+
+
+async def test_one_who_speaks_no_tls_was_told_nothing(tmp_path: Path) -> None:
+    async with saying(answer("200 OK")) as place:
+        error = await failure(paying(tmp_path, f"https://{place}"))
+    assert (error.kind, error.acted) == ("ConnectionFailed", "no")
+
+
+async def test_who_takes_the_request_and_says_nothing_may_have_acted(tmp_path: Path) -> None:
+    async with saying(b"") as place:
+        error = await failure(paying(tmp_path, f"http://{place}"))
+    assert (error.kind, error.acted) == ("TimeLimit", None)
