@@ -20,7 +20,7 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
     httpx would decompress a whole chunk at once, a thousandfold if its sender wishes.
 
     Raises:
-        DecodingError: The body is damaged, or its encoding is none that was asked for.
+        DecodingError: The body is damaged or cut, or its encoding is none that was asked for.
     """
     if response.is_stream_consumed:  # it is in memory already
         yield response.content
@@ -30,8 +30,10 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
         raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
     # 32 more than the window size: gzip or zlib, whichever the header says.
     expander = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("identity", "") else None
+    has_begun = False
     async for chunk in response.aiter_raw():
         rest = chunk
+        has_begun = has_begun or bool(chunk)
         if expander is None:
             yield chunk
             await asyncio.sleep(0)
@@ -44,3 +46,5 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
             rest = expander.unconsumed_tail
             yield piece
             await asyncio.sleep(0)
+    if expander is not None and has_begun and not expander.eof:
+        raise DecodingError("its compressed body is cut")

@@ -61,6 +61,27 @@ async def test_a_server_that_has_lost_its_sessions_is_connected_to_anew_and_acts
         assert (server.calls, server.methods.count("initialize")) == (2, 2)
 
 
+@pytest.mark.parametrize("status", [401, 404, 429, 503])
+async def test_a_status_over_http_is_told_though_the_rest_is_cut(status: int) -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            server.answer = f"{status} cut"
+            error = await refusal(called(source, "s_act"))
+            server.answer = "result"
+            assert await called(source, "s_act") == "done"
+        assert (error.kind, error.acted, f"HTTP status {status}" in str(error)) == (SERVER_FAILED, "maybe", True)
+        assert server.methods.count("initialize") == 1
+
+
+async def test_events_over_http_that_end_without_the_answer_are_an_error_at_once() -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            server.answer = "events end"
+            async with asyncio.timeout(AT_ONCE_S):
+                assert (await refusal(called(source, "s_act"))).acted == "maybe"
+        assert server.calls == 1
+
+
 @pytest.mark.parametrize("answer", ["half", "half event"])
 async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once(answer: str) -> None:
     with hostile_http() as server:

@@ -94,6 +94,15 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(int(status), b'{"error": "so it is"}')
             case [status, "error", code]:
                 self._error(ident, int(code), "so it is", int(status))
+            case [status, "cut"]:
+                self.send_response(int(status))
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", "900")
+                self.end_headers()
+                self.wfile.write(b"{")
+                self.close_connection = True
+            case ["events", "end"]:
+                self._send(200, b": working\n\n", EVENTS)
             case ["error", code]:
                 self._error(ident, int(code), "so it is")
             case ["html"]:

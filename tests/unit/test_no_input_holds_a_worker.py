@@ -146,11 +146,12 @@ async def test_a_compressed_stream_of_nothing_is_given_up(kind: str, line: bytes
     assert await longest_pause(answer()) < LIMIT_S
 
 
-def test_empty_lines_are_counted() -> None:
-    decoder = SseDecoder(max_empty_lines=100)
+@pytest.mark.parametrize("line", [b"\n", b":\n", b"x\n", b"event: a\n", b"id\r"])
+def test_lines_without_data_are_counted(line: bytes) -> None:
+    decoder = SseDecoder(max_silent_lines=100)
     decoder.feed(b"data: a\n\n" * 40)
-    with pytest.raises(SseTooLarge, match="empty lines"):
-        decoder.feed(b"\n" * 101)
+    with pytest.raises(SseTooLarge, match="lines without data"):
+        decoder.feed(line * 101)
 
 
 def calls_of(count: int) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What OPA may answer, over a pretended network: whatever is no clear yes is a no."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -39,6 +40,15 @@ class Server:
 
 async def judged(*answers: Any, proposal: Proposal | None = None) -> Judgement:
     return await Server(*answers).engine().judge(proposal or a_tool_proposal())
+
+
+async def broken_off() -> AsyncIterator[bytes]:
+    yield b"{"
+    raise http.RemoteProtocolError("cut")
+
+
+def cut(status: int) -> http.Response:
+    return http.Response(status, content=broken_off())
 
 
 TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
@@ -117,6 +127,7 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: Judgement) -
         pytest.param(http.Response(200, content=b"\xff"), "no JSON object", id="no text"),
         pytest.param(http.Response(404), "status 404", id="not found"),
         pytest.param(http.Response(401), "status 401", id="no access"),
+        pytest.param(cut(403), "status 403", id="no access, cut"),
         pytest.param(http.Response(302, headers={"location": "http://evil.test"}), "status 302", id="a redirect"),
     ],
 )
@@ -145,6 +156,7 @@ async def test_a_passing_failure_is_tried_again(failure: Any) -> None:
     ("failure", "says"),
     [
         pytest.param(http.Response(500), "status 500", id="a broken server"),
+        pytest.param(cut(503), "status 503", id="a busy server, cut"),
         pytest.param(http.ConnectError("refused"), "ConnectError refused", id="no server"),
     ],
 )

@@ -280,6 +280,18 @@ async def test_a_body_that_cannot_be_unpacked_is_an_error(site: Site, tool: Tool
     assert (await failure(tool, url=site.url("/"))).kind == kind
 
 
+async def test_half_a_compressed_body_is_not_taken_for_the_whole(site: Site, tool: Tool) -> None:
+    whole = gzip.compress(b"".join(b"%d " % n for n in range(3_000)))
+    site.pages["/"] = http(whole[: len(whole) // 2], headers=["Content-Encoding: gzip"])
+    error = await failure(tool, url=site.url("/"))
+    assert (error.kind, "cut" in str(error)) == ("BadBody", True)
+
+
+async def test_an_empty_body_may_be_called_compressed(site: Site, tool: Tool) -> None:
+    site.pages["/"] = http(b"", headers=["Content-Encoding: gzip"])
+    assert body_of(await result(tool, url=site.url("/"))) == "(no text)"
+
+
 async def test_a_long_text_is_read_in_parts_that_leave_nothing_out(site: Site, tool: Tool) -> None:
     whole = "".join(f"{n} äöü " for n in range(3_000))
     site.pages["/"] = http(whole.encode(), "text/plain; charset=utf-8")

@@ -123,20 +123,30 @@ async def _bounded(request: httpx2.Request, response: httpx2.Response, client: _
         return response
     if response.is_success and kind.startswith("text/event-stream"):
         return await _events(request, response, client)
+    body, problem = await _body(response)
+    if problem:
+        return _failed(request, INTERNAL_ERROR, problem)
+    if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
+        return _failed(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
+    headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_WIRE}
+    return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+
+
+async def _body(response: httpx2.Response) -> tuple[bytes, str]:
+    """Return the body, or why it is of no use."""
     body = bytearray()
     try:
         async for piece in response.aiter_bytes():
             body += piece
             if len(body) > MAX_BODY_BYTES:
-                return _failed(request, INTERNAL_ERROR, f"its answer has more than {MAX_BODY_BYTES} bytes")
+                return b"", f"its answer has more than {MAX_BODY_BYTES} bytes"
+    except (httpx2.TransportError, httpx2.DecodingError) as error:
+        if response.is_success:
+            raise
+        return b"", f"HTTP status {response.status_code}, then {type(error).__name__}"
     finally:
         await response.aclose()
-    if has_more_parts(body, MAX_PARTS):
-        return _failed(request, INTERNAL_ERROR, f"its answer has more than {MAX_PARTS:,} parts")
-    if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
-        return _failed(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
-    headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_WIRE}
-    return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
+    return bytes(body), f"its answer has more than {MAX_PARTS:,} parts" if has_more_parts(body, MAX_PARTS) else ""
 
 
 async def _events(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
@@ -161,7 +171,7 @@ class _Counted(httpx2.AsyncByteStream):
         self._inner = cast("httpx2.AsyncByteStream", response.stream)
         self._budget = budget
         self._client = client
-        self._events = SseDecoder(max_event=MAX_BODY_BYTES, max_stream=sys.maxsize, max_empty_lines=sys.maxsize)
+        self._events = SseDecoder(max_event=MAX_BODY_BYTES, max_stream=sys.maxsize, max_silent_lines=sys.maxsize)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._inner:

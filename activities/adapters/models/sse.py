@@ -4,8 +4,8 @@ MAX_EVENT_BYTES = 8_000_000
 MAX_STREAM_BYTES = 64_000_000
 """Framing costs some 200 bytes a token, so this is far above any reply that is kept."""
 
-MAX_EMPTY_LINES = 1_000_000
-"""A stream of nothing but newlines would keep a processor busy for a minute and say nothing."""
+MAX_SILENT_LINES = 1_000_000
+"""Lines without data, as blank ones and comments: nothing but those would keep a processor busy for a minute."""
 
 
 class SseTooLarge(Exception):
@@ -23,16 +23,16 @@ class SseDecoder:
         *,
         max_event: int = MAX_EVENT_BYTES,
         max_stream: int = MAX_STREAM_BYTES,
-        max_empty_lines: int = MAX_EMPTY_LINES,
+        max_silent_lines: int = MAX_SILENT_LINES,
     ) -> None:
         self._max_event = max_event
         self._max_stream = max_stream
-        self._max_empty_lines = max_empty_lines
+        self._max_silent_lines = max_silent_lines
         self._line = bytearray()
         self._data: list[bytes] = []
         self._event_bytes = 0
         self._stream_bytes = 0
-        self._empty_lines = 0
+        self._silent_lines = 0
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[str]:
@@ -45,14 +45,13 @@ class SseDecoder:
         if self._stream_bytes > self._max_stream:
             raise SseTooLarge(f"more than {self._max_stream} bytes")
         *ended, rest = self._lines(chunk)
-        self._empty_lines += ended.count(b"")
-        if self._empty_lines > self._max_empty_lines:
-            raise SseTooLarge(f"more than {self._max_empty_lines} empty lines")
         events: list[str] = []
         for line in ended:
             self._line += line
             events.extend(self._end_of_line())
         self._line += rest
+        if self._silent_lines > self._max_silent_lines:
+            raise SseTooLarge(f"more than {self._max_silent_lines} lines without data")
         if len(self._line) + self._event_bytes > self._max_event:
             raise SseTooLarge(f"an event of more than {self._max_event} bytes")
         return events
@@ -71,13 +70,13 @@ class SseDecoder:
     def _end_of_line(self) -> list[str]:
         line = bytes(self._line).removeprefix(b"\xef\xbb\xbf")
         self._line.clear()
-        if not line:
-            return self._dispatch()
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
             self._event_bytes += len(value) + 1
-        return []
+            return []
+        self._silent_lines += 1
+        return [] if line else self._dispatch()
 
     def _dispatch(self) -> list[str]:
         data, self._data = self._data, []

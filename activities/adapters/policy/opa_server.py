@@ -92,15 +92,15 @@ class OpaServer:
     async def _asked(self, body: bytes) -> Any:
         try:
             async with self._client.stream("POST", self._url, params={"provenance": "true"}, content=body) as response:
+                if response.status_code in http.TRANSIENT:
+                    raise OpaUnreachable(f"status {response.status_code}")
+                if response.status_code != 200:
+                    return _refusal(f"OPA refused the question: status {response.status_code}")
                 content, is_cut = await bounded_body(response, MAX_ANSWER_BYTES)
         except ToolError as error:  # its encoding is none, or damaged
             raise OpaUnreachable(error_text(error)) from error
         except (http.TransportError, http.DecodingError) as error:
             raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
-        if response.status_code in http.TRANSIENT:
-            raise OpaUnreachable(f"status {response.status_code}")
-        if response.status_code != 200:
-            return _refusal(f"OPA refused the question: status {response.status_code}")
         if is_cut:
             return _refusal(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
