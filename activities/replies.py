@@ -67,7 +67,8 @@ def normalised(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_B
     left_out = len(reply.calls) - len(calls) or reply.left_out
     tools = _left_out_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
     fields = {"calls": tuple(calls), "left_out": left_out, "left_out_tools": tools}
-    return _changed(_described(reply), text=text, blocks=blocks, **fields)
+    order = reply.order if blocks else ()
+    return _changed(_described(reply), text=text, blocks=blocks, order=order, **fields)
 
 
 def text_alone(reply: Reply, text: str) -> Reply:

@@ -18,6 +18,7 @@ from activities.sanitize import sanitized
 from client.cli.terminal_text import harmless
 from tests.support.model_http import chunk, completed, streamed
 from tests.support.standstill import LIMIT_S, growth, longest_pause
+from workflows.types.messages import Reply
 from workflows.types.profile import matches
 
 
@@ -176,3 +177,27 @@ async def test_a_reply_of_thousands_of_calls_is_cut_while_it_streams(frames: Cal
         normalised(reply, ())
 
     assert await longest_pause(answer()) < LIMIT_S
+
+
+def thought(index: int) -> list[dict[str, Any]]:
+    """Return the frames of a thought and a letter behind it."""
+    begun = {"type": "content_block_start", "index": index, "content_block": {"type": "thinking"}}
+    return [begun, {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}]
+
+
+async def test_a_reply_of_thousands_of_thoughts_is_cut_while_it_streams() -> None:
+    """Each is small, and so is what they say together; the order in which they stand alone would fill a payload."""
+    given = streamed(*(frame for n in range(50_000) for frame in thought(n)), size=60_000)
+
+    async def answer() -> None:
+        reply, _, _ = await completed("anthropic", given)
+        assert reply.finish == "length"
+        assert len(normalised(reply, ()).model_dump_json()) < 200_000
+
+    assert await longest_pause(answer()) < LIMIT_S
+
+
+def test_an_order_goes_with_the_blocks_that_it_places() -> None:
+    reply = Reply(text="ab", blocks=({"type": "thinking", "thinking": "x" * 100},), order=("text:1", "block", "text:1"))
+    assert normalised(reply, (), room=50) == Reply(text="ab", blocks=(), order=())
+    assert normalised(reply, ()).order == reply.order

@@ -20,6 +20,9 @@ MAX_REPLY_BYTES = 1_000_000
 MAX_OPEN_CALLS = 256
 """Of one reply while it streams in; many times what is taken in of it."""
 
+MAX_PARTS = 1_000
+"""Texts, calls and blocks that follow each other in one reply."""
+
 _WITHHELD: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
 
 
@@ -67,6 +70,7 @@ class Assembly:
     def _begin(self, kind: Kind, chars: int = 0) -> None:
         if kind == "text" and self._parts and self._parts[-1][0] == kind:
             chars += self._parts.pop()[1]
+        self.full = self.full or len(self._parts) >= MAX_PARTS
         self._parts.append((kind, chars))
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
