@@ -3,18 +3,17 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
-from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
+from activities.environment_secrets import secret_values
 from activities.ports import ToolError
 from activities.secret_spellings import spellings
 
 MIN_GUESSED_CHARS = 8
-"""Of a value that counts as a secret by the name of its variable; hiding shorter ones would hole every text."""
+"""Of a value that counts as a secret by where it stands; hiding shorter ones would hole every text."""
 
 MIN_SECRET_CHARS = 6
 """Of a value that somebody said is a secret."""
@@ -24,23 +23,8 @@ HIDDEN = "[redacted]"
 _BEGUN_CHARS = 4
 """From so many characters on the beginning of a secret is cut off the end of a text."""
 
-_SECRET_NAME = re.compile(
-    r"(?i)(?:key|token|secret|password|passwd|passphrase|credentials?|headers|auth|authorization|bearer"
-    r"|webhook(?:_?url)?|(?:^|_|db)(?:pass|pwd|pw|pat|dsn|cookies?|sas|jwt|signature))"
-    r"(?:_?(?:v?\d+|prod(?:uction)?|staging|dev|test|live|ci|base|old|new|next|previous|ro|rw|pem|json|b64|base64))*$"
-)
-_ADDRESS_NAME = re.compile(
-    r"(?i)(?:^|_)(?:url|uri|dsn|address|endpoint|connection|proxy|broker|conn(?:ection)?_?str(?:ing)?)$"
-)
-"""Of a variable that may hold an address with a password in it; the rest of the address is no secret."""
-
-_PASSWORD_FIELD = re.compile(
-    r"(?i)\b(?:password|passwd|pwd|accountkey|sharedaccesskey|sig|token|api_?key)=([^;&\s'\"]+)"
-)
 _WRAPPED = re.compile(r"(?<![\w+/=-])(?:[\w+/-]{16,}\r?\n[ \t]*)+[\w+/=-]+", re.ASCII)
 """Lines as `base64`, MIME and PEM break them."""
-_COMMON = frozenset({"postgres", "password", "passw0rd", "changeme", "changeit", "localhost", "username", "minioadmin"})
-"""Values that stand in every other text; hiding them would hole it and protect nothing."""
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -59,18 +43,13 @@ class KnownSecrets:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "KnownSecrets":
-        """Take the variables whose name ends as a secret's does (`OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`).
+        """Take what its variables hold.
 
         Args:
             environment: Of the process.
             also: Further variables that hold secrets, whatever their names end in.
         """
-        named = {*filter(_SECRET_NAME.search, environment), *also}
-        values = [environment.get(name, "") for name in named]
-        values += [part.strip() for value in values for part in value.split(",")]  # a list of keys
-        for name in filter(_ADDRESS_NAME.search, environment):
-            values += _passwords_in(environment[name])
-        return cls.of((value for value in values if value.lower() not in _COMMON), MIN_GUESSED_CHARS)
+        return cls.of(secret_values(environment, also), MIN_GUESSED_CHARS)
 
     def hidden(self, text: str, *, is_cut: bool = False) -> str:
         """Return the text without them, nor, where its end was cut off, with the beginning of one."""
@@ -112,14 +91,6 @@ class KnownSecrets:
             pairs = cast("dict[str, Any]", value).items()
             return {self.hidden(key): self._hidden_in(item) for key, item in pairs}
         return value
-
-
-def _passwords_in(address: str) -> list[str]:
-    """Return the passwords in an address or a connection string, as they stand there and as they are meant."""
-    found = _PASSWORD_FIELD.findall(address)
-    with suppress(ValueError):  # it is no address
-        found.append(urlsplit(address).password or "")
-    return [*found, *map(unquote, found)]
 
 
 NO_SECRETS = KnownSecrets()

@@ -16,13 +16,29 @@ _AS_IN_GO = str.maketrans({character: f"\\u{ord(character):04x}" for character i
 _AS_IN_TEMPLATES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
 """What Mustache and its like escape beside what HTML needs."""
 
+_OF_BYTES = (
+    *((f"%02{digits}", between) for digits in "xX" for between in ("", " ", ":", "-", ",")),
+    *((f"{mark}%02{digits}", "") for digits in "xX" for mark in ("\\x", "%%")),
+    *(("0x%02x", between) for between in (" ", ",", ", ")),
+    *(("%d", between) for between in (" ", ",", ", ")),
+    ("\\%03o", ""),
+)
+"""How a byte is written, and what stands between two."""
+
+_OF_UNITS = ("\\u%04x", "\\u%04X")
+"""Of UTF-16, as in JSON."""
+
+_OF_CHARACTERS = ("&#%d;", "&#x%x;", "&#x%X;", "\\u{%x}")
+
 
 def spellings(value: str) -> Iterator[str]:
     """Yield a value as it is, in JSON and in Python's representation, one of these in another, and encoded."""
     once = _escaped(value)
     yield from once.union(*map(_escaped, once))
     data = value.encode(errors="replace")
-    for encoded in (_in_addresses(value), _in_base64(data), _in_digits(value, data), _in_markup(value)):
+    wide = value.encode("utf-16-le", errors="replace")  # as PowerShell encodes it
+    in_base64 = (*_in_base64(data), *_in_base64(wide))
+    for encoded in (_in_addresses(value), in_base64, _in_digits(value, data), [wide.hex()], _in_markup(value)):
         yield from (text for text in encoded if len(text) >= MIN_CHARS)
 
 
@@ -62,12 +78,12 @@ def _in_base64(data: bytes) -> Iterator[str]:
 
 
 def _in_digits(value: str, data: bytes) -> Iterator[str]:
-    for form in (data.hex(), *map(data.hex, " :-,")):
-        yield form
-        yield form.upper()
-    for digits in ("02x", "02X"):
-        yield "".join(f"\\x{byte:{digits}}" for byte in data)
-        yield "".join(f"\\u{unit:0{digits}}" for unit in _units(value))
+    for form, between in _OF_BYTES:
+        yield between.join(form % byte for byte in data)
+    for form in _OF_UNITS:
+        yield "".join(form % unit for unit in _units(value))
+    for form in _OF_CHARACTERS:
+        yield "".join(form % ord(character) for character in value)
 
 
 def _units(value: str) -> Iterator[int]:
@@ -81,5 +97,4 @@ def _in_markup(value: str) -> Iterator[str]:
     yield html.escape(value, quote=False)
     yield html.escape(value).replace("&#x27;", "&#39;")
     yield html.escape(value).translate(_AS_IN_TEMPLATES)
-    yield "".join(f"&#{ord(character)};" for character in value)
     yield value[::-1]

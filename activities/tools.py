@@ -18,7 +18,7 @@ from activities.log_context import log_iteration_of
 from activities.own_run import own_run
 from activities.permits import PermitKeys, check_permit
 from activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
-from activities.sanitize import sanitized
+from activities.sanitize import MAX_CHARS, sanitized
 from activities.shutdown import told_of_shutdown
 from activities.spans import tool_span
 from activities.time_limit import within_limit
@@ -31,7 +31,7 @@ MAX_ERROR_BYTES = 4_000
 MAX_ERROR_CHARS = 20_000
 """Of an error's text that are looked at."""
 
-QUICKLY_SANITIZED = 50_000
+QUICKLY_SANITIZED = 10_000
 """Characters; a longer text would keep the worker's other calls waiting."""
 
 
@@ -106,16 +106,21 @@ async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> Too
     with tool_span(tool.spec.name, request.call_id), told_of_shutdown():
         async with heartbeats(progress.details):
             output = await _call(tool, request, context, secrets)
-    content = secrets.hidden(await _fit_for_a_model(output.content))
-    content = clip(content, tool.spec.max_result_bytes)
+    content = clip(await _fit_for_a_model(output.content, secrets), tool.spec.max_result_bytes)
     worker.conversations.keep_result(own_run(), info.activity_id, content)
     return ToolOutput(content=content)
 
 
-async def _fit_for_a_model(content: str) -> str:
+async def _fit_for_a_model(content: str, secrets: KnownSecrets) -> str:
     if len(content) <= QUICKLY_SANITIZED:
-        return sanitized(clean_text(content))
-    return await asyncio.to_thread(lambda: sanitized(clean_text(content)))
+        return _without_secrets(content, secrets)
+    return await asyncio.to_thread(_without_secrets, content, secrets)
+
+
+def _without_secrets(content: str, secrets: KnownSecrets) -> str:
+    """Return the text sanitized; what that leaves out may have cut a secret in two."""
+    text = sanitized(clean_text(content))
+    return secrets.hidden(text, is_cut=len(content) > MAX_CHARS)
 
 
 async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets) -> ToolOutput:
@@ -131,7 +136,8 @@ async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets:
 def _failure(
     secrets: KnownSecrets, text: str, kind: str, retryable: bool, acted: Acted | None = None
 ) -> ApplicationError:
-    message = clip(secrets.hidden(sanitized(clean_text(text[:MAX_ERROR_CHARS]))), MAX_ERROR_BYTES)
+    said = sanitized(clean_text(text[:MAX_ERROR_CHARS]))
+    message = clip(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS), MAX_ERROR_BYTES)
     return attempt_failed(message, kind, retryable=retryable, acted=acted)
 
 

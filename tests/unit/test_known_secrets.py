@@ -8,9 +8,10 @@ from urllib.parse import quote, quote_plus
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from activities.environment_secrets import COMMON
 from activities.known_secrets import HIDDEN, NO_SECRETS, KnownSecrets
 from workflows.types.messages import Reply, ToolCall
 
@@ -38,6 +39,7 @@ def test_a_secret_is_hidden_in_every_shape(shown: str) -> None:
 
 @given(st.text(min_size=8), st.text(), st.text())
 def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, after: str) -> None:
+    assume(secret.lower() not in COMMON)
     known = KnownSecrets.of_environment({"A_TOKEN": secret})
     found = known.hidden(before + secret + after)
     assert secret not in found or secret in HIDDEN or secret in before + HIDDEN + after
@@ -130,6 +132,17 @@ def test_lines_without_a_secret_stay_lines() -> None:
         pytest.param(KEY.encode().hex(" ").upper(), id="hexadecimal in capitals with blanks"),
         pytest.param(KEY.encode().hex("-"), id="hexadecimal with dashes"),
         pytest.param("".join(f"\\x{byte:02X}" for byte in KEY.encode()), id="escapes in capitals"),
+        pytest.param("".join(f"%{byte:02x}" for byte in KEY.encode()), id="quoted, each letter"),
+        pytest.param("".join(f"%{byte:02X}" for byte in KEY.encode()), id="quoted, each letter, in capitals"),
+        pytest.param("".join(f"\\u{ord(c):04x}" for c in KEY), id="escapes of JSON, each letter"),
+        pytest.param("".join(f"&#x{ord(c):x};" for c in KEY), id="in hexadecimal references of HTML"),
+        pytest.param("".join(f"&#x{ord(c):X};" for c in KEY), id="in hexadecimal references of HTML in capitals"),
+        pytest.param("".join(f"\\{byte:03o}" for byte in KEY.encode()), id="octal escapes"),
+        pytest.param(str(list(KEY.encode())), id="a list of bytes"),
+        pytest.param(json.dumps(list(KEY.encode()), separators=(",", ":")), id="a list of bytes in dense JSON"),
+        pytest.param(", ".join(map(hex, KEY.encode())), id="a list of bytes of C"),
+        pytest.param(b64encode(KEY.encode("utf-16-le")).decode(), id="base64 of PowerShell"),
+        pytest.param(KEY.encode("utf-16-le").hex(), id="hexadecimal of UTF-16"),
     ],
 )
 def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
@@ -155,6 +168,19 @@ def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
         pytest.param("DATABASE_URL", "postgres://me:tz93-qwer@db.test/shop", "tz93-qwer", id="of an address"),
         pytest.param("REDIS_URL", "redis://:tz93%2Fqwer@db.test", "tz93/qwer", id="of an address, escaped"),
         pytest.param("AMQP_URI", "amqp://me:tz93-qwer@mq.test", "tz93-qwer", id="of a URI"),
+        pytest.param("DATABASE_URL_PROD", "postgres://me:tz93-qwer@db.test/shop", "tz93-qwer", id="of one of several"),
+        pytest.param("CELERY_RESULT_BACKEND", "redis://:tz93-qwer@db.test/0", "tz93-qwer", id="under any name"),
+        pytest.param(
+            "BROKERS", "amqp://a:bcde-fghi@h1/,amqp://a:tz93-qwer@h2/", "tz93-qwer", id="of a list of addresses"
+        ),
+        pytest.param(
+            "GIT_REMOTE", "https://ghp_tz93qwer@git.test/a/b", "ghp_tz93qwer", id="a token in front of a host"
+        ),
+        pytest.param("JAVA_OPTS", "-Xmx1g -DkeyStorePassword=tz93-qwer -v", "tz93-qwer", id="an option"),
+        pytest.param("GCP_CREDENTIALS", '{"a": {"private_key": "tz93-qwer"}}', "tz93-qwer", id="within JSON"),
+        pytest.param("AZURE_AUTH", '{"clientSecret": "tz93-qwer"}', "tz93-qwer", id="within JSON of Azure"),
+        pytest.param("SERVICE_ACCOUNT", '{"client_secret": "tz93-qwer"}', "tz93-qwer", id="within JSON under any name"),
+        pytest.param("TLS_KEY", "-----BEGIN KEY-----\ntz93qwer\nuiop7890\n-----END KEY-----", "tz93qwer", id="a line"),
         pytest.param("MSSQL_CONNECTION_STRING", "Server=db;Pwd=tz93-qwer;", "tz93-qwer", id="of a connection string"),
     ],
 )
@@ -174,6 +200,9 @@ def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> Non
         pytest.param("DATABASE_URL", "postgres://postgres:postgres@db.test", "use postgres", id="a common word"),
         pytest.param("HOME_URL", "https://example.org/a", "https://example.org/a", id="an address without one"),
         pytest.param("BAD_URL", "http://[a", "http://[a", id="no address"),
+        pytest.param("GIT_REMOTE", "ssh://deployers@git.test/a", "deployers", id="who logs in"),
+        pytest.param("A_KEY", '{"type": "service_account"}', "a service_account", id="the rest of JSON"),
+        pytest.param("TLS_KEY", "-----BEGIN KEY-----\ntz93qwer", "-----BEGIN KEY-----", id="what a key begins with"),
     ],
 )
 def test_what_is_left_alone(name: str, value: str, text: str) -> None:

@@ -10,8 +10,10 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 
 from activities.conversations import Conversations
+from activities.known_secrets import KnownSecrets
 from activities.ports import ToolContext, ToolError
-from activities.tools import MAX_ERROR_BYTES, tool_activities
+from activities.sanitize import MAX_CHARS
+from activities.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, tool_activities
 from tests.support.activities import RUN, Beats, NoHistory
 from tests.support.core import a_spec
 from workflows.types.names import OWN_ACTIVITIES
@@ -137,6 +139,28 @@ async def test_a_result_over_the_limit_of_the_tool_is_cut_and_says_so() -> None:
     assert len(content.encode()) <= 500
     assert content.startswith("éé")
     assert "[cut: 1000 bytes in all, over the limit of 500; ask for a smaller part]" in content
+
+
+SECRET = "tz93-qwer-uiop-7890"
+FILLED = "\u200b" * (MAX_CHARS - 10)
+"""Goes when a text is sanitized, and with it the room that cut the secret in two."""
+
+
+async def test_no_beginning_of_a_secret_is_left_where_a_text_was_cut() -> None:
+    (run,) = tool_activities(
+        [ATool(lambda arguments, context: f"{FILLED}{SECRET} more")],
+        Conversations(NoHistory()),
+        KnownSecrets.of([SECRET]),
+    )
+    assert "tz93" not in (await Beats().run(run, REQUEST)).content
+
+
+async def test_nor_where_an_error_was() -> None:
+    said = f"{FILLED[: MAX_ERROR_CHARS - 10]}{SECRET} more"
+    (run,) = tool_activities([ATool(raises(ToolError(said)))], Conversations(NoHistory()), KnownSecrets.of([SECRET]))
+    with pytest.raises(ApplicationError) as caught:
+        await Beats().run(run, REQUEST)
+    assert "tz93" not in str(caught.value)
 
 
 async def test_the_next_model_call_finds_the_result_under_the_activitys_id() -> None:
