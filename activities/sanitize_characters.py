@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from unicodedata import category
 
 from activities.sanitize_emoji import is_emoji
@@ -59,12 +60,7 @@ _HIEROGLYPH = re.compile("[\U00013000-\U0001342f\U00013440-\U000143ff]")
 _NEAR = 3
 """Characters between a direction mark and the right-to-left letter that it is for: a bracket, a full stop, a blank."""
 
-_OF_EMOJI = frozenset({"\ufe0e", "\ufe0f", "\u200d", "\ufe0f\u200d"})
-_JOINERS = frozenset({"\u200c", "\u200d"})
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
-_MONGOLIAN = frozenset("\u180b\u180c\u180d\u180e\u180f")
-_JAMO_FILLERS = frozenset("\u115f\u1160")
-_HIEROGLYPH_JOINERS = frozenset(map(chr, range(0x13430, 0x13440)))
 
 
 def without_sequences(text: str) -> tuple[str, Counter[str]]:
@@ -81,7 +77,8 @@ def without_invisible(text: str) -> tuple[str, Counter[str]]:
 
     def kept(match: re.Match[str]) -> str:
         run = match.group()
-        needed = next((run[:n] for n in (len(run), 2, 1) if _is_needed(run[:n], text, match.start(), match.end())), "")
+        before, after = text[max(match.start() - _NEAR, 0) : match.start()], text[match.end() : match.end() + _NEAR]
+        needed = next((run[:n] for n in (len(run), 2, 1) if _is_needed(run[:n], before, after)), "")
         for name, kind in _KINDS:
             removed[name] += len(kind.findall(run[len(needed) :]))
         return needed
@@ -89,28 +86,34 @@ def without_invisible(text: str) -> tuple[str, Counter[str]]:
     return _RUN.sub(kept, text), +removed
 
 
-def _is_needed(run: str, text: str, start: int, end: int) -> bool:
-    """Return whether the run between `start` and `end`, or its beginning `run`, belongs to the writing around it."""
-    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
-    if not before:
-        return False
-    if run in _OF_EMOJI and is_emoji(before) and (is_emoji(after) or "\u200d" not in run):
-        return True
-    rules = (
-        run == "\ufe0f" and before in "0123456789#*" and after == "\u20e3",
-        run in _FLAGS and before == "\U0001f3f4",
-        run in _JOINERS and _JOINING.match(before),
-        run in _DIRECTION_MARKS and _turns(text[max(start - _NEAR, 0) : start], text[end : end + _NEAR]),
-        run in _MONGOLIAN and "\u1800" <= before <= "\u18af",
-        run in _JAMO_FILLERS and ("\u1100" <= before <= "\u11ff" or "\u1100" <= after <= "\u11ff"),
-        run == "\u034f" and "\u0590" <= before <= "\u05ff",
-        run == "\u2800" and _BRAILLE.match(before) and _BRAILLE.match(after),
-        run in _HIEROGLYPH_JOINERS and _HIEROGLYPH.match(before),
-        run == "\ufe00" and "\u2205" <= before <= "\u2aff" and category(before) == "Sm",
-    )
-    return any(rules)
+def _is_needed(run: str, before: str, after: str) -> bool:
+    """Return whether a run, or the beginning of one, belongs to the writing around it."""
+    return bool(before) and any(run in runs and belongs(before, after) for runs, belongs in _NEEDED)
 
 
 def _turns(before: str, after: str) -> bool:
     """Return whether a direction mark between these may matter: right-to-left letters are near, no other mark is."""
     return _RIGHT_TO_LEFT.search(before + after) is not None and _DIRECTION_MARKS.isdisjoint(before)
+
+
+_NEEDED: tuple[tuple[frozenset[str], Callable[[str, str], bool]], ...] = (
+    (frozenset("\ufe0e\ufe0f"), lambda before, after: is_emoji(before[-1])),
+    (frozenset({"\u200d", "\ufe0f\u200d"}), lambda before, after: is_emoji(before[-1]) and is_emoji(after[:1])),
+    (frozenset("\ufe0f"), lambda before, after: before[-1] in "0123456789#*" and after[:1] == "\u20e3"),
+    (_FLAGS, lambda before, after: before[-1] == "\U0001f3f4"),
+    (frozenset("\u200c\u200d"), lambda before, after: _JOINING.match(before[-1]) is not None),
+    (_DIRECTION_MARKS, _turns),
+    (frozenset("\u180b\u180c\u180d\u180e\u180f"), lambda before, after: "\u1800" <= before[-1] <= "\u18af"),
+    (
+        frozenset("\u115f\u1160"),
+        lambda before, after: "\u1100" <= before[-1] <= "\u11ff" or "\u1100" <= after[:1] <= "\u11ff",
+    ),
+    (frozenset("\u034f"), lambda before, after: "\u0590" <= before[-1] <= "\u05ff"),
+    (frozenset("\u2800"), lambda before, after: bool(_BRAILLE.match(before[-1]) and _BRAILLE.match(after))),
+    (frozenset(map(chr, range(0x13430, 0x13440))), lambda before, after: _HIEROGLYPH.match(before[-1]) is not None),
+    (
+        frozenset("\ufe00"),
+        lambda before, after: "\u2205" <= before[-1] <= "\u2aff" and category(before[-1]) == "Sm",
+    ),
+)
+"""Runs, and what has to stand before and behind one so that it is needed."""
