@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from activities.cache import ByteCache
-from activities.instruments import cache_misses
+from activities.instruments import count
 from activities.ports import HistorySource, Rebuilt, RunKey
+from workflows.types import telemetry_names as names
 from workflows.types.clipped import clip
 from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
 from workflows.types.digest import canonical, record_digest, reference
@@ -52,7 +53,7 @@ class Conversations:
             known = self._from_cache(run, request)
         except (Missing, DigestMismatch):
             self.misses += 1
-            cache_misses.add(1)
+            count(names.CACHE_MISSES)
             rebuilt = await self._history.rebuild(run, request.iteration)
             known = _unused(rebuilt.setup).with_chain(Chain().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)

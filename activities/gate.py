@@ -69,16 +69,16 @@ class GateActivities:
     async def gate(self, request: GateRequest) -> Verdicts:
         """Return the verdicts, in call order."""
         log_iteration(request.iteration)
+        specs = {spec.name: spec for spec in request.specs}
         if is_weaker(self._engine_name, request.engine):
             verdicts = (self._too_weak(request.engine),) * (len(request.calls) or 1)
         elif request.calls:
-            specs = {spec.name: spec for spec in request.specs}
             judged = [(call.name, partial(self._on_call, request, call, specs)) for call in request.calls]
             verdicts = await self._all(judged)
         else:
             verdicts = await self._all([("the answer", partial(self._on_answer, request))])
         verdicts = recordable(verdicts)
-        count_verdicts(request.calls, verdicts)
+        count_verdicts(request.calls, verdicts, specs)
         about = {"about": "ending"} if request.purpose == "ending" else {}
         given = Verdicts.model_validate({"verdicts": verdicts, **about})
         return self._signed(request, self._secrets.hidden_in(given))

@@ -1,94 +1,100 @@
-"""Metrics that activities record. Without telemetry the API's instruments do nothing."""
+"""The metrics of workers and runs, as a table. Without telemetry the API's instruments do nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from opentelemetry.metrics import get_meter
+from opentelemetry.util.types import Attributes
 
 from workflows.types import telemetry_names as names
 from workflows.types.breaker import PROVIDER_PREFIX, BreakerScope
 from workflows.types.gate import Verdict
 from workflows.types.messages import ToolCall
 
-_meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
+COUNTERS: dict[str, tuple[str, str]] = {
+    names.ITERATION_COUNT: ("{iteration}", "Replies of models"),
+    names.DENIAL_COUNT: ("{proposal}", "Proposals that the gate denied"),
+    names.INVALID_COUNT: ("{proposal}", "Proposals that fit no tool, no arguments or no schema"),
+    names.COST: ("USD", "What model calls cost, where a price is known"),
+    names.CACHE_MISSES: ("{miss}", "Conversations that had to be rebuilt from their history"),
+    names.RECOVERIES: ("{call}", "Failed calls, by what was done then"),
+    names.CIRCUITS_OPENED: ("{circuit}", "Circuits that opened"),
+    names.RUNS_STARTED: ("{run}", "Runs that began"),
+    names.RUN_COUNT: ("{run}", "Runs that ended, by ending"),
+}
+"""Unit and description."""
 
-token_usage = _meter.create_histogram(
-    names.TOKEN_USAGE,
-    unit="{token}",
-    description="Tokens of one model call, by type",
-    explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
-)
-model_duration = _meter.create_histogram(
-    names.MODEL_DURATION,
-    unit="s",
-    description="One attempt of a model call",
-    explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS,
-)
-tool_duration = _meter.create_histogram(
-    names.TOOL_DURATION,
-    unit="s",
-    description="One attempt of a tool call, by tool and outcome",
-    explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS,
-)
-loop_lag = _meter.create_histogram(
-    names.LOOP_LAG,
-    unit="s",
-    description="How late the event loop of a worker was: all its runs wait as long",
-    explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS,
-)
-loop_held = _meter.create_histogram(
-    names.LOOP_HELD,
-    unit="s",
-    description="Times that one task held the event loop of a worker for more than a second, by activity",
-    explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS,
-)
-iterations = _meter.create_counter(names.ITERATION_COUNT, unit="{iteration}", description="Replies of models")
-denials = _meter.create_counter(names.DENIAL_COUNT, unit="{proposal}", description="Proposals that the gate denied")
-invalid = _meter.create_counter(
-    names.INVALID_COUNT, unit="{proposal}", description="Proposals that fit no tool, no arguments or no schema"
-)
-cost = _meter.create_counter(names.COST, unit="USD", description="What model calls cost, where a price is known")
-cache_misses = _meter.create_counter(
-    names.CACHE_MISSES, unit="{miss}", description="Conversations that had to be rebuilt from their history"
-)
-recoveries = _meter.create_counter(names.RECOVERIES, unit="{call}", description="Failed calls, by what was done then")
-wait_duration = _meter.create_histogram(
-    names.WAIT_DURATION,
-    unit="s",
-    description="From a question to a person until it is closed, by its kind",
-    explicit_bucket_boundaries_advisory=names.WAIT_BUCKETS,
-)
-circuits_opened = _meter.create_counter(names.CIRCUITS_OPENED, unit="{circuit}", description="Circuits that opened")
+HISTOGRAMS: dict[str, tuple[str, tuple[float, ...], str]] = {
+    names.TOKEN_USAGE: ("{token}", names.TOKEN_BUCKETS, "Tokens of one model call, by type"),
+    names.MODEL_DURATION: ("s", names.SECONDS_BUCKETS, "One attempt of a model call"),
+    names.TOOL_DURATION: ("s", names.SECONDS_BUCKETS, "One attempt of a tool call, by tool and outcome"),
+    names.WAIT_DURATION: ("s", names.WAIT_BUCKETS, "From a question to a person until it is closed, by its kind"),
+    names.RUN_DURATION: (
+        "s",
+        names.RUN_BUCKETS,
+        "The clock of a run that ended: pauses and waits for people are left out",
+    ),
+    names.HISTORY_SIZE: ("By", names.SIZE_BUCKETS, "History of a run that ended or continued as new"),
+    names.HISTORY_EVENTS: ("{event}", names.EVENT_BUCKETS, "Events of a run that ended or continued as new"),
+    names.LOOP_LAG: (
+        "s",
+        names.SECONDS_BUCKETS,
+        "How late the event loop of a worker was: all its runs wait as long",
+    ),
+    names.LOOP_HELD: (
+        "s",
+        names.SECONDS_BUCKETS,
+        "Times that one task held the event loop of a worker for more than a second, by activity",
+    ),
+}
+"""Unit, buckets and description."""
+
+_meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
+_counters = {name: _meter.create_counter(name, unit, said) for name, (unit, said) in COUNTERS.items()}
+_histograms = {
+    name: _meter.create_histogram(name, unit, said, explicit_bucket_boundaries_advisory=buckets)
+    for name, (unit, buckets, said) in HISTOGRAMS.items()
+}
+
+
+def count(name: str, about: Attributes = None, *, by: float = 1) -> None:
+    """Add to a counter."""
+    _counters[name].add(by, about)
+
+
+def record(name: str, value: float, about: Attributes = None) -> None:
+    """Add a value to a histogram."""
+    _histograms[name].record(value, about)
 
 
 def count_opened_circuit(name: str, scope: BreakerScope) -> None:
     """Count a circuit that opened, by its tool or its provider."""
     is_provider = name.startswith(PROVIDER_PREFIX)
     what = {names.PROVIDER: name.removeprefix(PROVIDER_PREFIX)} if is_provider else {names.TOOL: name}
-    circuits_opened.add(1, {**what, names.CIRCUIT_SCOPE: scope})
+    count(names.CIRCUITS_OPENED, {**what, names.CIRCUIT_SCOPE: scope})
 
 
 def count_recovery(note: Mapping[str, Any]) -> None:
     """Count a failed call by its tool and what was done about it."""
-    recoveries.add(1, {names.TOOL: note["tool"], names.STRATEGY: note["strategy"]})
+    count(names.RECOVERIES, {names.TOOL: note["tool"], names.STRATEGY: note["strategy"]})
 
 
-def count_verdicts(calls: Iterable[ToolCall], verdicts: tuple[Verdict, ...]) -> None:
+def count_verdicts(calls: Sequence[ToolCall], verdicts: Iterable[Verdict], known: Container[str]) -> None:
     """Count what the gate denied and what was invalid, the answer where there is no call.
 
-    Only tools that exist are denied; the name of an invalid call, which a model may have made up, is no attribute.
+    Only tools that are `known` are named: a model may have made up the name of another.
     """
-    tools = [call.name for call in calls]
     for index, verdict in enumerate(verdicts):
-        what = {names.PROPOSAL: "tool_call" if tools else "answer"}
-        if verdict.decision == "deny":
-            denials.add(1, what | ({names.TOOL: tools[index]} if tools else {}))
-        elif verdict.decision == "invalid":
-            invalid.add(1, what)
+        about = {names.PROPOSAL: "tool_call" if calls else "answer"}
+        if verdict.decision == "invalid":
+            count(names.INVALID_COUNT, about)
+        elif verdict.decision == "deny":
+            named = {names.TOOL: calls[index].name} if calls and calls[index].name in known else {}
+            count(names.DENIAL_COUNT, about | named)
 
 
 def record_wait(kind: str, since: datetime) -> None:
     """Record how long a question to a person stood open, until now."""
     seconds = (datetime.now(UTC) - since).total_seconds()
-    wait_duration.record(max(seconds, 0.0), {names.WAIT_KIND: kind})
+    record(names.WAIT_DURATION, max(seconds, 0.0), {names.WAIT_KIND: kind})

@@ -10,7 +10,7 @@ from opentelemetry.util.types import AttributeValue
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities import instruments
+from activities.instruments import count, record
 from activities.ports import ModelError, ModelRequest
 from workflows.types import telemetry_names as names
 from workflows.types.context import Setup
@@ -34,7 +34,7 @@ def model_span(setup: Setup, request: ModelRequest) -> Generator[Replied]:
         about[names.REQUEST_TEMPERATURE] = request.temperature
 
     def ended(seconds: float, failure: str) -> None:
-        instruments.model_duration.record(seconds, asked | ({names.ERROR: failure} if failure else {}))
+        record(names.MODEL_DURATION, seconds, asked | ({names.ERROR: failure} if failure else {}))
 
     with _span(f"chat {request.model}", SpanKind.CLIENT, about, ended) as span:
         yield lambda reply: _noted(span, reply, asked, setup.agent)
@@ -48,7 +48,7 @@ def tool_span(tool: str, call_id: str) -> Generator[None]:
     def ended(seconds: float, failure: str) -> None:
         outcome = "ok" if not failure else _CANCELLED if failure == _CANCELLED else "failed"
         failed = {names.ERROR: failure} if failure else {}
-        instruments.tool_duration.record(seconds, {names.TOOL: tool, names.OUTCOME: outcome, **failed})
+        record(names.TOOL_DURATION, seconds, {names.TOOL: tool, names.OUTCOME: outcome, **failed})
 
     with _span(f"execute_tool {tool}", SpanKind.INTERNAL, about, ended):
         yield
@@ -62,11 +62,11 @@ def _noted(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent:
     span.set_attribute(names.OUTPUT_TOKENS, usage.output_tokens)
     answered = {**asked, names.RESPONSE_MODEL: reply.model or asked[names.REQUEST_MODEL]}
     span.set_attribute(names.RESPONSE_MODEL, answered[names.RESPONSE_MODEL])
-    instruments.token_usage.record(usage.input_tokens, {**answered, names.TOKEN_TYPE: "input"})
-    instruments.token_usage.record(usage.output_tokens, {**answered, names.TOKEN_TYPE: "output"})
+    record(names.TOKEN_USAGE, usage.input_tokens, {**answered, names.TOKEN_TYPE: "input"})
+    record(names.TOKEN_USAGE, usage.output_tokens, {**answered, names.TOKEN_TYPE: "output"})
     if reply.cost_usd:
-        instruments.cost.add(reply.cost_usd, {**answered, names.AGENT: agent})
-    instruments.iterations.add(1, {names.AGENT: agent})
+        count(names.COST, {**answered, names.AGENT: agent}, by=reply.cost_usd)
+    count(names.ITERATION_COUNT, {names.AGENT: agent})
     return reply
 
 

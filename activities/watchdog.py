@@ -14,7 +14,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.instruments import loop_held, loop_lag
+from activities.instruments import record
 from workflows.types import telemetry_names as names
 
 TICK_S = 0.1
@@ -78,10 +78,10 @@ class Watchdog:
             self._seen, self._ticked = Held(), time.monotonic()
             await asyncio.sleep(TICK_S)
             lag_s = max(time.monotonic() - self._ticked - TICK_S, 0.0)
-            loop_lag.record(lag_s)
+            record(names.LOOP_LAG, lag_s)
             held = Held(lag_s, self._seen.task, self._seen.place)
             if lag_s > self._held_s:
-                loop_held.record(lag_s, {names.HELD_BY: held.task.partition(" ")[0] or "unknown"})
+                record(names.LOOP_HELD, lag_s, {names.HELD_BY: held.task.partition(" ")[0] or "unknown"})
                 _log.warning("the worker's event loop was %s", held)
             if lag_s > self.longest.seconds:
                 self.longest = held

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from opentelemetry import context, metrics, trace
+from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.util.types import AttributeValue
 from temporalio import workflow
@@ -18,31 +18,10 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
+from activities.instruments import count, record
 from workflows.phases.spans import opened
 from workflows.types import telemetry_names as names
 from workflows.types.result import AgentResult
-
-_meter = metrics.get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
-_started = _meter.create_counter(names.RUNS_STARTED, unit="{run}", description="Runs that began")
-_runs = _meter.create_counter(names.RUN_COUNT, unit="{run}", description="Runs that ended, by ending")
-_duration = _meter.create_histogram(
-    names.RUN_DURATION,
-    unit="s",
-    description="The clock of a run that ended: pauses and waits for people are left out",
-    explicit_bucket_boundaries_advisory=names.RUN_BUCKETS,
-)
-_history_size = _meter.create_histogram(
-    names.HISTORY_SIZE,
-    unit="By",
-    description="History of a run that ended or continued as new",
-    explicit_bucket_boundaries_advisory=names.SIZE_BUCKETS,
-)
-_history_events = _meter.create_histogram(
-    names.HISTORY_EVENTS,
-    unit="{event}",
-    description="Events of a run that ended or continued as new",
-    explicit_bucket_boundaries_advisory=names.EVENT_BUCKETS,
-)
 
 
 def run_spans() -> tuple[SimplePlugin, ...]:
@@ -66,14 +45,14 @@ class _Run(WorkflowInboundInterceptor):
         if info.continued_run_id and trace.get_current_span(received).get_span_context().is_valid:
             self._outbound.first_run = received
         if info.continued_run_id is None:
-            _started.add(1)
+            count(names.RUNS_STARTED)
         about = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
         with opened("invoke_agent", about) as span:
             try:
                 result = await super().execute_workflow(input)
             except Exception as error:
                 if workflow.is_failure_exception(error):
-                    _runs.add(1, {names.ENDING: "failed"})
+                    count(names.RUN_COUNT, {names.ENDING: "failed"})
                 raise
             if isinstance(result, AgentResult):
                 _show_ending(span, result)
@@ -102,14 +81,14 @@ def _show_ending(span: trace.Span, result: AgentResult) -> None:
     span.set_attribute(names.CACHED_TOKENS, result.usage.cached_input_tokens)
     span.set_attribute(names.OUTPUT_TOKENS, result.usage.output_tokens)
     span.set_attribute(names.DENIED, result.tool_calls.denied)
-    _runs.add(1, {names.ENDING: result.termination.reason})
+    count(names.RUN_COUNT, {names.ENDING: result.termination.reason})
     known: Mapping[str, AttributeValue] = getattr(span, "attributes", None) or {}
     about = {name: known[name] for name in (names.AGENT, names.REQUEST_MODEL) if name in known}
     failed = {names.ERROR: result.termination.reason} if result.termination.reason == "error" else {}
-    _duration.record(result.duration_s, {names.ENDING: result.termination.reason, **about, **failed})
+    record(names.RUN_DURATION, result.duration_s, {names.ENDING: result.termination.reason, **about, **failed})
 
 
 def _show_history() -> None:
     info = workflow.info()
-    _history_size.record(info.get_current_history_size())
-    _history_events.record(info.get_current_history_length())
+    record(names.HISTORY_SIZE, info.get_current_history_size())
+    record(names.HISTORY_EVENTS, info.get_current_history_length())

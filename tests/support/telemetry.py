@@ -11,11 +11,11 @@ from opentelemetry.util._once import Once
 
 from activities import instruments
 from client.config import TelemetryConfig
-from client.telemetry import run_span, silence
+from client.telemetry import silence
 from client.telemetry.start import Telemetry, telemetry
 
-BOUND_EARLY = (instruments, run_span)
-"""Their instruments follow each provider that is set, if they were made before the first."""
+BOUND_EARLY = (instruments,)
+"""Its instruments follow each provider that is set, if they were made before the first."""
 
 
 @pytest.fixture
