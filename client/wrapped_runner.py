@@ -1,5 +1,6 @@
 """What stands around the SDK's workflow runner, or around one of its instances, and leaves the rest to it."""
 
+from threading import Lock
 from typing import Any
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
@@ -29,14 +30,20 @@ class WrappedRunner(WorkflowRunner):
 
 
 class WrappedInstance(WorkflowInstance):
-    """One run in the cache of a worker: everything is left to another instance."""
+    """One run in the cache of a worker: everything is left to another instance, one activation at a time.
+
+    The SDK (temporalio 1.35) evicts a run whose activation took longer than its two seconds while that one still goes
+    on in another thread. The two take each other's steps, no eviction succeeds from then on, and the run stands still.
+    """
 
     def __init__(self, instance: WorkflowInstance) -> None:
         self._instance = instance
+        self._active = Lock()
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        """Let workflow code act."""
-        return self._instance.activate(act)
+        """Let workflow code act, when it has come back from what it did before."""
+        with self._active:
+            return self._instance.activate(act)
 
     def get_serialization_context(self, command_info: Any) -> Any:
         """Return the other's."""

@@ -130,10 +130,10 @@ def test_an_id_stands_for_one_run(home: Path, tmp_path: Path) -> None:
 def test_the_library_sends_runs_to_the_workers_of_the_folder(home: Path, tmp_path: Path) -> None:
     here = a_folder(home, tmp_path, "library")
     program = (
-        "import asyncio\nfrom client.connect import connect\nfrom client.agents import start_agent\n"
+        "import asyncio, os\nfrom client.connect import connect\nfrom client.agents import start_agent\n"
         "async def main():\n    async with connect() as client:\n"
-        f"        print((await (await start_agent(client, {TASK!r})).result()).output)\n"
-        "asyncio.run(main())\n"
+        f"        print((await (await start_agent(client, {TASK!r})).result()).output, flush=True)\n"
+        "asyncio.run(main())\nos._exit(0)\n"  # the SDK's threads can abort an interpreter that finishes normally
     )
     with here.started("worker") as worker:
         worker.line("worker polls")

@@ -1,5 +1,7 @@
 """No guard dies unseen: an error beside the loop fails the workflow task, which is told as such until it is mended."""
 
+import time
+import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,9 +26,9 @@ from client.journal import read_journal
 from client.server.search_attributes import register
 from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
 from tests.support.questions import updated
-from tests.support.scripted import answers, calls
+from tests.support.scripted import ScriptedProvider, answers, calls
 from workflows.decisions import interventions
 from workflows.phases import deadline, notify
 from workflows.types.context import Setup
@@ -143,3 +145,23 @@ async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, mo
         told = replace(await history_status(read_journal(client, run)), failing=question.failing)
         assert "a defect" in "\n".join(told.lines())
         assert "a defect" in told.shown()["task_fails"]["cause"]
+
+
+async def test_a_task_that_took_too_long_is_done_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread comes back in the midst of the signals, when the SDK has long given it up."""
+    slow = [4.0]
+    guidance = interventions.guidance
+
+    def slow_once(*given: Any) -> Any:
+        time.sleep(slow.pop() if slow else 0)
+        return guidance(*given)
+
+    monkeypatch.setattr(interventions, "guidance", slow_once)
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers("done")]))
+    handle = await loop.start()
+    for _ in range(20):
+        await handle.signal("steer", "go on")
+    async with a_worker(loop):
+        result = await handle.result()
+
+    assert (result["output"], slow) == ("done", [])
