@@ -97,6 +97,7 @@ class AgentWorkflow(Handlers):
             await self._roll_over()
         for watch in watches:
             watch.cancel()
+        enter(run, "done")  # from here on nobody decides anything
         await self._announcer.stop()
         await self._bring_gathered(stop[0])
         ended = self._ended(stop)

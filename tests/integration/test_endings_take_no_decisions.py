@@ -1,0 +1,41 @@
+"""Once a run is ending nobody can change that: whoever tries is told so, rather than thanked in vain."""
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
+
+from activities.ports import Judgement, Proposal
+from tests.support.hold import Hold
+from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.questions import updated
+from tests.support.scripted import answers, calls
+
+BESIDE = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
+
+
+class Slow:
+    """An engine outside of the worker that takes its time over what an ending brings."""
+
+    is_embedded = False
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Allow all."""
+        if proposal.call is None:
+            await self._hold.then(None)
+        return Judgement(True)
+
+
+async def test_a_budget_is_not_raised_while_what_was_gathered_is_judged(client: Client) -> None:
+    hold = Hold()
+    steps = [calls("look", text="I look."), answers("done")]
+    async with a_loop(client, steps, FakeTool("look"), engine=Slow(hold), setup=BESIDE) as loop:
+        handle = await loop.start(max_iterations=1)
+        await hold.reached()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await updated(handle, "extend_budget", {"max_iterations": 9})
+        hold.go.set()
+        ran = await loop.ended(handle)
+    assert "the run is ending" in str(refused.value.cause)
+    assert ran.result.termination.reason == "max_iterations"
