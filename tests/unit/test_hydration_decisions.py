@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import LAW, texts
 from workflows.decisions.begin import begun
-from workflows.decisions.hydration import calls_left, found, lookups, with_calls, with_hydration
+from workflows.decisions.hydration import found, lookups, with_calls, with_hydration
 from workflows.decisions.hydration_block import BYTES_PER_TOKEN, CUT, NO_ROOM, context_block, pruned, total_tokens
+from workflows.decisions.limits import tool_calls_left
 from workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
 from workflows.types.input import AgentInput, LoopConfig
 from workflows.types.messages import ToolCall
@@ -99,10 +100,10 @@ def test_no_more_calls_than_the_run_may_still_make() -> None:
     assert looked_up[2].why == "max_tool_calls leaves no call for it"
 
 
-def test_calls_left() -> None:
-    assert calls_left(a_state()) is None
+def test_tool_calls_left() -> None:
+    assert tool_calls_left(a_state()) is None
     state = with_calls(a_state(max_tool_calls=3), [an_outcome(ToolCall(call_id="c", name="n"))])
-    assert calls_left(state) == 2
+    assert tool_calls_left(state) == 2
 
 
 def test_results_are_matched_by_call_id_and_each_failure_is_its_own() -> None:

@@ -64,15 +64,11 @@ def reading_tokens(state: AgentState, left: int) -> int:
     A request of its conversation with the answers in it, and a reply; a tenth of what is left, where that is more,
     since a delegate may overspend by a reply; never more than half.
     """
-    answers = sum(_answer_tokens(state) for _ in state.children)
+    spec = state.setup.tool(DELEGATE) if state.setup else None
+    answers = len(state.children) * tokens_of(spec.max_result_bytes) if spec else 0
     request = int((sent_tokens(state.conversation) + answers) * state.calibration)
     wanted = max(request + min(state.config.max_output_tokens, REPLY_TOKENS), int(left * READING_SHARE))
     return min(wanted, left // 2)
-
-
-def _answer_tokens(state: AgentState) -> int:
-    spec = state.setup.tool(DELEGATE) if state.setup else None
-    return tokens_of(spec.options.max_result_bytes) if spec else 0
 
 
 def lacking(ceiling: Ceiling) -> list[str]:

@@ -1,9 +1,10 @@
 """Which of the allowed calls of a reply are started, and what the others are answered."""
 
 from collections.abc import Sequence
+from math import inf
 
 from workflows.decisions import steps
-from workflows.decisions.limits import tool_calls_run
+from workflows.decisions.limits import tool_calls_left
 from workflows.decisions.outcomes import not_run, turned_away
 from workflows.decisions.recovery import tries_left
 from workflows.decisions.recovery_texts import given_up
@@ -83,8 +84,8 @@ def with_one_more(state: AgentState) -> AgentState:
 
 
 def _left(state: AgentState) -> float:
-    limit = state.config.max_tool_calls
-    return float("inf") if limit is None else max(limit - tool_calls_run(state), 0)
+    left = tool_calls_left(state)
+    return inf if left is None else left
 
 
 def _cost(call: ToolCall) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 from workflows.decisions.conversation import added
 from workflows.decisions.hydration_block import context_block, pruned, total_tokens
-from workflows.decisions.limits import tool_calls_run
 from workflows.decisions.notes import MAX_TEXT_CHARS, noted
 from workflows.decisions.outcomes import counted
 from workflows.decisions.taint import tainted
@@ -51,12 +50,6 @@ def lookups(
             lookup = lookup if room >= 0 else Lookup(reference, why="max_tool_calls leaves no call for it")
         looked_up.append(lookup)
     return tuple(looked_up)
-
-
-def calls_left(state: AgentState) -> int | None:
-    """Return the tool calls that the run may still make; None stands for no limit."""
-    limit = state.config.max_tool_calls
-    return None if limit is None else limit - tool_calls_run(state)
 
 
 def _lookup(index: int, reference: Reference, name: str, offered: Mapping[str, ToolSpec]) -> Lookup:

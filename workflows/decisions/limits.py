@@ -101,7 +101,7 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
         timeout_s=config.timeout_s,
         model_calls=_left(config.max_model_calls, state.usage.model_calls),
         max_model_calls=config.max_model_calls,
-        tool_calls=_left(config.max_tool_calls, tool_calls_run(state)),
+        tool_calls=tool_calls_left(state),
         max_tool_calls=config.max_tool_calls,
     )
 
@@ -113,9 +113,9 @@ def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
     return {name: value for name in names if (value := getattr(left, name)) is not None}
 
 
-def tool_calls_run(state: AgentState) -> int:
-    """Return the tool calls that count against `max_tool_calls`."""
-    return state.tool_calls.spent
+def tool_calls_left(state: AgentState) -> int | None:
+    """Return the tool calls that the run may still make; None stands for no limit."""
+    return _left(state.config.max_tool_calls, state.tool_calls.spent)
 
 
 def _left(limit: int | None, spent: int) -> int | None:

@@ -6,6 +6,7 @@ from temporalio import workflow
 
 from workflows.decisions import hydration
 from workflows.decisions.dispatch import with_under_way
+from workflows.decisions.limits import tool_calls_left
 from workflows.decisions.outcomes import cancelled, refused
 from workflows.decisions.references import references_in
 from workflows.decisions.waits import closed
@@ -26,7 +27,7 @@ async def hydrate(run: Run) -> None:
         return
     config = run.config.pre_hydration or PreHydration()
     references = references_in(run.state.input.task, config) if config.enabled else ()
-    looked_up = hydration.lookups(references, config, run.setup.tools, hydration.calls_left(run.state))
+    looked_up = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
     calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()
     if calls:
