@@ -179,7 +179,7 @@ def test_delegates_that_keep_to_their_ceilings_never_overspend_together(
         held = [*running.values()]
         assert state.usage.total_tokens + sum(each.max_total_tokens or 0 for each in held) <= tokens
         assert state.usage.model_calls + sum(each.max_model_calls or 0 for each in held) <= max(calls - 1, 0)
-        assert state.delegated_tool_calls + sum(each.max_tool_calls or 0 for each in held) <= tools
+        assert state.tool_calls.delegated + sum(each.max_tool_calls or 0 for each in held) <= tools
         assert (state.usage.cost_usd or 0.0) + sum(each.max_cost_usd or 0.0 for each in held) <= 1.0 + 1e-9
         assert {child.workflow_id for child in state.children} == {*waiting, *running}
 

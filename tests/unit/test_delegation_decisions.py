@@ -109,7 +109,7 @@ def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it()
     after = settled(state, CHILD.workflow_id, a_result(tokens=7, calls=2, tools=3, below=4, cost=0.5))
 
     assert after.usage == UsageTotals(input_tokens=17, total_tokens=17, model_calls=3, cost_usd=0.5)
-    assert (after.delegated_tool_calls, after.tool_calls.run) == (7, 0)
+    assert (after.tool_calls.delegated, after.tool_calls.run) == (7, 0)
     assert after.children == ()
 
 

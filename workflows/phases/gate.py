@@ -22,10 +22,10 @@ from workflows.types.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
+"""Of an engine that is a server of its own: then the gate is an ordinary activity."""
+
 ENDING_S = 3.0
 """For the gate's word on what an ending brings: the run's time may be up already."""
-
-"""Of an engine that is a server of its own: then the gate is an ordinary activity."""
 
 SERVER_CALL_S = 3.0
 """More for each call of a reply beyond the first: a server may take them one after the other."""

@@ -21,12 +21,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class DefectBeside(Exception):
-    """An error in what goes on beside the loop."""
-
-
 MAX_STARTS = 8
 """Delegates started in one workflow task, whose message to the server may have 4 MB: each is told the facts."""
+
+
+class DefectBeside(Exception):
+    """An error in what goes on beside the loop."""
 
 
 class RollOver(Exception):
@@ -40,19 +40,19 @@ class Run:
         self.state = state
         self.slots = asyncio.Semaphore(state.config.max_concurrent_tools)
         """One for each tool call that may be in flight."""
-        self.now = clock.event_time()
-        """Of the last event of the run's own; see `clock`."""
         self.starts = asyncio.Semaphore(MAX_STARTS)
         """One for each delegate that may be on its way to the server."""
-        self._heard = 0
         self.brought = 0
         """Bytes that the results of this iteration's calls take in the history so far."""
+        self.now = clock.event_time()
+        """Of the last event of the run's own; see `clock`."""
         self.before = self.now
         """The time before the clock was last moved on."""
         self.length = Length()
         """Of the history, at that event."""
         self.doubts = 0
-        """Whether an abort waits for its confirmation, and how many do; see `resets`."""
+        """How many aborts wait for word of a reset; see `resets`."""
+        self._heard = 0
         self._fault: BaseException | None = None
 
     @property

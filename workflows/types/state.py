@@ -183,11 +183,6 @@ class AgentState(Record):
     """The ending, once it is decided."""
 
     @property
-    def delegated_tool_calls(self) -> int:
-        """Tool calls that delegates ran."""
-        return self.tool_calls.delegated
-
-    @property
     def config(self) -> LoopConfig:
         """The settings that hold now."""
         config = self.setup.config if self.setup else self.input.config
