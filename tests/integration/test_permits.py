@@ -1,6 +1,7 @@
 """With a permit key no worker carries out what the gate has not signed, whoever asks it to."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ from client.verify import verify
 from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import Hold
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, parts_of
-from tests.support.questions import updated
+from tests.support.questions import updated, waiting
 from tests.support.rewound import ended
 from tests.support.scripted import ScriptedProvider, answers, calls
 from worker import build_worker
@@ -114,6 +115,21 @@ def fails_once(name: str, recovery: Recovery) -> FakeTool:
 
     tool = FakeTool(name, body, effect="idempotent", options=ToolOptions(recovery=recovery, max_attempts=1))
     return tool
+
+
+async def test_a_call_that_a_person_wants_again_brings_the_latest_permit(client: Client) -> None:
+    """Days may lie between: by then workers may have another key."""
+    tool, engine = fails_once("look", Recovery(strategy="escalate", max_attempts=1)), Asks(tools=(), version="v1")
+    async with signing(client, [calls("look"), answers()], tool, engine=engine) as loop:
+        handle = await loop.start()
+        wait_id = (await waiting(handle))["wait_id"]
+        engine.version = "v2"
+        await updated(handle, "resolve_escalation", {"escalation_id": wait_id, "choice": "retry"})
+        ran = await loop.ended(handle)
+        assert await checked(client, handle.id) == []
+    begun = [event.activity_task_scheduled_event_attributes for event in ran.history.events]
+    permits = [json.loads(each.input.payloads[0].data)["permit"] for each in begun if each.activity_id.startswith("1.")]
+    assert [permit[-2:] for permit in permits] == ["v1", "v2"]
 
 
 async def test_fallbacks_sagas_and_calls_that_are_sent_again_are_signed_too(client: Client) -> None:

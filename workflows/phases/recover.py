@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from workflows.decisions import recovery
 from workflows.decisions.recovery_texts import (
@@ -90,6 +91,7 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
         again = await gate.confirm(run, Ruling(call, permitted.verdict, permitted, place=case.place.activity_id))
         if again is None or again.permitted is None:  # policy has changed while the person decided
             return _not_retried(call, failure, again)
+        permitted = replace(permitted, verdict=again.permitted.verdict)
         retries += 1
         attempt = await tried(run, permitted, Place(f"{case.place.activity_id}.r{retries}", case.place.key))
         if isinstance(attempt, Outcome):
