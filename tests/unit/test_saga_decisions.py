@@ -11,7 +11,7 @@ from tests.support.core import a_setup, a_spec, a_state
 from tests.support.sagas import book, look, pay
 from tests.support.strategies import LAW
 from workflows.decisions import saga
-from workflows.decisions.dispatch import turned_down, wants_more
+from workflows.decisions.dispatch import has_room, turned_down, wants_more, with_one_more, with_under_way
 from workflows.decisions.outcomes import cancelled, failed, not_run, refused
 from workflows.decisions.saga_report import Course, ended, why
 from workflows.decisions.steps import with_failed_call
@@ -235,7 +235,18 @@ def test_steps_count_as_tool_calls(left: int, started: set[str]) -> None:
 
 def test_the_counts_of_a_run_without_sagas_are_written_as_ever() -> None:
     assert ToolCallCounts(proposed=1, run=1).model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 0}
-    assert saga.with_action(saga.with_action(STATE)).tool_calls.in_sagas == 2
+    assert saga.with_action(saga.with_action(STATE, "read_only"), "compensation").tool_calls.in_sagas == 2
+
+
+def test_a_step_that_is_begun_is_counted_once() -> None:
+    """Of five calls the saga and its three steps take four: one is left for a fallback, however far the saga is."""
+    state = a_state(setup=a_setup(*TOOLS, config=LoopConfig(max_tool_calls=5)))
+    state = with_under_way(state, [a_saga(book("a"), book("b"), pay())])
+    for _ in range(3):
+        assert has_room(state)
+        state = saga.with_action(state, "compensatable")
+    assert has_room(state)
+    assert not has_room(with_one_more(state))
 
 
 def spec(name: str) -> ToolSpec | None:

@@ -113,10 +113,11 @@ def spec_within(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
     return spec.model_copy(update={"options": spec.options.model_copy(update={"recovery": plain})})
 
 
-def with_action(state: AgentState) -> AgentState:
-    """Count a call that a saga makes; `max_tool_calls` holds for it."""
-    counts = state.tool_calls
-    return state.model_copy(update={"tool_calls": counts.model_copy(update={"in_sagas": counts.in_sagas + 1})})
+def with_action(state: AgentState, kind: str) -> AgentState:
+    """Count a call that a saga makes; `max_tool_calls` holds for it. A step was under way since its saga began."""
+    counts, is_step = state.tool_calls, kind != "compensation"
+    counts = counts.model_copy(update={"in_sagas": counts.in_sagas + 1})
+    return state.model_copy(update={"tool_calls": counts, "under_way": state.under_way - is_step})
 
 
 def with_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:

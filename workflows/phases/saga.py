@@ -170,7 +170,7 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
 
 async def _carried(one: _Saga, permitted: Permitted, part: _Part, is_cut_short: Interrupted) -> Outcome:
     spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
-    one.run.change(saga.with_action)
+    one.run.change(saga.with_action, part.kind)
     task = asyncio.ensure_future(one.carry(one.run, replace(permitted, spec=spec), part.place, is_cut_short))
     await settle([task], is_cut_short)
     return task.result() if task.done() and not task.cancelled() else cancelled(permitted.call, spec)
