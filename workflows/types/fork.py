@@ -2,10 +2,9 @@
 
 from typing import Annotated, Any, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from workflows.types.input import Instructions, InvalidInput, LoopConfig, Name, Task, problems
-from workflows.types.input_bounds import bounds_problem
+from workflows.types.input import Instructions, LoopConfig, Name, Task, checked
 from workflows.types.record import Border
 
 
@@ -52,9 +51,4 @@ def parse_fork(raw: object) -> ForkInput:
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
-        raise InvalidInput(problem)
-    try:
-        return ForkInput.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise InvalidInput("; ".join(problems(error))) from None
+    return checked(ForkInput, raw)

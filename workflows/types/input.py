@@ -1,6 +1,6 @@
 """What starts a run: the input of `AgentWorkflow`, checked once, at the border."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
@@ -12,6 +12,8 @@ from workflows.types.profile import ToolProfile
 from workflows.types.record import Border
 from workflows.types.recovery import Recovery
 from workflows.types.steps import StepIteration
+
+B = TypeVar("B", bound=Border)
 
 MAX_TRUSTED_BYTES = 100_000
 
@@ -151,10 +153,19 @@ def parse_input(raw: object) -> AgentInput:
     """
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
+    return checked(AgentInput, cast("object", raw))
+
+
+def checked(kind: type[B], raw: object) -> B:
+    """Check what somebody wrote, its size before all else.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
     if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
         raise InvalidInput(problem)
     try:
-        return AgentInput.model_validate(raw, extra="forbid")
+        return kind.model_validate(raw, extra="forbid")
     except ValidationError as error:
         raise InvalidInput("; ".join(problems(error))) from None
 
