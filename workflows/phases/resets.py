@@ -16,15 +16,14 @@ DOUBT_S = 0.001
 
 @dataclass(frozen=True)
 class _Claim:
-    """What a signal says of a reset."""
+    """What the signals of one workflow task say of a reset."""
 
-    rewind: Rewind
+    rewinds: tuple[Rewind, ...]
+    """Those of earlier rewinds, which are delivered again; the last is that of the reset itself."""
     task: float
-    """The time of the workflow task that it came with."""
+    """The time of the task."""
     since: datetime
     """When the run had its last event before this task."""
-    earlier: "_Claim | None" = None
-    """That of the same task which this one takes the place of: an earlier rewind's, delivered again."""
     aborted: str | None = None
     """Why the run was to be aborted, by what came in this task before the claim."""
 
@@ -53,12 +52,12 @@ class Resets:
         self._run.change(interventions.with_abort, why)
 
     def claimed(self, raw: object) -> None:
-        """Take in what a signal says; the last one of a task counts, which is that of the reset itself."""
+        """Take in what a signal says."""
         self._run.heard()
         rewind = rewinds.rewind_in(raw)
         if rewind is None:
             return
-        claim = _Claim(rewind, self._task(), self._run.before, self._earlier())
+        claim = _Claim((*self._earlier(), rewind), self._task(), self._run.before)
         if self._run.state.aborted is not None and self._aborted_in == claim.task:
             claim = replace(claim, aborted=self._run.state.aborted)
             self._run.state = self._run.state.model_copy(update={"aborted": None})
@@ -67,8 +66,8 @@ class Resets:
         if self._reset_in == claim.task:
             self._confirm(claim)
 
-    def _earlier(self) -> _Claim | None:
-        return self._claim if self._claim is not None and self._claim.task == self._task() else None
+    def _earlier(self) -> tuple[Rewind, ...]:
+        return self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
 
     def _was_reset(self, seed: int) -> None:
         """Note the reset. The SDK calls this outside of the loop, and swallows what it raises: it only records."""
@@ -77,14 +76,10 @@ class Resets:
             self._confirm(self._claim)
 
     def _confirm(self, claim: _Claim) -> None:
-        state, earlier = self._run.state, claim.earlier
-        told = [claim.rewind]
-        while earlier is not None:
-            told.insert(0, earlier.rewind)
-            earlier = earlier.earlier
-        for rewind in told:
+        state = self._run.state
+        for rewind in claim.rewinds:
             state = rewinds.with_guidance_of(state, rewind)
-        self._run.state = rewinds.with_rewind(state, claim.rewind, claim.since, self._run.now)
+        self._run.state = rewinds.with_rewind(state, claim.rewinds[-1], claim.since, self._run.now)
 
     async def _unless_it_is_true(self, claim: _Claim) -> None:
         self._run.doubts += 1
