@@ -9,8 +9,7 @@ from workflows.decisions.dispatch import with_under_way
 from workflows.decisions.limits import tool_calls_left
 from workflows.decisions.outcomes import cancelled, refused
 from workflows.decisions.references import references_in
-from workflows.decisions.waits import closed
-from workflows.phases import attributes, gate
+from workflows.phases import gate
 from workflows.phases.calls import carried_out
 from workflows.phases.interrupt import settle
 from workflows.phases.pace import enter, unpaused
@@ -65,9 +64,6 @@ async def _settled(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: floa
     deadline = run.beside(run.event(workflow.sleep(timeout_s, summary="pre-hydration")))
     await settle(tasks, lambda: deadline.done() or run.is_interrupted())
     deadline.cancel()
-    for wait in run.state.waits:  # raised by a lookup that was cut off: nobody waits for the answer any more
-        run.change(closed, wait.wait_id, run.now)
-        attributes.show_waiting(run)
 
 
 def _ended(task: asyncio.Task[Outcome], permitted: gate.Permitted) -> Outcome:
