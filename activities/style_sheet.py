@@ -64,27 +64,30 @@ def _selectors(prelude: str) -> list[str]:
 
 def _blocks(sheet: str) -> Iterator[tuple[str, str]]:
     """Yield what stands before and in each block of declarations; blocks within those are left out."""
-    counts = [True]
-    texts, depth = ["", ""], 0
+    counts, depth, prelude = [True], 0, ""
+    outside: list[str] = []
+    inside: list[str] = []
     for kind, text in _parts(sheet):
         if kind == "text":
-            if depth < len(texts):
-                texts[depth] += text
-            continue
-        prelude = texts[0].rpartition(";")[2].strip() if depth == 0 else texts[0]
-        if depth:
+            if depth < 2:
+                (inside if depth else outside).append(text)
+        elif depth:
             depth += 1 if kind == "{" else -1
-            if depth == 0 and counts[-1]:
-                yield prelude, texts[1]
-        elif kind == "}":
-            counts = counts[:-1] or [True]
-        elif prelude.lower().startswith(_GROUPS):
-            counts.append(counts[-1] and (prelude[:6].lower() != "@media" or is_for_screens(prelude[6:])))
+            if depth == 0:
+                if counts[-1]:
+                    yield prelude, "".join(inside)
+                inside.clear()
         else:
-            depth = 1
-        texts = [prelude, texts[1]] if depth else ["", ""]
+            prelude = "".join(outside).rpartition(";")[2].strip()
+            outside.clear()
+            if kind == "}":
+                counts = counts[:-1] or [True]
+            elif prelude.lower().startswith(_GROUPS):
+                counts.append(counts[-1] and (prelude[:6].lower() != "@media" or is_for_screens(prelude[6:])))
+            else:
+                depth = 1
     if depth and counts[-1]:
-        yield texts[0], texts[1]
+        yield prelude, "".join(inside)
 
 
 def _parts(sheet: str) -> Iterator[tuple[str, str]]:

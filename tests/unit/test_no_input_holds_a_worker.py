@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from activities.adapters.schemas.arguments import argument_errors, schema_proble
 from activities.ports import ModelError
 from activities.replies import normalised
 from activities.sanitize import sanitized
+from activities.style_sheet import rules
 from client.cli.terminal_text import harmless
 from tests.support.model_http import chunk, completed, streamed
 from tests.support.standstill import LIMIT_S, growth, longest_pause
@@ -123,6 +125,14 @@ def test_the_sanitizer_takes_time_linear_in_a_result(text: str, before: str) -> 
 @pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
 def test_what_a_terminal_gets_takes_time_linear_in_an_answer(text: str) -> None:
     assert growth(harmless, text) < LINEAR
+
+
+@pytest.mark.parametrize("before", ["", "a{"])
+def test_a_style_sheet_of_half_a_megabyte_takes_a_moment(before: str) -> None:
+    """The process that reads pages has three seconds for all that it does."""
+    began = time.process_time()
+    assert len(list(rules(before + "\\a" * 240_000))) == bool(before)
+    assert time.process_time() - began < LIMIT_S
 
 
 def zipped(body: bytes) -> http.Response:
