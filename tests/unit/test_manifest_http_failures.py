@@ -25,8 +25,8 @@ url = "HERE"
 CUT = b"content-length: 900\r\n\r\n{"
 
 
-def paying(root: Path, url: str) -> Tool:
-    return a_manifest_tool(root, PAY.replace("HERE", url), allow_hosts=["127.0.0.1"])
+def paying(root: Path, url: str, method: str = "POST") -> Tool:
+    return a_manifest_tool(root, PAY.replace("HERE", url).replace("POST", method), allow_hosts=["127.0.0.1"])
 
 
 @asynccontextmanager
@@ -91,3 +91,17 @@ async def test_who_takes_the_request_and_says_nothing_may_have_acted(tmp_path: P
     async with saying(b"") as place:
         error = await failure(paying(tmp_path, f"http://{place}"))
     assert (error.kind, error.acted) == ("TimeLimit", None)
+
+
+@pytest.mark.parametrize("location", ["http://[bad", "https://host:99999/", "//", "\\x00", "http://a" + "b" * 70_000])
+async def test_a_redirect_to_what_is_no_address_comes_after_the_request(tmp_path: Path, location: str) -> None:
+    async with raw_http({"": answer("302 Found", b"", f"location: {location}")}) as (url, _):
+        assert (await failure(paying(tmp_path, f"{url}/", "GET"))).acted == "maybe"
+
+
+async def test_an_address_that_is_too_long_is_the_arguments_fault(tmp_path: Path) -> None:
+    declared = 'arguments.tags = { type = "array", items = { type = "string" } }\n[http]'
+    text = PAY.replace("[http]", declared) + 'query.tags = "{tags}"'
+    tool = a_manifest_tool(tmp_path, text.replace("HERE", "http://127.0.0.1:9"), allow_hosts=["127.0.0.1"])
+    error = await failure(tool, tags=["a" * 4_000] * 50)
+    assert (error.kind, error.retryable, error.acted) == ("InvalidArguments", False, "no")

@@ -89,8 +89,6 @@ class HttpTool:
         except HTTPError as error:
             why = f"{host}: {str(error) or type(error).__name__}"
             raise _not_connected(why, "maybe" if way.has_begun else "no") from None
-        except InvalidURL as error:
-            raise ToolError(f"{host}: {error}", kind="InvalidUrl") from None
 
     async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext, way: "_Way") -> str:
         """Follow redirects of what changes nothing; each new address is checked when it is connected to."""
@@ -111,7 +109,7 @@ class HttpTool:
             raise ToolError(why, kind="Redirected", acted="maybe")
         try:
             return URL(checked_url(str(url.join(location).copy_with(fragment=None))))
-        except ValueError as error:
+        except (ValueError, InvalidURL) as error:
             why = f"{url.host} redirects to something else: it {error}"
             raise ToolError(why, kind="Redirected", acted="maybe") from None
 

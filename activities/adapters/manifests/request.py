@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlencode
 
-from activities.adapters.http import URL
+from activities.adapters.http import URL, InvalidURL
 from activities.adapters.manifests.manifest import Http
 from activities.adapters.manifests.secrets import Secrets
 from activities.adapters.manifests.template import Slot, Template, filled, only_slot, parsed, slots
@@ -53,7 +53,10 @@ def _url(http: Http, values: Values) -> URL:
     pairs = _pairs(http.query, values)
     if pairs:
         url += ("&" if "?" in url else "?") + urlencode(pairs)
-    return URL(url)
+    try:
+        return URL(url)
+    except InvalidURL as error:
+        raise invalid(f"the address that they make cannot be used: {error}") from None
 
 
 def _located(template: Template, values: Values) -> str:
