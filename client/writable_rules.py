@@ -8,6 +8,7 @@ from pathlib import Path
 from activities.adapters.agents import with_default
 from activities.adapters.listed_globs import is_meant
 from activities.adapters.mcp.names import is_of_some_server
+from activities.adapters.rules import TooManyFolders
 from client.config import OrgaConfig
 from client.manifest_files import manifests_of
 from client.rules_in_use import rules_in_use
@@ -36,8 +37,11 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     """
     writers = dict(_writers(config))
     rules = rules_in_use(config, root, env)
-    there = rules.inside(root.resolve())
-    if not writers or not there:
+    try:
+        there = rules.inside(root.resolve()) if writers else []
+    except TooManyFolders as error:
+        return WritableRules(f"{root}: {error}, so isolated commands are refused", _ELSEWHERE)
+    if not there:
         return None
     shown = ", ".join(_told(path, root.resolve()) for path in there[:_SHOWN])
     more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""

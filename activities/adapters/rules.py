@@ -14,7 +14,8 @@ _IGNORED_BY_HFS = frozenset(
 _NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
 """Wherever they lie, with their short names on DOS file systems: git runs what stands in the one, `orga` reads the
 other upwards from where somebody works."""
-_MAX_FOLDERS = 10_000
+MAX_FOLDERS = 50_000
+"""That are looked through before each isolated command: a second."""
 _GENERATED = frozenset({"node_modules", "__pycache__", "venv", ".venv", "site-packages"})
 
 REFUSAL = (
@@ -22,6 +23,10 @@ REFUSAL = (
 )
 
 _Identity = tuple[int, int]
+
+
+class TooManyFolders(ValueError):
+    """Rules may lie where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,11 @@ class Rules:
         return frozenset(found for rule in self._real() if (found := identity(rule)))
 
     def inside(self, folder: Path) -> list[Path]:
-        """Return what of them exists in a folder, or is above it, without links, each before what is in it."""
+        """Return what of them exists in a folder, or is above it, without links, each before what is in it.
+
+        Raises:
+            TooManyFolders: It cannot be told.
+        """
         matching = (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
         every = (*self._real(), *matching, *_named(folder), *self._linked(folder))
         found = {path.resolve() for path in every if path.exists()}
@@ -126,9 +135,9 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, list[str], Iterable[str]]]:
-    """Walk as far as can be done before each command, without what is inside a `.git` or generated."""
+    """Walk through all but what is inside a `.git` or generated. Whoever makes folders must not make us stop early."""
     for count, (here, folders, files) in enumerate(os.walk(folder)):
-        if count == _MAX_FOLDERS:
-            return
+        if count == MAX_FOLDERS:
+            raise TooManyFolders(f"{MAX_FOLDERS:,} folders and more are too many to look for rules in")
         yield here, folders, files
         folders[:] = [name for name in folders if name not in _GENERATED and not _is_name_of_rules(name)]

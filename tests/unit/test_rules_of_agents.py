@@ -170,6 +170,23 @@ async def test_an_isolated_command_changes_nothing_of_it(project: Path, script: 
     assert closed(project) == before
 
 
+async def test_folders_that_a_command_makes_do_not_hide_the_rules_behind_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bubblewrap()
+    monkeypatch.setattr("activities.adapters.rules.MAX_FOLDERS", 30)
+    tool = tool_of("run_command", project)
+    await result(tool, command=["sh", "-c", "mkdir -p $(seq -f 'many/%g' 40)"])
+    before = closed(project)
+    script = "echo x > vendored/.git/hooks/post-merge; echo x > nested/orga.toml; true"
+    error = await failure(tool, command=["sh", "-c", script])
+    assert (error.kind, "too many to look for rules in" in str(error)) == ("CommandRefused", True)
+    assert closed(project) == before
+    told = writable_rules(config_of(project), project, {})
+    assert told
+    assert "isolated commands are refused" in told.problem
+
+
 def closed(project: Path) -> Mapping[str, object]:
     """Return all rules as they are, and those that came."""
     named = [project / name for name in ("orga.toml", *RULES)]
