@@ -16,7 +16,7 @@ from activities.adapters.schemas.arguments import argument_errors
 from activities.breakers import WorkerBreakers, monotonic_time
 from activities.ports import ModelError, ToolContext, ToolError
 from client.worker_parts import Parts
-from tests.support.core import at
+from tests.support.circuits import Clock
 from tests.support.hold import Hold, happens, until
 from tests.support.loop import WORKER_FACTS, FakeTool, Loop
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
@@ -27,16 +27,6 @@ from workflows.types.messages import Message, Reply
 from workflows.types.tools import ToolOptions
 
 LEFT_ALONE = "[Circuit open] flaky is left alone for 60 s more (failures in a row: 3; last: "
-
-
-class Clock:
-    """The circuits' clock, which goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> datetime:
-        return at(self.seconds)
 
 
 @asynccontextmanager

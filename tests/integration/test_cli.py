@@ -12,25 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat_server import Calls, ChatServer, Says, chat_server
+from tests.support.noted_folder import home, orga
 from tests.support.orga_command import COMMAND, Orga, an_orga
+
+__all__ = ["home", "orga"]
 
 RUN_LINE = r"^run (agent-[0-9a-f-]+)"
 WORKER_LINE = r"worker (\d+) polls"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home with an embedded server, stopped at the end."""
-    folder = tmp_path_factory.mktemp("home")
-    yield folder
-    an_orga(folder, folder)("server", "--stop")
-
-
-@pytest.fixture
-def orga(home: Path, tmp_path: Path) -> Orga:
-    """Commands in a folder with a note in it; the embedded reader is the model."""
-    (tmp_path / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
-    return an_orga(tmp_path, home)
 
 
 @pytest.fixture
@@ -294,78 +282,3 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 65_536)
     except OSError:
         return b""
-
-
-def test_the_doctor_finds_everything_well(orga: Orga) -> None:
-    done = orga("doctor", "--deep")
-    assert done.code == 0
-    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 11
-
-
-@pytest.mark.parametrize(
-    ("config", "place", "remedy"),
-    [
-        pytest.param("[temporal]\nadress = 1\n", "config", "correct the file", id="a typo"),
-        pytest.param("[tools]\npython = ['no:where']\n", "tools", "correct [tools]", id="a function that is not there"),
-        pytest.param("[agents.a]\nmodel = 'openai:x'\n", "agents.a.model", "another model", id="a model without a key"),
-        pytest.param("[temporal]\naddress = '127.0.0.1:9'\n", "server", "start it or correct", id="no server"),
-    ],
-)
-def test_the_doctor_says_how_to_mend(orga: Orga, config: str, place: str, remedy: str) -> None:
-    (orga.folder / "orga.toml").write_text(config)
-    done = orga("doctor", "--json")
-    found = {check["name"]: check for check in json.loads(done.out)}
-    assert (done.code, found[place]["ok"]) == (6, False)
-    assert remedy in found[place]["remedy"]
-
-
-def test_a_worker_that_cannot_start_says_why(orga: Orga) -> None:
-    (orga.folder / "orga.toml").write_text("[tools]\npython = ['no:where']\n")
-    done = orga("run", "x")
-    assert done.code == 6
-    assert re.search(r"^orga: the worker ended at its start .*no module no.*\(log: .*\)$", done.err, re.MULTILINE)
-    assert "Traceback" not in done.err
-
-
-def test_a_home_that_cannot_be_written_is_exit_code_7(orga: Orga) -> None:
-    (orga.folder / "file").write_text("")
-    done = orga("run", "x", ORGA_HOME=str(orga.folder / "file" / "home"))
-    assert done.code == 7
-    assert "name another one in ORGA_HOME" in done.err
-
-
-def test_setup_finds_the_attributes_of_the_embedded_server(orga: Orga) -> None:
-    assert json.loads(orga("setup", "--json").out)["registered"] == []
-
-
-def test_dev_runs_server_and_worker_and_takes_both_away(tmp_path: Path) -> None:
-    orga = an_orga(tmp_path, tmp_path / "home")
-    with orga.started("dev") as dev:
-        dev.line(r"\[server\] 127.0.0.1:\d+, UI http://")
-        first = dev.line(r"\[worker\] process (\d+)")[1]
-        dev.line(r"\[worker\] worker polls")
-        os.kill(int(first), signal.SIGKILL)
-        assert dev.line(r"\[worker\] process (\d+) on")[1] != first
-        assert orga("server", "--status").code == 0
-        dev.line(r"\[worker\] worker polls")
-        dev.send(signal.SIGINT)
-        assert dev.code() == 0
-    assert orga("server", "--status").code == 7
-
-
-def test_the_server_command_shows_where_it_is(orga: Orga) -> None:
-    with orga.started("server") as server:
-        server.line(r"address +127.0.0.1:\d+")
-        server.line(r"ui +http://")
-        server.send(signal.SIGTERM)
-        assert server.code() == 0
-    status = orga("server", "--status", "--json")
-    assert (status.code, json.loads(status.out)["embedded"]) == (0, True)
-
-
-def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
-    done = orga("demo")
-    assert done.code == 0
-    assert re.search(r"`(README|ARCHITECTURE|docs/\w+)\.md:\d+", done.out)
-    assert "Terminated            completed" in done.out
-    assert "kill -9" in done.out

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from activities.ports import Judgement, Proposal, ToolContext, ToolError
 from client.verify import verify
 from tests.support.hold import Hold
-from tests.support.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 from tests.support.scripted import answers, calls
 from workflows.types.recovery import Recovery
 from workflows.types.tools import Effect, ToolOptions
@@ -91,6 +91,31 @@ async def test_calls_that_run_beside_it_leave_a_fallback_no_room(client: Client)
         ran = await loop.run(max_tool_calls=3)
     assert sorted(len(tool.contexts) for tool in tools) == [1, 1, 1]
     assert ran.result.tool_calls.run == 3
+    assert sum("are used up" in call.get("error", "") for call in made(ran)) == 1
+
+
+class Together:
+    """An engine that answers two fallbacks at once."""
+
+    is_embedded = False
+
+    def __init__(self) -> None:
+        self._both = asyncio.Barrier(2)
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Allow it; a fallback once the other is asked about, too."""
+        if proposal.purpose == "fallback":
+            await self._both.wait()
+        return Judgement(True)
+
+
+async def test_two_that_the_gate_lets_through_at_once_share_the_room_that_is_left(client: Client) -> None:
+    """While it was asked there was room for each of them."""
+    tools = [a_tool("save", "cloud"), a_tool("keep", "cloud"), a_tool("cloud", body=works)]
+    setup = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
+    async with a_loop(client, [calls("save", "keep"), answers()], *tools, engine=Together(), setup=setup) as loop:
+        ran = await loop.run(max_tool_calls=3)
+    assert sorted(len(tool.contexts) for tool in tools) == [1, 1, 1]
     assert sum("are used up" in call.get("error", "") for call in made(ran)) == 1
 
 

@@ -5,19 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.noted_folder import home
 from tests.support.orga_command import Orga, an_orga
 
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("home")
-    yield home
-    an_orga(home, home)("server", "--stop")
+__all__ = ["home"]
 
 
 def a_folder(home: Path, tmp_path: Path, name: str, **env: str) -> Orga:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,21 +14,17 @@ import pytest
 from temporalio.client import Client
 
 from orga.own_code import ROOT
+from tests.support.installs import a_hostile_folder, an_install
+from tests.support.noted_folder import home
 from tests.support.orga_command import Orga, an_orga
-from tests.unit.test_own_code import a_hostile_folder, an_install
+
+__all__ = ["home"]
 
 pytestmark = pytest.mark.timeout(400)
 """A dozen commands a test, each a process of its own."""
 
 ENTRY = "import sys; sys.path.remove(''); from orga.start import command; command()"
 """What the script `orga` does, whose own folder stands first instead of the working folder."""
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("home")
-    yield home
-    an_orga(home, home)("server", "--stop")
 
 
 def orga(orga: Orga, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,8 +17,8 @@ from tests.support.hold import until
 from tests.support.loop import FakeTool, Loop, a_loop
 from tests.support.odd_payloads import odd, raw
 from tests.support.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.slow_inputs import HELD, TEXTS
 from tests.support.standstill import LIMIT_S, longest_pause
-from tests.unit.test_no_input_holds_a_worker import HELD, TEXTS
 from workflows.types.messages import Reply
 from workflows.types.tools import ToolOptions
 

@@ -3,7 +3,6 @@
 import logging
 import time
 import uuid
-from collections.abc import Generator
 
 import pytest
 from opentelemetry import trace
@@ -15,34 +14,21 @@ from activities.ports import ModelError
 from client.config import TelemetryConfig
 from client.converter import data_converter
 from client.sandbox import workflow_runner
-from client.telemetry.start import Telemetry, telemetry
+from client.telemetry.start import telemetry
 from tests.support.loop import WORKER_FACTS, Deny, FakeTool, a_loop
-from tests.support.otlp_receiver import ReceivedSpan, Receiver, otlp_receiver
+from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.support.questions import updated, waiting
 from tests.support.scripted import answers, calls
-from tests.support.telemetry import fresh_globals, started
+from tests.support.telemetry import collector, connected, fresh_globals, started
 from workflows.agent import AgentWorkflow
 from workflows.phases.spans import phase_span
 from workflows.types import telemetry_names as names
 
-__all__ = ["fresh_globals"]
+__all__ = ["collector", "fresh_globals"]
 
 pytestmark = pytest.mark.usefixtures("fresh_globals")
 
 SECRET_TEXTS = ("the-task", "the-argument", "the-result", "the-answer")
-
-
-@pytest.fixture
-def collector() -> Generator[Receiver]:
-    with otlp_receiver() as receiver:
-        yield receiver
-
-
-async def connected(client: Client, on: Telemetry) -> Client:
-    """Return a client of the same server that has the plugins."""
-    return await Client.connect(
-        client.service_client.config.target_host, data_converter=data_converter, plugins=on.plugins
-    )
 
 
 @workflow.defn(name="Stumbling", sandboxed=False)
@@ -57,10 +43,6 @@ class Stumbling:
             if Stumbling.stumbles:
                 Stumbling.stumbles -= 1
                 raise RuntimeError("a defect")
-
-
-def named(receiver: Receiver, name: str) -> list[ReceivedSpan]:
-    return [span for span in receiver.spans() if span.name == name]
 
 
 async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(client: Client, collector: Receiver) -> None:
@@ -85,7 +67,7 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
     assert collector.service() == "orga-test"
     assert len({span.trace_id for span in collector.spans()}) == 1
     assert all(span.events == 0 and not span.is_error for span in collector.spans())
-    run = named(collector, "invoke_agent default")[0]
+    run = collector.named("invoke_agent default")[0]
     assert run.attributes == {
         names.OPERATION: "invoke_agent",
         names.AGENT: "default",
@@ -100,11 +82,11 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
         names.PROVIDER: "scripted",
         names.REQUEST_MODEL: "model",
     }
-    assert [(g.attributes[names.ITERATION], g.attributes[names.DENIED]) for g in named(collector, "gate")] == [
+    assert [(g.attributes[names.ITERATION], g.attributes[names.DENIED]) for g in collector.named("gate")] == [
         (1, 1),
         (2, 0),
     ]
-    assert named(collector, "chat scripted:model")[0].attributes == {
+    assert collector.named("chat scripted:model")[0].attributes == {
         names.OPERATION: "chat",
         names.PROVIDER: "scripted",
         names.REQUEST_MODEL: "scripted:model",
@@ -119,7 +101,7 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
         names.CONVERSATION: ran.handle.id,
         names.ATTEMPT: 1,
     }
-    assert named(collector, "execute_tool look")[0].attributes == {
+    assert collector.named("execute_tool look")[0].attributes == {
         names.OPERATION: "execute_tool",
         names.TOOL: "look",
         names.TOOL_CALL: "look_0",
@@ -142,50 +124,6 @@ async def test_no_word_of_the_conversation_is_exported(client: Client, collector
     assert [text for text in SECRET_TEXTS if text.encode() in sent] == []
 
 
-async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
-    on = started(collector.url, export_interval_s=0.05)
-
-    def broken(arguments: object, context: object) -> str:
-        raise RuntimeError("broken")
-
-    tools = FakeTool("look"), FakeTool("delete"), FakeTool("fails", broken, effect="irreversible")
-    steps = [calls("look", "delete", "made_up", "fails"), answers()]
-    async with a_loop(await connected(client, on), steps, *tools, engine=Deny("delete")) as loop:
-        await loop.run()
-    on.shutdown()
-
-    chat = {names.OPERATION: "chat", names.PROVIDER: "scripted", names.REQUEST_MODEL: "scripted:model"}
-    answered = {**chat, names.RESPONSE_MODEL: "scripted:model"}
-    assert collector.metric(names.TOKEN_USAGE) == [
-        ({**answered, names.TOKEN_TYPE: "input"}, 200),
-        ({**answered, names.TOKEN_TYPE: "output"}, 20),
-    ]
-    assert [attributes for attributes, _ in collector.metric(names.MODEL_DURATION)] == [chat]
-    assert [attributes for attributes, _ in collector.metric(names.TOOL_DURATION)] == [
-        {names.TOOL: "look", names.OUTCOME: "ok"},
-        {names.TOOL: "fails", names.OUTCOME: "failed", names.ERROR: "RuntimeError"},
-    ]
-    assert collector.metric(names.ITERATION_COUNT) == [({names.AGENT: "default"}, 2)]
-    assert collector.metric(names.DENIAL_COUNT) == [({names.PROPOSAL: "tool_call", names.TOOL: "delete"}, 1)]
-    assert collector.metric(names.INVALID_COUNT) == [({names.PROPOSAL: "tool_call"}, 1)]
-    assert collector.metric(names.RUNS_STARTED) == [({}, 1)]
-    assert collector.metric(names.RUN_COUNT) == [({names.ENDING: "completed"}, 1)]
-    ended = {names.ENDING: "completed", names.AGENT: "default", names.REQUEST_MODEL: "model"}
-    assert [attributes for attributes, _ in collector.metric(names.RUN_DURATION)] == [ended]
-    assert [size > 1_000 for _, size in collector.metric(names.HISTORY_SIZE)] == [True]
-    assert [events > 10 for _, events in collector.metric(names.HISTORY_EVENTS)] == [True]
-
-
-async def test_what_runs_cost_and_what_was_rebuilt_is_counted(client: Client, collector: Receiver) -> None:
-    on = started(collector.url, export_interval_s=0.05)
-    steps = [calls("look", cost_usd=0.25), answers(cost_usd=0.5)]
-    async with a_loop(await connected(client, on), steps, FakeTool("look")) as loop:
-        await loop.run()
-    on.shutdown()
-
-    assert [value for _, value in collector.metric(names.COST)] == [0.75]
-
-
 async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, collector: Receiver) -> None:
     on = started(collector.url, export_interval_s=0.05)
     async with a_loop(await connected(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
@@ -195,7 +133,7 @@ async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, coll
         assert (await loop.ended(handle)).result.termination.reason == "completed"
     on.shutdown()
 
-    (wait,) = named(collector, "wait budget")
+    (wait,) = collector.named("wait budget")
     assert wait.attributes == {names.WAIT_KIND: "budget"}
     assert wait.end > wait.start
     ((attributes, seconds),) = collector.metric(names.WAIT_DURATION)
@@ -211,7 +149,7 @@ async def test_a_failed_attempt_has_a_span_of_its_own(client: Client, collector:
         await loop.run()
     on.shutdown()
 
-    attempts = named(collector, "chat scripted:model")
+    attempts = collector.named("chat scripted:model")
     assert [(span.is_error, span.attributes.get(names.ERROR)) for span in attempts] == [
         (True, "Overloaded"),
         (False, None),
@@ -289,7 +227,7 @@ async def test_continued_runs_lie_side_by_side_in_the_trace_of_the_first(client:
         await handle.result()
     on.shutdown()
 
-    runs = named(collector, "invoke_agent default")
+    runs = collector.named("invoke_agent default")
     assert len(runs) > 2
     assert len({span.trace_id for span in collector.spans()}) == 1
     assert [run.parent_id for run in runs] == ["", *[runs[0].span_id] * (len(runs) - 1)]

@@ -36,7 +36,7 @@ async def test_a_call_has_all_of_its_time(client: Client) -> None:
 
     async with a_loop(client, [calls("slow"), answers()], FakeTool("slow", sleeps, "irreversible")) as loop:
         await loop.run(tool_timeout_s=2)
-    assert took[0] >= 2
+    assert took[0] > 1.9  # its own clock starts a moment behind the limit's
     assert "TimeLimit: slow took longer than its 2 s" in told(loop)[0]
 
 

@@ -7,7 +7,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
 from tests.support.approvals import Asks, pending, yes
-from tests.support.hold import until
+from tests.support.hold import Hold, until
 from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
 from tests.support.questions import told, updated, waiting
 from tests.support.scripted import answers, calls
@@ -97,9 +97,12 @@ async def test_a_step_that_waits_for_a_decision_waits_on(client: Client) -> None
 
 
 async def test_a_pause_lasts_on(client: Client) -> None:
-    async with a_loop(client, [calls("look"), answers("done")], FakeTool("look"), setup=SHORT) as loop:
+    hold = Hold()
+    async with a_loop(client, [hold.step(calls("look")), answers("done")], FakeTool("look"), setup=SHORT) as loop:
         handle = await loop.start()
+        await hold.reached()
         await handle.signal("pause")
+        hold.go.set()
         await talked_to(handle)
         assert (await handle.query("status"))["paused"]
         await handle.signal("resume")

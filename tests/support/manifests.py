@@ -12,6 +12,16 @@ from activities.adapters.manifests.manifest import Manifest
 from activities.adapters.manifests.values import Values, checked
 from activities.adapters.tools.root import Root
 from activities.ports import Tool
+from client.manifest_files import read_manifests
+
+HEAD = 'name = "it"\ndescription = "It."\n'
+"""What every manifest has."""
+
+
+def problems(text: str) -> list[str]:
+    """Return what is wrong with a manifest, which is written into the working folder; each with its place."""
+    Path("it.toml").write_text(text)
+    return [str(problem) for problem in read_manifests([Path("it.toml")])[1]]
 
 
 def a_manifest(text: str) -> Manifest:

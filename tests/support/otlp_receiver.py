@@ -58,6 +58,10 @@ class Receiver:
         ]
         return sorted(spans, key=lambda span: (span.start, -span.end))
 
+    def named(self, name: str) -> list[ReceivedSpan]:
+        """Return the spans of this name."""
+        return [span for span in self.spans() if span.name == name]
+
     def tree(self) -> list[str]:
         """Return the spans' names, each indented below its parent, in order of their start."""
         spans = self.spans()

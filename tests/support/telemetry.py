@@ -1,4 +1,4 @@
-"""OpenTelemetry's globals, which a process sets once, set back for each test."""
+"""Telemetry that is started within a test: OpenTelemetry's globals, which a process sets once, are set back."""
 
 import logging
 import threading
@@ -8,11 +8,14 @@ import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import _internal as metrics_internal
 from opentelemetry.util._once import Once
+from temporalio.client import Client
 
 from activities import instruments
 from client.config import TelemetryConfig
+from client.converter import data_converter
 from client.telemetry import silence
 from client.telemetry.start import Telemetry, telemetry
+from tests.support.otlp_receiver import Receiver, otlp_receiver
 
 BOUND_EARLY = (instruments,)
 """Its instruments follow each provider that is set, if they were made before the first."""
@@ -37,3 +40,17 @@ def fresh_globals(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 def started(endpoint: str, **fields: object) -> Telemetry:
     """Return telemetry that sends to `endpoint`."""
     return telemetry(TelemetryConfig.model_validate({"enabled": True, "endpoint": endpoint, **fields}))
+
+
+@pytest.fixture
+def collector() -> Generator[Receiver]:
+    """A collector that keeps what it is sent."""
+    with otlp_receiver() as receiver:
+        yield receiver
+
+
+async def connected(client: Client, on: Telemetry) -> Client:
+    """Return a client of the same server that has the plugins."""
+    return await Client.connect(
+        client.service_client.config.target_host, data_converter=data_converter, plugins=on.plugins
+    )

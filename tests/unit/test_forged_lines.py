@@ -1,8 +1,6 @@
 """What people read is the whole truth: no name, reason or argument makes a line, an entry or a command of its own."""
 
-import asyncio
 import json
-import shlex
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,13 +11,10 @@ from hypothesis import given
 from activities.adapters.webhook.message import Format, body
 from activities.ports import RunKey
 from client.aftermath import Sent
-from client.agents import run_id_of, start_agent
 from client.audit import RunAudit
 from client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows
 from client.cli.checks import Check
-from client.cli.deciding import requeueing
 from client.cli.held_in_full import as_json, lines_of
-from client.cli.main import run_command
 from client.cli.output import note, result
 from client.cli.progress import InFlight, Progress
 from client.cli.screen import PlainScreen, remarks
@@ -38,7 +33,6 @@ from workflows.decisions.summaries import details
 from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
 from workflows.types.dead_letters import DeadLetter
-from workflows.types.input import InvalidInput
 from workflows.types.messages import ToolCall
 from workflows.types.notifications import Notification, NotifiedCall
 from workflows.types.result import Termination
@@ -270,48 +264,6 @@ def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() 
     assert last == "→ orga approve agent-1 a1"
     compact = json.dumps(json.loads(HELD), separators=(",", ":"))
     assert as_json(held)["arguments_digest"] == shown_arguments(compact, 0)["arguments_digest"]
-
-
-@pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
-def test_there_is_no_command_for_an_id_that_is_not_what_it_looks_like(run_id: str) -> None:
-    question = asks("x")
-    shown = inbox.lines_of(Question(run_id, "a", "approval", "q", "orga worker", NOW, question.wait), NOW)
-    assert shown[-1].startswith("  → no command")
-    letter = DeadLetter(letter_id="1.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=NOW)
-    assert requeueing(run_id, letter, is_over=False).startswith("no command")
-
-
-@pytest.mark.parametrize("run_id", ["agent-1", "a run; rm -rf $HOME", "nacht/lauf:3", "Prüfung-ä"])
-def test_an_id_that_can_be_typed_is_taken(run_id: str) -> None:
-    assert run_id_of(run_id) == run_id
-    assert shlex.split(requeueing(run_id, a_letter(), is_over=False))[2] == run_id
-
-
-def a_letter() -> DeadLetter:
-    return DeadLetter(letter_id="1.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=NOW)
-
-
-REFUSED_IDS = ["", " ", "a\nb", "a\tb", "a\x1b[2J", "a\u202eb", "a\u200bb", "a\u2028b", "a\x00b", "--all", "a  b", "a "]
-
-
-@pytest.mark.parametrize("run_id", REFUSED_IDS)
-def test_an_id_that_people_cannot_read_is_refused_before_anything_starts(run_id: str) -> None:
-    client: Any = None
-    with pytest.raises(InvalidInput, match="id "):
-        asyncio.run(start_agent(client, "task", workflow_id=run_id))
-    with pytest.raises(InvalidInput, match="task_queue"):
-        asyncio.run(start_agent(client, "task", task_queue=run_id))
-
-
-@pytest.mark.parametrize("run_id", REFUSED_IDS[1:])
-@pytest.mark.parametrize("command", [["run", "x"], ["fork", "agent-1", "--at-iteration", "1"]])
-def test_the_command_line_refuses_it_without_a_server(
-    command: list[str], run_id: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command([*command, f"--id={run_id}"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith("orga: id ")
 
 
 def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:

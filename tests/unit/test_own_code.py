@@ -1,7 +1,6 @@
 """Our names mean our modules, wherever a process works, and each keeps the code that it first had."""
 
 import json
-import shutil
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -15,8 +14,7 @@ from orga import own_code
 from orga.finder import HeldCode
 from orga.own_code import ROOT, foreign, keep_out, pin, seal
 from orga.start import module_command
-
-FOREIGN = ("workflows", "activities", "client", "worker", "orga", "temporalio", "pydantic", "json", "typing", "asyncio")
+from tests.support.installs import a_hostile_folder, an_install
 
 
 def a_finder() -> HeldCode:
@@ -151,13 +149,6 @@ def test_what_is_written_into_our_files_after_the_start_is_never_run(tmp_path: P
     assert supervisor == ""
 
 
-def an_install(folder: Path) -> Path:
-    for name in ("orga", "workflows", "activities", "client"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "worker.py", folder)
-    return folder
-
-
 @pytest.mark.parametrize("path", [None, "", ".", ":/nowhere", "sub:."])
 def test_no_module_of_the_working_folder_is_imported(
     path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -168,20 +159,6 @@ def test_no_module_of_the_working_folder_is_imported(
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert not (folder / "imported").exists(), (folder / "imported").read_text()
     assert json.loads(done.stdout)["problems"] == []
-
-
-def a_hostile_folder(folder: Path) -> Path:
-    """Return a folder with modules of the names that a worker imports; each leaves a mark where it is imported."""
-    mark = f"open({str(folder / 'imported')!r}, 'a').write(__name__ + ' ')\n"
-    (folder / "sub").mkdir()
-    for place in (folder, folder / "sub"):
-        for name in FOREIGN:
-            (place / f"{name}.py").write_text(mark)
-            (place / name).mkdir()
-            (place / name / "__init__.py").write_text(mark)
-        (place / "sitecustomize.py").write_text(mark)
-        (place / "usercustomize.py").write_text(mark)
-    return folder
 
 
 def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,6 @@ from werkzeug import Request, Response
 
 from activities.adapters.tools.github import ReadIssue, ReadPullRequest
 from activities.adapters.tools.github_api import GitHubApi, GitHubSettings
-from activities.adapters.tools.github_reference import item_of
-from activities.ports import ToolError
 from client.config import GitHubConfig
 from tests.support.tool_calls import failure, result
 
@@ -271,50 +269,6 @@ async def test_no_server(github: Seen) -> None:
     api = GitHubApi(GitHubSettings("http://127.0.0.1:9"))
     error = await failure(ReadIssue(api, "ann/app"), reference="#42")
     assert (error.kind, error.retryable) == ("ConnectionFailed", True)
-
-
-@pytest.mark.parametrize(
-    ("reference", "repo", "expected"),
-    [
-        pytest.param("#42", "ann/app", "ann/app#42", id="short"),
-        pytest.param("42", "ann/app", "ann/app#42", id="the number alone"),
-        pytest.param("PR #55", "ann/app", "ann/app#55", id="pull request"),
-        pytest.param("pr#55", "ann/app", "ann/app#55", id="without a space"),
-        pytest.param("issue 7", "ann/app", "ann/app#7", id="with its kind"),
-        pytest.param("o-x/n.m_1#9", None, "o-x/n.m_1#9", id="full"),
-        pytest.param("PR o/n#9", "ann/app", "o/n#9", id="full wins over the default"),
-    ],
-)
-def test_references(reference: str, repo: str | None, expected: str) -> None:
-    assert str(item_of(reference, repo)) == expected
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "",
-        "#",
-        "#x",
-        "o/n",
-        "o/n/m#1",
-        "../..#1",
-        "o/..#1",
-        "o/n9",
-        "#1?x=2",
-        "#1/../2",
-        "https://a.io/1",
-        "#12345678901",
-    ],
-)
-def test_what_is_no_reference(reference: str) -> None:
-    with pytest.raises(ToolError) as caught:
-        item_of(reference, "ann/app")
-    assert caught.value.kind == "InvalidArguments"
-
-
-def test_a_short_reference_without_a_default_repository_names_the_remedy() -> None:
-    with pytest.raises(ToolError, match=r"write owner/name#42, or set \[tools.github\] repo"):
-        item_of("#42", None)
 
 
 def test_the_definition_names_the_default_repository(github: Seen) -> None:

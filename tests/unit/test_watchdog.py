@@ -26,6 +26,9 @@ from workflows.types import telemetry_names as names
 
 __all__ = ["fresh_globals"]
 
+BY_A_TASK = re.compile(r"event loop was held for .* by (.*, in \w+)")
+"""What a machine that does something else for a moment leaves us waiting for is by no task."""
+
 
 def holds_the_loop(seconds: float) -> str:
     until = time.monotonic() + seconds
@@ -42,18 +45,18 @@ async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture)
     told: list[Held] = []
     async with Watchdog(held_s=0.2, report=told.append).watching() as watchdog:
         await asyncio.sleep(0.15)
-        await asyncio.create_task(compute(0.7), name="sums")
+        await asyncio.create_task(compute(1.2), name="sums")
         await asyncio.sleep(0.15)
         await asyncio.create_task(compute(0.4))
         await asyncio.sleep(0.15)
-    assert 0.4 < watchdog.longest.seconds < 5
+    assert 0.9 < watchdog.longest.seconds < 5
     assert watchdog.longest.task == "sums"
     assert re.fullmatch(r"holds_the_loop \(test_watchdog.py:\d+\)", watchdog.longest.place)
-    assert told == [watchdog.longest], "the second time was shorter"
-    warnings = [record.getMessage() for record in caplog.records if "event loop was held for" in record.getMessage()]
-    assert len(warnings) == 2
-    assert "by sums, in holds_the_loop" in warnings[0]
-    assert "by compute, in holds_the_loop" in warnings[1]
+    assert [held for held in told if held.task] == [watchdog.longest], "the second time was shorter"
+    assert [found[1] for record in caplog.records if (found := BY_A_TASK.search(record.getMessage()))] == [
+        "sums, in holds_the_loop",
+        "compute, in holds_the_loop",
+    ]
 
 
 async def test_a_loop_that_goes_on_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:

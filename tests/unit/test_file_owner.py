@@ -1,0 +1,50 @@
+"""A configuration of another user, or one that every user can write, is not read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from client.config_file import load_config
+from client.errors import ConfigError
+from client.file_owner import foreign
+from tests.support.entered_folder import project, written
+
+__all__ = ["project"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "folder_mode", "user", "says"),
+    [
+        pytest.param(0o644, 0o755, os.geteuid(), None, id="one's own"),
+        pytest.param(0o664, 0o775, os.geteuid(), None, id="of a group"),
+        pytest.param(0o666, 0o755, os.geteuid(), "can be written by every user", id="a file that all may write"),
+        pytest.param(0o644, 0o777, os.geteuid(), "can be written by every user", id="a folder that all may write"),
+        pytest.param(0o644, 0o1777, os.geteuid(), "can be written by every user", id="such a folder, sticky"),
+    ],
+)
+def test_whose_a_file_is(project: Path, mode: int, folder_mode: int, user: int, says: str | None) -> None:
+    path = written(project, "")
+    path.chmod(mode)
+    project.chmod(folder_mode)
+    found = foreign(path, user)
+    assert (found is None) if says is None else (found and says in found)
+    if says:
+        (project / "deep").mkdir()
+        with pytest.raises(ConfigError, match=says):
+            load_config(folder=project / "deep", env={"ORGA_TRUST": "1"})
+        load_config(path, folder=project, env={"ORGA_TRUST": "1"})
+
+
+@pytest.mark.parametrize("given", ["orga.toml", "."])
+def test_what_belongs_to_somebody_else_is_not_read(project: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only root can give a file away; anybody else becomes somebody else."""
+    path, user = written(project, ""), os.geteuid()
+    if user == 0:
+        os.chown(project / given, 12345, 12345)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    for env in ({}, {"ORGA_TRUST": "1"}):
+        with pytest.raises(ConfigError, match="belongs to another user"):
+            load_config(folder=project, env=env)
+    assert load_config(path, folder=project, env={"ORGA_TRUST": "1"}).path == path

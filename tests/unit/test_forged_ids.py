@@ -1,0 +1,58 @@
+"""An id of a run is what it looks like: others are refused at the start, and no command is shown for them."""
+
+import asyncio
+import shlex
+from typing import Any
+
+import pytest
+
+from client.agents import run_id_of, start_agent
+from client.cli import inbox
+from client.cli.deciding import requeueing
+from client.cli.main import run_command
+from client.inbox import Question
+from tests.unit.test_cli_screens import NOW
+from tests.unit.test_held_calls import a_call, asking
+from workflows.types.dead_letters import DeadLetter
+from workflows.types.input import InvalidInput
+from workflows.types.messages import ToolCall
+
+
+def a_letter() -> DeadLetter:
+    return DeadLetter(letter_id="1.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=NOW)
+
+
+@pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
+def test_there_is_no_command_for_an_id_that_is_not_what_it_looks_like(run_id: str) -> None:
+    shown = inbox.lines_of(Question(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
+    assert shown[-1].startswith("  → no command")
+    assert requeueing(run_id, a_letter(), is_over=False).startswith("no command")
+
+
+@pytest.mark.parametrize("run_id", ["agent-1", "a run; rm -rf $HOME", "nacht/lauf:3", "Prüfung-ä"])
+def test_an_id_that_can_be_typed_is_taken(run_id: str) -> None:
+    assert run_id_of(run_id) == run_id
+    assert shlex.split(requeueing(run_id, a_letter(), is_over=False))[2] == run_id
+
+
+REFUSED_IDS = ["", " ", "a\nb", "a\tb", "a\x1b[2J", "a\u202eb", "a\u200bb", "a\u2028b", "a\x00b", "--all", "a  b", "a "]
+
+
+@pytest.mark.parametrize("run_id", REFUSED_IDS)
+def test_an_id_that_people_cannot_read_is_refused_before_anything_starts(run_id: str) -> None:
+    client: Any = None
+    with pytest.raises(InvalidInput, match="id "):
+        asyncio.run(start_agent(client, "task", workflow_id=run_id))
+    with pytest.raises(InvalidInput, match="task_queue"):
+        asyncio.run(start_agent(client, "task", task_queue=run_id))
+
+
+@pytest.mark.parametrize("run_id", REFUSED_IDS[1:])
+@pytest.mark.parametrize("command", [["run", "x"], ["fork", "agent-1", "--at-iteration", "1"]])
+def test_the_command_line_refuses_it_without_a_server(
+    command: list[str], run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([*command, f"--id={run_id}"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("orga: id ")
