@@ -25,6 +25,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             pytest.param(argv, True, id=argv)
             for argv in (
                 '["bash", "-c", "--", "echo {x}"]',
+                '["bash", "-c", "--", "-{x}"]',
+                '["awk", "--", "-{x} {{print}}", "file"]',
+                '["jq", "--", "-{x}", "file"]',
                 '["bash", "-xc", "echo {x}"]',
                 '["bash", "-o", "pipefail", "-c", "echo {x}"]',
                 '["bash", "--norc", "-c", "{x}"]',
@@ -102,6 +105,8 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                 '["git", "switch", "-c", "{x}"]',
                 '["git", "log", "--grep={x}"]',
                 '["python3", "tool.py", "-c", "{x}"]',
+                '["python3", "--", "-c", "{x}"]',
+                '["bash", "--", "-c", "{x}"]',
                 '["python3", "-m", "json.tool", "{x}"]',
                 '["find", "{x}", "-name", "a"]',
                 '["timeout", "{x}", "ls"]',

@@ -1,11 +1,13 @@
 """What people outside are told of a question: bounded, each question once, nothing hidden in it."""
 
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from tests.support.core import T0, a_call, a_setup, a_state, at
 from tests.support.strategies import LAW, texts
@@ -107,6 +109,30 @@ def test_a_held_call_is_told_with_what_approves_it() -> None:
     assert message.commands == (f"orga approve run {call.id}", f"orga deny run {call.id}")
     assert message.expires_at == (T0 + timedelta(seconds=60)).isoformat()
     assert (message.event, message.kind, message.wait_id) == ("waiting", "approval", "approval-1")
+
+
+LONG: dict[str, Any] = {"note": "pay 9 EUR " + "x" * 5_000, "cents": 9_000_000}
+
+
+def test_arguments_that_do_not_fit_are_told_by_size_and_digest_and_approved_where_they_are_shown() -> None:
+    """Their beginning could be read as all of them."""
+    state, wait = held(a_call("pay", **LONG), a_call("pay", "c2", cents=900))
+    message = told(state, wait)
+    long, short = message.calls
+    given = to_json(LONG)
+    digest = f"sha256:{sha256(given).hexdigest()}"
+    assert (long.arguments, long.arguments_bytes, long.arguments_digest) == ("", len(given), digest)
+    assert (short.arguments, short.arguments_digest) == ('{"cents":900}', "")
+    assert "9 EUR" not in message.model_dump_json()
+    assert message.commands[0] == f"orga approve run {long.id} {short.id} --show"
+
+
+def test_calls_that_fit_by_themselves_share_the_room_of_a_message() -> None:
+    state, wait = held(*(a_call("pay", f"c{number}", text="x" * 1_500) for number in range(3)))
+    message = told(state, wait)
+    assert [bool(call.arguments) for call in message.calls] == [True, True, False]
+    assert [bool(call.arguments_digest) for call in message.calls] == [False, False, True]
+    assert message.commands[0].endswith(" --show")
 
 
 def test_commands_are_for_the_calls_that_are_shown() -> None:

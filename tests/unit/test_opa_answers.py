@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from activities.adapters import http
 from activities.adapters.policy.opa_answer import judgement
-from activities.adapters.policy.opa_server import ATTEMPTS, OpaServer
+from activities.adapters.policy.opa_server import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer
 from activities.ports import Judgement, Proposal
 from tests.support.policies import a_tool_proposal, an_answer
 from tests.support.strategies import LAW, any_json
@@ -263,6 +263,12 @@ ECHO = OpaServer("http://opa.test", "p", transport=http.MockTransport(echoed))
 async def test_any_arguments_are_asked_about_or_denied(value: Any) -> None:
     found = await ECHO.judge(a_tool_proposal(arguments={"value": value}))
     assert found.allowed or "surrogates not allowed" in found.reason
+
+
+async def test_an_answer_without_end_is_none() -> None:
+    """Though its beginning would be one."""
+    found = await judged(http.Response(200, content=b'{"result": true}' + b" " * MAX_ANSWER_BYTES))
+    assert (found.allowed, found.reason) == (False, "OPA gave an answer of more than 1000000 bytes")
 
 
 @pytest.mark.parametrize(

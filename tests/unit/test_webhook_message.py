@@ -66,6 +66,14 @@ async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup(wrote: str,
     assert shown in network.body()["text"]
 
 
+@pytest.mark.parametrize("form", ["json", "slack"])
+def test_arguments_that_do_not_fit_are_told_by_size_and_digest(form: Format) -> None:
+    call = NotifiedCall(tool="refund", arguments_bytes=9_000, arguments_digest="sha256:ab", id="a1")
+    sent = body(ASKS.model_copy(update={"calls": (call,)}), RUN, None, form)
+    text = Received("/", {}, sent).message["text"]
+    assert "[refund with 9000 bytes of arguments that do not fit here, sha256:ab]" in text
+
+
 def test_an_id_that_a_starter_chose_hides_nothing_in_the_text() -> None:
     run = RunKey("agent\u202e-1\x1b[2J\nx", "run-1")
     text = in_one_line(Notification(message_id="m", event="ended", agent="a", reason="completed"), run, None)
