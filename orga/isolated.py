@@ -1,7 +1,10 @@
 """Program of an isolated process: `python -I isolated.py MODULE [ARGUMENT]...` runs `main` of one of our modules."""
 
 import os
+import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,7 +19,20 @@ def run(module: str, *arguments: str) -> None:
     sys.path += [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     keep_out(Path.cwd())
     sys.argv = [module, *arguments]
-    import_module(module).main()
+    with _silent_interrupts():
+        main = import_module(module).main
+    main()
+
+
+@contextmanager
+def _silent_interrupts() -> Generator[None]:
+    """Let Ctrl-C end the process at once, and nothing be said: its command is not there yet to say how it ends."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    yield
+    signal.signal(signal.SIGINT, usual)
 
 
 def _import_by_place() -> None:

@@ -4,6 +4,7 @@ The commands `orga` and `orga-worker` begin here and become another Python at on
 working folder nor `PYTHONPATH`. Until then nothing is imported that Python itself has not imported already.
 """
 
+import _signal  # pyright: ignore[reportMissingModuleSource]
 import os
 import sys
 
@@ -25,5 +26,16 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, *without_bytecode, "-I", program, module, *arguments]
 
 
+def _open_streams() -> None:
+    """See to it that the three standard streams are there: what is opened first is none of them, then."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
 def _become(module: str, arguments: list[str]) -> None:
+    _open_streams()
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])  # `isolated.py` takes it; Python itself tells where
     os.execv(sys.executable, module_command(module, *arguments))
