@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from client.errors import RunFailed
 from client.exchange import Exchange, translated
-from client.run_ids import id_taken, reuse_policy
+from client.run_ids import MAX_ID_BYTES, id_taken, reuse_policy
 from client.workplace import settled
 from workflows.types.input import AgentInput, InvalidInput, parse_input
 from workflows.types.names import AGENT_WORKFLOW
@@ -231,6 +231,8 @@ def run_id_of(given: str | None) -> str:
     if given is None:
         return f"agent-{uuid_utils.uuid7()}"
     _has_no_hidden(given, "id")
+    if len(given.encode(errors="replace")) > MAX_ID_BYTES:
+        raise InvalidInput(f"id: must not be longer than {MAX_ID_BYTES} bytes")
     return given
 
 

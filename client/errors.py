@@ -1,5 +1,7 @@
 """What can go wrong for a user of the client, each as one line: the cause, then the remedy."""
 
+from shlex import quote
+
 
 class OrgaError(Exception):
     """A failure that a user can mend."""
@@ -21,7 +23,7 @@ class RunEnded(OrgaError):
     """The run has ended, so it takes no more signals."""
 
     def __init__(self, workflow_id: str) -> None:
-        super().__init__(f"run {workflow_id!r} has ended; `orga journal {workflow_id}` shows how")
+        super().__init__(f"run {workflow_id!r} has ended; `orga journal {quote(workflow_id)}` shows how")
 
 
 class Refused(OrgaError):

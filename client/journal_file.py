@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from workflows.types.journal import JournalEntry
 from workflows.types.json_keys import each_once
 
 HOW = "this is no journal; write one with: orga journal ID --export FILE"
+
+
+class Unwritable(OrgaError):
+    """A place where no journal can be written."""
 
 
 class NoJournal(OrgaError):
@@ -30,11 +35,20 @@ class JournalFile:
 
 
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
-    """Write the file, all of it or nothing."""
+    """Write the file, all of it or nothing.
+
+    Raises:
+        Unwritable: It cannot be written there; the text says why.
+    """
     beside = path.with_name(f".{path.name}.part")
     lines = [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
-    beside.write_bytes(b"".join(line + b"\n" for line in lines))
-    beside.replace(path)
+    try:
+        beside.write_bytes(b"".join(line + b"\n" for line in lines))
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise Unwritable(f"{path} cannot be written: {error.strerror}") from None
 
 
 def read_journal_file(path: Path) -> JournalFile:

@@ -1,5 +1,6 @@
 """The state of a run at a point of its history, found by replaying it through the code of today."""
 
+from shlex import quote
 from typing import Any, cast
 
 from temporalio import workflow
@@ -50,8 +51,9 @@ async def replayed_state(history: WorkflowHistory, converter: DataConverter) -> 
     )
     replayed = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if replayed.replay_failure is not None or seen.state is None:
+        run_id = history.workflow_id
         raise OrgaError(
-            f"the code of today does not replay {history.workflow_id!r}; see: orga verify {history.workflow_id}"
+            f"the code of today does not replay {run_id!r}; see: orga verify {quote(run_id)}"
         ) from replayed.replay_failure
     return seen.state
 

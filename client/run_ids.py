@@ -7,6 +7,9 @@ from temporalio.service import RPCError
 from client.errors import OrgaError
 from workflows.types.search_attributes import TERMINATION
 
+MAX_ID_BYTES = 1_000
+"""The server takes no longer one, and the error that it answers with does not come through."""
+
 
 def reuse_policy(*, again: bool = False) -> WorkflowIDReusePolicy:
     """Return whether the id of a run that has ended may stand for a new one, too."""

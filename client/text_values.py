@@ -32,7 +32,7 @@ def from_text(annotation: Any, text: str) -> Any:
     if text.lstrip().startswith(("[", "{")) and (is_list or any(_is_table(kind) for kind in kinds)):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
 

@@ -1,6 +1,7 @@
 """`orga attach`: come back to a run."""
 
 from pathlib import Path
+from shlex import quote
 
 from temporalio.client import WorkflowExecutionStatus
 
@@ -45,4 +46,4 @@ async def _attach(run_id: str, config: Path | None, *, no_worker: bool, as_json:
 def _elsewhere(run_id: str, queue: str, home: Workplace | None) -> str:
     if home is None:
         return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"
-    return f"the run is at home in {on_one_line(home.folder)}: {worker_command(home, f'orga attach {run_id}')}"
+    return f"the run is at home in {on_one_line(home.folder)}: {worker_command(home, f'orga attach {quote(run_id)}')}"

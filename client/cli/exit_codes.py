@@ -9,6 +9,7 @@ from client.boundaries import NoSuchIteration
 from client.config_file import ConfigError
 from client.errors import NotAnAgent, Refused, RunFailed, RunNotFound
 from client.explained import NoSuchVerdict
+from client.journal_file import Unwritable
 from client.server.endpoint import ServerUnavailable
 from workflows.types.input import InvalidInput
 from workflows.types.result import StopReason
@@ -52,11 +53,22 @@ def of_ending(reason: StopReason) -> ExitCode:
     return _REASONS[reason]
 
 
+_OF_USAGE = (
+    UsageError,
+    InvalidInput,
+    ConfigError,
+    RunNotFound,
+    NotAnAgent,
+    NoSuchIteration,
+    NoSuchVerdict,
+    Refused,
+    Unwritable,
+)
+
+
 def of_error(error: BaseException) -> ExitCode:
     """Return the code for an error that ends a command."""
-    if isinstance(
-        error, (UsageError, InvalidInput, ConfigError, RunNotFound, NotAnAgent, NoSuchIteration, NoSuchVerdict, Refused)
-    ):
+    if isinstance(error, _OF_USAGE):
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
         return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED

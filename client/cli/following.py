@@ -1,6 +1,7 @@
 """Following a run until it ends or the person leaves, with a word on how to come back."""
 
 import asyncio
+from shlex import quote
 
 from client.cli.ending import show_ending
 from client.cli.output import note
@@ -38,4 +39,4 @@ def _farewell(run_id: str, keeper: WorkerKeeper | None) -> str:
         state = "our worker finishes its step and ends (Ctrl-C again: at once), then the run waits for another"
     else:
         state = "the run goes on as long as a worker polls"
-    return f"detached: {state}. To come back: orga attach {run_id}"
+    return f"detached: {state}. To come back: orga attach {quote(run_id)}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -79,7 +80,7 @@ def _signal(
         if as_json:
             json_result({"id": run_id, "signal": name})
         else:
-            note(f"{name} sent to {run_id}; see: orga journal {run_id}")
+            note(f"{name} sent to {run_id}; see: orga journal {quote(run_id)}")
         return 0
 
     return completed(sent())

@@ -3,6 +3,7 @@
 import os
 import sys
 from datetime import UTC, datetime
+from shlex import quote
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -94,7 +95,7 @@ def _standing(progress: Progress) -> list[str]:
     if progress.budgets and (calls := call_budgets(progress.budgets)):
         lines.append(f"  {calls}")
     if progress.dead_letters:
-        lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {progress.run_id}")
+        lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {quote(progress.run_id)}")
     return lines
 
 

@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `orga list` shows them.", show_default=False)]
+from client.errors import RunNotFound
+from client.run_ids import MAX_ID_BYTES
+
+
+def _possible(run_id: str) -> str:
+    """Refuse what the server would not even look for."""
+    if not run_id or len(run_id.encode(errors="replace")) > MAX_ID_BYTES:
+        raise RunNotFound(run_id if len(run_id) <= MAX_ID_BYTES else f"{run_id[:50]}…")
+    return run_id
+
+
+RunId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The run's id; `orga list` shows them.", show_default=False, callback=_possible),
+]
 
 Json = Annotated[bool, typer.Option("--json", help="The result alone on stdout, as JSON; all else on stderr.")]
 

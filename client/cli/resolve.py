@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -74,7 +75,7 @@ async def _resolve(
         shown = {"id": run_id, "escalation": escalation, "choice": decision.choice, "by": decision.by}
         json_result(shown | ({"reason": decision.reason} if decision.reason else {}))
     else:
-        note(f"{escalation} of {run_id}: {decision.choice}; follow it: orga attach {run_id}")
+        note(f"{escalation} of {run_id}: {decision.choice}; follow it: orga attach {quote(run_id)}")
     return 0
 
 

@@ -4,6 +4,7 @@ import sys
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -68,9 +69,8 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     if as_json:
         json_result(_json(plan, run_id, keeps=wish.keeps))
     else:
-        note(
-            f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}; follow it: orga attach {wish.run_id}"
-        )
+        told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
+        note(f"{told}; follow it: orga attach {quote(wish.run_id)}")
     return 0
 
 

@@ -113,7 +113,7 @@ def _trusted(text: str) -> tuple[str, Any]:
     key, value = pair_of(text, "--trusted")
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value
 
 

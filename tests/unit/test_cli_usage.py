@@ -12,6 +12,7 @@ from client.cli.exit_codes import ExitCode, UsageError, of_ending, of_error
 from client.cli.main import app, run_command
 from client.cli.task_input import Given, agent_input
 from client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
+from client.journal_file import Unwritable
 from client.server.endpoint import ServerUnavailable
 from workflows.types.input import InvalidInput
 from workflows.types.result import StopReason
@@ -44,6 +45,10 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "x", "--id", ""], "id '': must be one line", id="empty id"),
         pytest.param(["run", "x", "--config", "gone.toml"], "gone.toml, which is no file", id="no such file"),
         pytest.param(["run", "x", "--config", "x" * 5_000], "File name too long", id="no file at all"),
+        pytest.param(["run", "x", "--id", "x" * 1_001], "id: must not be longer than 1000 bytes", id="an endless id"),
+        pytest.param(["status", ""], "there is no run ''; `orga list`", id="the id of no run"),
+        pytest.param(["attach", "é" * 501], "there is no run 'é", id="an id that no run can have"),
+        pytest.param(["run", "x", "--set", "recovery=" + "[" * 9_000], "config.recovery: ", id="endless JSON"),
         pytest.param(["trust", "gone"], "orga: gone is no file; name a configuration", id="nothing to trust"),
         pytest.param(["tools", "pin", "x"], "no MCP server 'x'; [mcp.servers] names none", id="no server to pin"),
         pytest.param(["run", "x", "--bogus"], "--bogus", id="unknown option"),
@@ -180,6 +185,7 @@ def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
         pytest.param(RunFailed("InvalidInput: agent: x"), ExitCode.USAGE, id="input that the worker refused"),
         pytest.param(RunFailed("Workflow terminated"), ExitCode.FAILED, id="terminated by an operator"),
         pytest.param(Refused("no"), ExitCode.USAGE, id="a refused decision"),
+        pytest.param(Unwritable("x"), ExitCode.USAGE, id="nowhere to write"),
         pytest.param(RunEnded("x"), ExitCode.FAILED, id="too late"),
         pytest.param(NoAnswer("q"), ExitCode.FAILED, id="no worker answers"),
         pytest.param(ServerUnavailable("a", "b"), ExitCode.NO_SERVER, id="no server"),

@@ -1,6 +1,7 @@
 """What people read is the whole truth: no name, reason or argument makes a line, an entry or a command of its own."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,9 +22,11 @@ from client.cli.screen import PlainScreen, remarks
 from client.cli.status_lines import status_lines
 from client.cli.timeline import Timeline
 from client.delegates import Delegate
+from client.errors import RunEnded
 from client.inbox import Question
 from client.rewind import RewindPlan
 from tests.support.core import a_state
+from tests.support.orga_command import ROOT
 from tests.support.strategies import LAW, any_text
 from tests.unit.test_cli_narration import an_entry
 from tests.unit.test_cli_screens import NOW, a_status, drawn
@@ -272,3 +275,11 @@ def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
     shown = details(a_state().model_copy(update={"waits": (wait,), "last": forged}))
     assert "`[approve](http://evil) 'x' # waits`" in shown
     assert not any(line.startswith("#") for line in shown.splitlines())
+
+
+def test_a_command_that_is_told_quotes_the_id() -> None:
+    """An id may hold what a shell acts on, and commands are copied."""
+    told = re.compile(r"orga [a-z-]+ \{(?!quote\()\w*(id|\.id)\}")
+    files = [*(ROOT / "client").rglob("*.py"), *(ROOT / "workflows").rglob("*.py")]
+    assert [f"{file.name}: {found}" for file in files for found in told.findall(file.read_text())] == []
+    assert str(RunEnded("a; b")).endswith("`orga journal 'a; b'` shows how")

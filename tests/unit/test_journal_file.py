@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, given, settings
 
-from client.journal_file import NoJournal, read_journal_file, write_journal
+from client.journal_file import NoJournal, Unwritable, read_journal_file, write_journal
 from client.journal_head import sealed
 from client.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
 from tests.support.core import at
@@ -114,3 +114,11 @@ def test_keys_that_cannot_be_used_say_why(tmp_path: Path) -> None:
 def test_a_signature_that_is_no_base64_is_none() -> None:
     key = Ed25519PrivateKey.generate().public_key()
     assert [is_signed(key, text, b"m") for text in ("", "!", "AAAA", "ü")] == [False] * 4
+
+
+@pytest.mark.parametrize("place", ["gone/x", "taken"])
+def test_what_cannot_be_written_says_so_and_leaves_nothing(tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(Unwritable, match=f"{tmp_path / place} cannot be written: "):
+        write_journal(tmp_path / place, [], sealed("r", [], None, at(0)))
+    assert [each.name for each in tmp_path.iterdir()] == ["taken"]
