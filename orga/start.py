@@ -4,7 +4,6 @@ The commands `orga` and `orga-worker` begin here and become another Python at on
 working folder nor `PYTHONPATH`. Until then nothing is imported that Python itself has not imported already.
 """
 
-import _signal  # pyright: ignore[reportMissingModuleSource]
 import os
 import sys
 
@@ -37,5 +36,6 @@ def _open_streams() -> None:
 
 def _become(module: str, arguments: list[str]) -> None:
     _open_streams()
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])  # `isolated.py` takes it; Python itself tells where
+    signals = sys.modules["_signal"]
+    signals.pthread_sigmask(signals.SIG_BLOCK, [signals.SIGINT])  # `isolated.py` takes it; Python itself tells where
     os.execv(sys.executable, module_command(module, *arguments))
