@@ -1,7 +1,6 @@
 """AgentWorkflow: observe, reason, gate, act, until an answer or a limit."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from temporalio import workflow
@@ -10,25 +9,28 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from workflows.decisions import budget, denials, gathering, interventions, notifications, observe, progress, taint
 from workflows.decisions.begin import first_state
 from workflows.decisions.carrying import carried, holding_up
-from workflows.decisions.deciding import due, with_undecided_answer
 from workflows.decisions.limits import is_time_for_another, stop_reason
 from workflows.decisions.notes import noted
+from workflows.decisions.outcomes import not_run
+from workflows.decisions.replies import Judged
 from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
 from workflows.handlers import Handlers
-from workflows.phases import act, attributes, critique, gate, more_budget, reason, requeue, spans, stuck
-from workflows.phases.approve import approved
+from workflows.phases import act, attributes, gate, more_budget, reason, requeue, spans, stuck
+from workflows.phases.answers import take_answer
 from workflows.phases.clock import event_time
 from workflows.phases.deadline import watch_clock, watch_length
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
 from workflows.phases.holding import tell_parent
 from workflows.phases.hydrate import hydrate
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.notify import Announcer, end_told
-from workflows.phases.pace import enter, unpaused
+from workflows.phases.pace import checkpoint, enter, unpaused
 from workflows.phases.past import take_past
 from workflows.phases.prepare import setup_of
 from workflows.phases.resets import Resets
 from workflows.phases.run import RollOver, Run
+from workflows.phases.stages import pass_stages
 from workflows.types.input import AgentInput, InvalidInput
 from workflows.types.result import AgentResult, StopReason
 
@@ -130,15 +132,16 @@ class AgentWorkflow(Handlers):
         try:
             await take_past(run)
             setup = await setup_of(run)
+        except Interrupted:
+            return
         except ActivityError as error:
             if is_invalid_input(error):
                 raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
             run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
             return
-        if setup is not None:
-            run.prepare(setup)
-            run.change(taint.with_definitions)
-            attributes.show_start(run)
+        run.prepare(setup)
+        run.change(taint.with_definitions)
+        attributes.show_start(run)
 
     async def _ending(self) -> tuple[StopReason, str] | None:
         """Return how the run ends now; at a limit a person may be asked first."""
@@ -152,20 +155,28 @@ class AgentWorkflow(Handlers):
         return stop
 
     async def _iterate(self) -> None:
-        run = self._run
-        proposed = self._held_up() or await self._proposed()
-        if proposed is None:
-            return
+        """Reason, gate, act. A reply that is interrupted before it was judged is answered by that."""
+        run, proposed = self._run, None
         try:
-            await unpaused(run, may_roll_over=True)
-            await self._take(proposed)
+            proposed = self._held_up() or await self._reason()
+            if proposed is None:
+                return None
+            await checkpoint(run, may_roll_over=True)
+            await self._handle_reply(proposed.judged)
         except RollOver:
-            run.change(holding_up, proposed.judged.reply)
+            if proposed is not None:
+                run.change(holding_up, proposed.judged.reply)
             raise
+        except Interrupted:
+            if proposed is None:
+                return await unpaused(run)
+            reply = proposed.judged.reply
+            run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
         await unpaused(run, may_roll_over=True)
         attributes.show_progress(run)
         if run.is_due:
             raise RollOver
+        return None
 
     def _held_up(self) -> reason.Proposed | None:
         """Return what the model had proposed when the run before this one continued as new."""
@@ -175,64 +186,34 @@ class AgentWorkflow(Handlers):
         run.change(holding_up, None)
         return reason.proposed_before(run, reply)
 
-    async def _proposed(self) -> reason.Proposed | None:
+    async def _reason(self) -> reason.Proposed | None:
         """Return what the model proposes; None where it comes to no reply."""
         run = self._run
         await requeue.send_again(run)
-        await unpaused(run, may_roll_over=True)
-        if run.is_interrupted():
-            return None
+        await checkpoint(run, may_roll_over=True)
         run.change(interventions.taken_in)
         enter(run, "reasoning")
         with spans.phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
             is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.config, run.now)
-            if proposed.detail and not is_asked_again:
+            if not is_asked_again:
                 run.change(observe.with_stop, "error", proposed.detail)
             await unpaused(run)
             return None
         run.change(observe.with_reply, proposed.judged.reply, proposed.seen)
         return proposed
 
-    async def _take(self, proposed: reason.Proposed) -> None:
-        """Do with a reply what it asks for."""
-        run, kind = self._run, proposed.judged.kind
-        if run.is_interrupted():
-            self._leave_unjudged(proposed)
-        elif kind in {"calls", "answer", "cut_answer"}:
-            await self._judge_and_act(proposed)
-        else:
-            run.change(observe.with_repair, proposed.judged)
-
-    async def _judge_and_act(self, proposed: reason.Proposed) -> None:
+    async def _handle_reply(self, judged: Judged) -> None:
+        """Do with a reply what it asks for, once it has passed the gate and its stages."""
         run = self._run
+        if judged.kind not in {"calls", "answer", "cut_answer"}:
+            return run.change(observe.with_repair, judged)
         enter(run, "gating")
         with spans.phase_span("gate", run.state.iteration):
-            gated = await gate.judge(run, proposed)
-        if gated is None:
-            return self._leave_unjudged(proposed)
-        is_for_people = gated.is_for_people
-        gated = replace(gated, rulings=await self._approved(gated))
-        stood_still_s = run.state.clock.stopped_s
-        if gated.answer is not None and not run.is_interrupted():
-            return await self._take_answer(proposed, gated)
-        await unpaused(run)
-        if run.is_interrupted():
-            return self._leave_unjudged(proposed)
-        await more_budget.for_calls(run, gated.allowed, may_roll_over=not is_for_people)
-        await unpaused(run)
-        if run.is_interrupted():
-            return self._leave_unjudged(proposed)
-        gated = await critique.reviewed(run, gated)
-        if run.state.clock.stopped_s != stood_still_s:
-            gated = await gate.confirmed(run, gated)
-        if run.is_interrupted():
-            return self._leave_unjudged(proposed)
-        return await self._act(gated)
-
-    async def _approved(self, gated: gate.Gated) -> tuple[gate.Ruling, ...]:
-        return await approved(self._run, gated.rulings, str(self._run.state.iteration), may_roll_over=True)
+            gated = await gate.judge(run, judged)
+        gated = await pass_stages(run, gated)
+        return await self._act(gated) if judged.reply.calls else take_answer(run, gated)
 
     async def _act(self, gated: gate.Gated) -> None:
         run = self._run
@@ -248,22 +229,6 @@ class AgentWorkflow(Handlers):
         run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
         run.change(progress.with_attempts, acted.outcomes, run.now)
         await stuck.resolved(run)
-
-    def _leave_unjudged(self, proposed: reason.Proposed) -> None:
-        self._run.change(observe.with_unjudged, proposed.judged.reply, act.nothing_run(proposed))
-
-    async def _take_answer(self, proposed: reason.Proposed, gated: gate.Gated) -> None:
-        run, verdict = self._run, gated.answer
-        if verdict is not None and verdict.decision == "invalid":
-            run.change(observe.with_misfit, proposed.judged, verdict)
-        elif verdict is not None and verdict.decision != "allow":
-            run.change(observe.with_denied_answer, gated.reply, verdict)
-        elif due(run.state):
-            run.change(with_undecided_answer, gated.reply)
-        elif not proposed.judged.is_usable:
-            run.change(observe.with_repair, proposed.judged)
-        else:
-            await critique.take_answer(run, gated.reply)
 
     def _stop(self) -> tuple[StopReason, str] | None:
         state = self._run.state

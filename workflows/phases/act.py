@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from temporalio import workflow
 
 from workflows.decisions.dispatch import turned_down, with_under_way
-from workflows.decisions.outcomes import cancelled, not_run, refused, with_change
+from workflows.decisions.outcomes import refused, with_change
+from workflows.phases.attempt import outcome_of
 from workflows.phases.calls import carried_out
 from workflows.phases.gate import Gated, Ruling
 from workflows.phases.interrupt import settle
-from workflows.phases.reason import Proposed
 from workflows.phases.run import Run
 from workflows.types.messages import Reply
 from workflows.types.outcome import Outcome
@@ -45,23 +45,8 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
     if sagas:  # they see an interruption by themselves, and need the time to take back what they did
         await workflow.wait_condition(lambda: all(task.done() for task in sagas))
     for index, ruling in enumerate(gated.rulings):
-        if index in tasks:
-            outcomes[index] = with_change(_ended(ruling, tasks[index]), ruling.verdict)
+        if index in tasks and ruling.permitted is not None:
+            outcomes[index] = with_change(outcome_of(tasks[index], ruling.permitted), ruling.verdict)
         elif index not in outcomes:
             outcomes[index] = ruling.rejected or refused(ruling.call, ruling.verdict)
     return Acted(gated.reply, gated.rulings, tuple(outcomes[index] for index in range(len(gated.rulings))))
-
-
-def nothing_run(proposed: Proposed) -> tuple[Outcome, ...]:
-    """Answer the calls of a reply that was never judged, because the run is being ended."""
-    return tuple(not_run(call) for call in proposed.judged.reply.calls)
-
-
-def _ended(ruling: Ruling, task: asyncio.Task[Outcome]) -> Outcome:
-    """Return the outcome of a task that ended, or was given up."""
-    if not task.done() or task.cancelled():
-        return cancelled(ruling.call, ruling.permitted.spec if ruling.permitted else None)
-    error = task.exception()
-    if error is not None:
-        raise error
-    return task.result()

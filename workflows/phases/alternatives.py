@@ -10,7 +10,7 @@ from workflows.decisions.recovery_texts import from_fallback
 from workflows.phases import critique, gate
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.gate import Permitted
-from workflows.phases.interrupt import Interrupted
+from workflows.phases.interrupt import CutShort, Interrupted
 from workflows.phases.run import Run
 from workflows.phases.tried import tried
 from workflows.types.messages import ToolCall
@@ -53,18 +53,21 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
     return None
 
 
-async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: Interrupted) -> Permitted | Outcome:
+async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> Permitted | Outcome:
     """Return the call as it may be made, or why it is not: gate, critics and `max_tool_calls` count for it, too."""
     if not has_room(run.state):
         return over_budget(run.state, call)
-    rulings = await gate.judge_calls(run, (call,), (place.activity_id,), "fallback", is_cut_short)
-    if not rulings or is_cut_short():
+    try:
+        (ruling,) = await gate.judge_calls(run, (call,), (place.activity_id,), "fallback", is_cut_short)
+        permitted = ruling.permitted
+        if is_cut_short():
+            return not_run(call)
+        if permitted is None:
+            return refused(call, ruling.verdict)
+        if not await _may_stand_in(run, permitted, place):
+            return not_run(call, "a critic turned it down, or it is no lookup")
+    except Interrupted:
         return not_run(call)
-    permitted = rulings[0].permitted
-    if permitted is None:
-        return refused(call, rulings[0].verdict)
-    if not await _may_stand_in(run, permitted, place):
-        return not_run(call, "a critic turned it down, or it is no lookup")
     return permitted if has_room(run.state) else over_budget(run.state, call)
 
 

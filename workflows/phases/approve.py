@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 
 from temporalio import workflow
 
 from workflows.decisions import approvals
 from workflows.phases import attributes, gate
-from workflows.phases.gate import Ruling
+from workflows.phases.gate import Gated, Ruling
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.pace import enter
 from workflows.phases.run import Run
 from workflows.types.approvals import Hold
@@ -20,6 +22,13 @@ SHORTEST_S = 0.001
 """Of a timer: one of no time at all is none."""
 
 
+async def approve_reply(run: Run, gated: Gated) -> Gated:
+    """Return the reply once nothing of it waits for a person any more; while it does, the run may continue as new."""
+    is_asked = any(ruling.verdict.decision == "approval" for ruling in gated.rulings)
+    rulings = await approved(run, gated.rulings, str(run.state.iteration), may_roll_over=True)
+    return replace(gated, rulings=rulings, stopped_s=run.state.clock.stopped_s, is_answered=is_asked)
+
+
 async def approved(
     run: Run, rulings: tuple[Ruling, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
 ) -> tuple[Ruling, ...]:
@@ -27,15 +36,20 @@ async def approved(
 
     An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
     named, and a set that has changed meanwhile asks anew. So are the calls beside it that needed no yes.
+
+    Raises:
+        Interrupted: The run is ended before; one that ends asks nobody any more.
     """
     for round_number in range(MAX_ROUNDS):
         held = [index for index, ruling in enumerate(rulings) if ruling.verdict.decision == "approval"]
-        if not held or run.is_interrupted():  # a run that ends asks nobody any more
+        if not held:
             break
+        if run.is_interrupted():
+            if may_roll_over:
+                _withdraw(run)
+            raise Interrupted
         may_go = may_roll_over and not round_number
         holds = await _answers(run, rulings, held, f"{place}.{round_number}" if round_number else place, may_go)
-        if holds is None:
-            return rulings
         rulings = await _judged_again(run, rulings, holds, purpose)
     if may_roll_over:
         _withdraw(run)
@@ -52,8 +66,8 @@ def _withdraw(run: Run, asked_on: Collection[str] = ()) -> None:
 
 async def _answers(
     run: Run, rulings: tuple[Ruling, ...], held: list[int], place: str, may_roll_over: bool
-) -> dict[int, Hold] | None:
-    """Ask a person about the calls at these places; None when the run is ended before all have an answer."""
+) -> dict[int, Hold]:
+    """Ask a person about the calls at these places."""
     now = run.now
     asked = {
         index: approvals.hold_of(
@@ -64,7 +78,7 @@ async def _answers(
     if may_roll_over:
         _withdraw(run, {hold.approval_id for hold in asked.values()})
     found = await answered(run, tuple(asked.values()), f"approval-{place}", may_roll_over=may_roll_over)
-    return None if found is None else {index: found[hold.approval_id] for index, hold in asked.items()}
+    return {index: found[hold.approval_id] for index, hold in asked.items()}
 
 
 def occasion() -> str:
@@ -72,12 +86,11 @@ def occasion() -> str:
     return f"{workflow.random().getrandbits(64):016x}"
 
 
-async def answered(
-    run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_over: bool = False
-) -> dict[str, Hold] | None:
+async def answered(run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_over: bool = False) -> dict[str, Hold]:
     """Ask a person all of these in one question and return them with their answers, by id.
 
-    None when the run is ended before all have one.
+    Raises:
+        Interrupted: The run is ended before all have one.
     """
     phase, ids = run.state.phase, {hold.approval_id for hold in holds}
     run.change(approvals.asked, holds, wait_id, run.now)
@@ -92,7 +105,9 @@ async def answered(
     run.change(approvals.settled, ids, wait_id, run.now)
     enter(run, phase)
     attributes.show_waiting(run)
-    return None if any(hold.answer is None for hold in found.values()) else found
+    if any(hold.answer is None for hold in found.values()):
+        raise Interrupted
+    return found
 
 
 async def _until_answered(run: Run, ids: set[str], may_roll_over: bool) -> None:
@@ -123,7 +138,7 @@ async def _judged_again(
             why = (answer and answer.reason) or "an approver said no"
             found[index] = gate.turned_down(rulings[index], f"not approved: {why}")
         else:
-            found[index] = await gate.judge_approved(run, rulings[index], answer.approver, purpose) or rulings[index]
+            found[index] = await gate.judge_approved(run, rulings[index], answer.approver, purpose)
     return tuple(found.values())
 
 
@@ -133,4 +148,4 @@ async def _beside(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> di
     if not places:
         return {}
     again = await gate.judge_again(run, tuple(rulings[index] for index in places), purpose)
-    return dict(zip(places, again, strict=True)) if again else {}
+    return dict(zip(places, again, strict=True))

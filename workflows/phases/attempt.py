@@ -15,7 +15,7 @@ from workflows.decisions.summaries import call_summary
 from workflows.phases import circuits
 from workflows.phases.failures import failure_text, is_turned_away, may_have_acted, took_effect
 from workflows.phases.gate import Permitted
-from workflows.phases.interrupt import Interrupted
+from workflows.phases.interrupt import CutShort
 from workflows.phases.run import Run
 from workflows.types.clipped import clip
 from workflows.types.messages import ToolCall
@@ -42,7 +42,7 @@ class Place:
 
     activity_id: str
     key: str
-    is_cut_short: Interrupted | None = None
+    is_cut_short: CutShort | None = None
     """Whether it has to end; None is with the run."""
 
     @property
@@ -89,6 +89,13 @@ class Failed:
             may_have_acted=self.may_have_acted or earlier.may_have_acted,
             took_effect=self.took_effect or earlier.took_effect,
         )
+
+
+def outcome_of(task: asyncio.Task[Outcome], permitted: Permitted) -> Outcome:
+    """Return the outcome of a call that has ended, or was given up."""
+    if not task.done() or task.cancelled():
+        return cancelled(permitted.call, permitted.spec)
+    return task.result()
 
 
 async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:

@@ -7,7 +7,7 @@ from workflows.decisions.recovery import with_success
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.decide import made
 from workflows.phases.gate import Permitted
-from workflows.phases.interrupt import Interrupted
+from workflows.phases.interrupt import CutShort
 from workflows.phases.recover import recovered
 from workflows.phases.run import Run
 from workflows.phases.saga import played
@@ -22,7 +22,7 @@ async def carried_out(
     run: Run,
     permitted: Permitted,
     activity_id: str,
-    is_cut_short: Interrupted | None = None,
+    is_cut_short: CutShort | None = None,
     *,
     key: str | None = None,
 ) -> Outcome:

@@ -7,6 +7,7 @@ from workflows.decisions.conversation import handed_over
 from workflows.decisions.limits import server_limit_s, stop_reason
 from workflows.decisions.summary import affords_summary, ready_summary, with_summary
 from workflows.phases.failures import failure_text
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
 from workflows.types.context import ContextRef
@@ -20,18 +21,18 @@ LIMIT_S = 120
 MAX_ATTEMPTS = 3
 
 
-async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversation] | None:
+async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
     """Return what the model is to see, its messages within the budget, and the conversation once it has.
 
-    None when the run is to end first: it was interrupted, or a limit is reached by what a summary used.
+    Raises:
+        Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
     """
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
-        if reply is not None or not run.is_interrupted():
-            run.change(with_summary, plan.drop, plan.summary_tokens, reply)
+        run.change(with_summary, plan.drop, plan.summary_tokens, reply)
         if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
-            return None
+            raise Interrupted
     conversation = run.state.conversation
     return handed_over(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
 
@@ -39,7 +40,7 @@ async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversati
 async def _summary(run: Run, plan: Compaction) -> Reply | None:
     """Return a model's summary of what goes, or None when it cannot be had: the run goes on without."""
     reply = await reply_to(run, _call(run, plan))
-    if isinstance(reply, Reply) or reply is None:
+    if isinstance(reply, Reply):
         return reply
     workflow.logger.warning("no summary: %s", failure_text(reply))
     return None

@@ -9,9 +9,8 @@ from workflows.decisions.critic_scope import answer_critics, reviews, subject_of
 from workflows.decisions.critic_texts import ending, remark, why_asked
 from workflows.decisions.critic_verdict import Assessment
 from workflows.decisions.dispatch import turned_down
-from workflows.decisions.outcomes import not_run
-from workflows.phases.gate import Gated, Permitted, Ruling
-from workflows.phases.pace import enter, unpaused
+from workflows.phases.gate import Conclusion, Gated, Permitted, Ruling, conclusion
+from workflows.phases.pace import checkpoint, enter
 from workflows.phases.review import Subject, asked, assessed
 from workflows.phases.run import Run
 from workflows.phases.spans import phase_span
@@ -27,33 +26,34 @@ class _Concluded:
     then: critique.Conclusion
 
 
-async def take_answer(run: Run, reply: Reply) -> None:
-    """Take in an answer that the gate let through, once each critic has, too."""
+_TURNED_DOWN = {"ended": critique.with_unreviewed_answer, "revise": critique.with_rejected_answer}
+"""How an answer is taken in that a critic lets not through."""
+
+
+async def review_answer(run: Run, gated: Gated) -> Gated:
+    """Ask the critics in their order; the first that lets the answer not through sends it back."""
     critics = answer_critics(run.setup)
-    if not critics:
-        return run.change(observe.with_answer, reply)
+    if gated.conclusion is not None or not critics:
+        return gated
     enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
-        return await _take_reviewed(run, reply, critics)
+        return replace(gated, conclusion=await _conclusion(run, gated.reply, critics))
 
 
-async def _take_reviewed(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> None:
-    """Ask the critics in their order; the first that lets the answer not through sends it back."""
+async def _conclusion(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> Conclusion:
+    """Return how the answer is taken in."""
     remarks: list[str] = []
     for critic in critics:
         concluded = await _concluded(run, _answer(run, critic, reply))
-        if concluded is None or run.is_interrupted():
-            return run.change(observe.with_unjudged, reply, ())
-        if concluded.then == "ended":
-            return run.change(critique.with_unreviewed_answer, reply, critic, concluded.found)
-        if concluded.then == "revise":
-            return run.change(critique.with_rejected_answer, reply, critic, concluded.found)
+        run.go_on()
+        if concluded.then in _TURNED_DOWN:
+            return conclusion(_TURNED_DOWN[concluded.then], reply, critic, concluded.found)
         run.change(critique.with_round, critic, is_sent_back=False)
         remarks.append(remark(critic, concluded.found))
-    return run.change(critique.with_accepted_answer, reply, tuple(filter(None, remarks)))
+    return conclusion(critique.with_accepted_answer, reply, tuple(filter(None, remarks)))
 
 
-async def reviewed(run: Run, gated: Gated) -> Gated:
+async def review_calls(run: Run, gated: Gated) -> Gated:
     """Return the reply with a word of our own for each call that a critic turned down, which is not run.
 
     What would not be started anyway is not reviewed, and not started either when a critic makes room for it.
@@ -65,9 +65,7 @@ async def reviewed(run: Run, gated: Gated) -> Gated:
     with phase_span("review", run.state.iteration):
         for critic in run.setup.critics:
             gated = await _reviewed_by(run, critic, gated)
-            await unpaused(run)
-            if run.is_interrupted():
-                break
+            await checkpoint(run)
     return gated
 
 
@@ -83,13 +81,14 @@ async def objection(run: Run, permitted: Permitted, place: str) -> Outcome | Non
     """Return what becomes of a call that a critic turns down; None where all let it pass.
 
     For a call that is none of the reply's: it stands in for another, or is sent again. Nobody could revise it.
+
+    Raises:
+        Interrupted: The run is ended before.
     """
     for critic in run.setup.critics:
         if reviews(critic, permitted.call):
             subject = _call(critic, permitted.call, place)
             found = await assessed(run, subject)
-            if found is None:
-                return not_run(permitted.call)
             then: critique.Conclusion = "accepted" if found.approved else "skipped"
             run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
             if not found.approved:
@@ -124,31 +123,27 @@ async def _all(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dic
     So a budget is never overdrawn by more than one verdict.
     """
     if not critic.rubric:
-        found = await asyncio.gather(*(_concluded(run, subject) for subject in subjects.values()))
-        pairs = zip(subjects, found, strict=True)
-        return {index: each for index, each in pairs if each is not None}
+        found = await asyncio.gather(*(_concluded(run, each) for each in subjects.values()), return_exceptions=True)
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+        return {index: each for index, each in zip(subjects, found, strict=True) if isinstance(each, _Concluded)}
     concluded: dict[int, _Concluded] = {}
     for index, subject in subjects.items():
         each = await _concluded(run, subject)
-        if each is None:
-            break
         concluded[index] = each
         if each.then == "ended":
             break
     return concluded
 
 
-async def _concluded(run: Run, subject: Subject) -> _Concluded | None:
-    """Return what follows from the review of one thing; None when the run is ended before."""
+async def _concluded(run: Run, subject: Subject) -> _Concluded:
+    """Return what follows from the review of one thing."""
     critic, found = subject.critic, await assessed(run, subject)
-    if found is None:
-        return None
     then = critique.conclusion(run.state, critic, found)
     run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
     if then == "asked":
         found = await asked(run, subject, why_asked(critic, found))
-        if found is None:
-            return None
         then = "accepted" if found.approved else "ended"
         run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
     return _Concluded(found, then)

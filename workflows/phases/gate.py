@@ -1,23 +1,26 @@
 """Gate: a verdict for all that is proposed. Only this module makes a `Permitted`, and only that is carried out."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
 from workflows.decisions.limits import budget_left
+from workflows.decisions.replies import Judged
 from workflows.phases.failures import failure_text
-from workflows.phases.interrupt import Interrupted, settle
-from workflows.phases.reason import Proposed
+from workflows.phases.interrupt import CutShort, Interrupted, result_of
 from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
 from workflows.types.delegation import DELEGATE
 from workflows.types.gate import ANSWER, GateRequest, Purpose, Verdict, Verdicts
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.outcome import Outcome
+from workflows.types.state import AgentState
 from workflows.types.tools import ToolSpec
 
 ATTEMPT_S = 5.0
@@ -68,13 +71,35 @@ class Ruling:
         return self.call if arguments is None else self.call.model_copy(update={"arguments": arguments})
 
 
+Conclusion = Callable[[AgentState], AgentState]
+P = ParamSpec("P")
+
+
+def conclusion(
+    take_in: Callable[Concatenate[AgentState, P], AgentState], *args: P.args, **kwargs: P.kwargs
+) -> Conclusion:
+    """Return how a final answer is taken in: with these arguments."""
+    return lambda state: take_in(state, *args, **kwargs)
+
+
 @dataclass(frozen=True)
 class Gated:
     """A reply whose every call, or whose answer, has its verdict."""
 
-    reply: Reply
+    judged: Judged
     rulings: tuple[Ruling, ...]
     """Of the calls; of a final answer the one ruling on it."""
+    stopped_s: float
+    """How long the run had stood still when all of it was last put to the gate."""
+    is_answered: bool = False
+    """Whether people were asked about some of it: they have answered, and another run would ask them again."""
+    conclusion: Conclusion | None = None
+    """How a final answer is taken in, once something of it was found wrong, or all critics have let it pass."""
+
+    @property
+    def reply(self) -> Reply:
+        """The reply."""
+        return self.judged.reply
 
     @property
     def answer(self) -> Verdict | None:
@@ -82,26 +107,26 @@ class Gated:
         return None if self.reply.calls else self.rulings[0].verdict
 
     @property
-    def is_for_people(self) -> bool:
-        """Whether people are asked about some of it: once they have answered, another run would ask them again."""
-        return any(ruling.verdict.decision == "approval" for ruling in self.rulings)
-
-    @property
     def allowed(self) -> tuple[ToolCall, ...]:
         """The calls that may be carried out, in call order: with the arguments that policy has put in, where it did."""
         return tuple(ruling.permitted.call for ruling in self.rulings if ruling.permitted is not None)
 
 
-async def judge(run: Run, proposed: Proposed) -> Gated | None:
-    """Ask the policy engine; None when the run is ended before it has decided. Whatever goes wrong is a denial."""
-    reply = proposed.judged.reply
+async def judge(run: Run, judged: Judged) -> Gated:
+    """Ask the policy engine. Whatever goes wrong is a denial.
+
+    Raises:
+        Interrupted: The run is ended before it has decided.
+    """
+    reply = judged.reply
     if reply.calls:
         places = tuple(f"{run.state.iteration}.{index}" for index in range(len(reply.calls)))
         rulings = await judge_calls(run, reply.calls, places)
-        return None if rulings is None else Gated(reply, rulings)
-    answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
-    verdicts = await _verdicts(run, _request(run, (answer,), ()), run.is_interrupted)
-    return None if verdicts is None else Gated(reply, (Ruling(answer, verdicts[0]),))
+    else:
+        answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
+        verdicts = await _verdicts(run, _request(run, (answer,), ()), run.is_interrupted)
+        rulings = (Ruling(answer, verdicts[0]),)
+    return Gated(judged, rulings, run.state.clock.stopped_s)
 
 
 async def lets_through(run: Run, text: str) -> bool:
@@ -109,9 +134,12 @@ async def lets_through(run: Run, text: str) -> bool:
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
     request = _request(run, (answer,), (), "ending").model_copy(update={"output_schema": None})
     deadline = run.beside(run.event(workflow.sleep(ENDING_S, summary="to judge what was gathered")))
-    verdicts = await _verdicts(run, request, deadline.done)
+    try:
+        verdicts = await _verdicts(run, request, deadline.done)
+    except Interrupted:
+        return False
     deadline.cancel()
-    return verdicts is not None and verdicts[0].decision == "allow"
+    return verdicts[0].decision == "allow"
 
 
 async def judge_calls(
@@ -119,64 +147,66 @@ async def judge_calls(
     calls: tuple[ToolCall, ...],
     places: tuple[str, ...],
     purpose: Purpose = "reply",
-    is_cut_short: Interrupted | None = None,
-) -> tuple[Ruling, ...] | None:
-    """Return a ruling for each call, in call order; None when it is cut short before: by the end of the run.
+    is_cut_short: CutShort | None = None,
+) -> tuple[Ruling, ...]:
+    """Return a ruling for each call, in call order.
 
     `places` say where each is carried out: the ids of their activities.
+
+    Raises:
+        Interrupted: It is cut short before, where nothing else is said by the end of the run.
     """
     verdicts = await _verdicts(run, _request(run, calls, places, purpose), is_cut_short or run.is_interrupted)
-    if verdicts is None:
-        return None
     judged = zip(calls, verdicts, places, strict=True)
     return tuple(_ruling(run, Ruling(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged)
 
 
-async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> tuple[Ruling, ...] | None:
+async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> tuple[Ruling, ...]:
     """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
     calls, places = tuple(ruling.proposed for ruling in rulings), tuple(ruling.place for ruling in rulings)
     verdicts = await _verdicts(run, _request(run, calls, places, purpose), run.is_interrupted)
-    if verdicts is None:
-        return None
     return tuple(
         _ruling(run, ruling, _as_told(ruling, verdict), purpose)
         for ruling, verdict in zip(rulings, verdicts, strict=True)
     )
 
 
-async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling | None:
+async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling:
     """Judge once more a call that a person has approved under the policy set of its latest verdict."""
     request = _request(run, (ruling.proposed,), (ruling.place,), purpose)
     approved = {"approved_by": approver, "approved_version": ruling.verdict.version}
-    verdicts = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
-    if verdicts is None:
-        return None
-    verdict = verdicts[0]
+    (verdict,) = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
     return _ruling(run, ruling, _as_told(ruling, verdict), purpose, approver)
 
 
-async def confirmed(run: Run, gated: Gated) -> Gated:
-    """Judge once more what may be carried out: a person has held the run up since, and policy may have changed."""
+async def confirm_calls(run: Run, gated: Gated) -> Gated:
+    """Judge once more what may be carried out where a person has held the run up since: policy may have changed."""
+    if run.state.clock.stopped_s == gated.stopped_s:
+        return gated
     found = list(gated.rulings)
     for index, ruling in enumerate(found):
-        if ruling.permitted is not None and not run.is_interrupted():
-            found[index] = await confirm(run, ruling) or ruling
+        if ruling.permitted is not None:
+            run.go_on()
+            found[index] = await confirm(run, ruling)
     return replace(gated, rulings=tuple(found))
 
 
-async def confirm(run: Run, ruling: Ruling) -> Ruling | None:
-    """Judge a permitted call once more, just as it is; None when the run is ended before."""
+async def confirm(run: Run, ruling: Ruling) -> Ruling:
+    """Judge a permitted call once more, just as it is.
+
+    Raises:
+        Interrupted: The run is ended before: no earlier permission stands.
+    """
     permitted = ruling.permitted
     if permitted is None:
         return ruling
     if permitted.approver:
         again = await judge_approved(run, ruling, permitted.approver, permitted.purpose)
     else:
-        judged = await judge_again(run, (ruling,), permitted.purpose)
-        again = judged[0] if judged else None
-    if again is not None and again.permitted is not None and again.permitted.call != permitted.call:
+        (again,) = await judge_again(run, (ruling,), permitted.purpose)
+    if again.permitted is not None and again.permitted.call != permitted.call:
         return turned_down(ruling, "policy changes this call by now; propose it anew")
     return again
 
@@ -227,16 +257,11 @@ def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], pur
     )
 
 
-async def _verdicts(run: Run, request: GateRequest, is_cut_short: Interrupted) -> tuple[Verdict, ...] | None:
+async def _verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
     """Return as many verdicts as there are proposals."""
-    task = asyncio.create_task(_ask(run, request))
-    await settle([task], is_cut_short)
-    has_decided = task.done() and not task.cancelled() and task.exception() is None
-    if is_cut_short() and not has_decided:
-        return None
     expected = len(request.calls) or 1
     try:
-        verdicts = (await task).verdicts
+        verdicts = (await result_of(asyncio.create_task(_ask(run, request)), is_cut_short)).verdicts
     except FailureError as error:
         verdicts = (_denied(f"the gate could not decide: {failure_text(error)}"),) * expected
     if len(verdicts) != expected:

@@ -7,12 +7,13 @@ from temporalio import workflow
 from workflows.decisions import hydration
 from workflows.decisions.dispatch import with_under_way
 from workflows.decisions.limits import tool_calls_left
-from workflows.decisions.outcomes import cancelled, refused
+from workflows.decisions.outcomes import refused
 from workflows.decisions.references import references_in
 from workflows.phases import gate
+from workflows.phases.attempt import outcome_of
 from workflows.phases.calls import carried_out
-from workflows.phases.interrupt import settle
-from workflows.phases.pace import enter, unpaused
+from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.pace import checkpoint, enter, unpaused
 from workflows.phases.run import Run
 from workflows.phases.spans import phase_span
 from workflows.types.hydration import PreHydration
@@ -43,16 +44,17 @@ async def hydrate(run: Run) -> None:
 async def _outcomes(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
     places = tuple(f"0.{index}" for index in range(len(calls)))
-    rulings = await gate.judge_calls(run, calls, places, "hydration")
-    await unpaused(run)
-    if rulings is None or run.is_interrupted():
+    try:
+        rulings = await gate.judge_calls(run, calls, places, "hydration")
+        await checkpoint(run)
+    except Interrupted:
         return ()
     permitted = {index: ruling.permitted for index, ruling in enumerate(rulings) if ruling.permitted is not None}
     run.change(with_under_way, [allowed.call for allowed in permitted.values()])
     tasks = {i: asyncio.create_task(carried_out(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settled(run, list(tasks.values()), timeout_s)
     return tuple(
-        _ended(tasks[index], permitted[index]) if index in tasks else refused(ruling.call, ruling.verdict)
+        outcome_of(tasks[index], permitted[index]) if index in tasks else refused(ruling.call, ruling.verdict)
         for index, ruling in enumerate(rulings)
     )
 
@@ -64,10 +66,3 @@ async def _settled(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: floa
     deadline = run.beside(run.event(workflow.sleep(timeout_s, summary="pre-hydration")))
     await settle(tasks, lambda: deadline.done() or run.is_interrupted())
     deadline.cancel()
-
-
-def _ended(task: asyncio.Task[Outcome], permitted: gate.Permitted) -> Outcome:
-    """Return the outcome of a call that ended, or was given up."""
-    if not task.done() or task.cancelled():
-        return cancelled(permitted.call, permitted.spec)
-    return task.result()

@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from workflows.phases.interrupt import settle
+from workflows.phases.interrupt import result_of
 from workflows.phases.run import Run
 from workflows.types.context import ReasonRequest
 from workflows.types.critique import CritiqueRequest
@@ -33,22 +33,20 @@ class ModelCall:
     """What the Temporal UI shows beside it."""
 
 
-async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError | None:
-    """Return what the model says, or why it says nothing; None when the run was interrupted first."""
+async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError:
+    """Return what the model says, or why it says nothing.
+
+    Raises:
+        Interrupted: The run was interrupted first.
+    """
     task = asyncio.create_task(run.event(_reply(call)))
     try:
-        await settle([task], run.is_interrupted)
+        return await result_of(task, run.is_interrupted)
     except asyncio.CancelledError:  # of a review, when the tool calls beside it are cut short
         task.cancel()
         raise
-    if not task.done() or task.cancelled():
-        return None
-    error = task.exception()
-    if error is None:
-        return task.result()
-    if not isinstance(error, ActivityError):
-        raise error
-    return None if run.is_interrupted() else error
+    except ActivityError as error:
+        return error
 
 
 async def _reply(call: ModelCall) -> Reply:

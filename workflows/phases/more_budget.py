@@ -5,9 +5,9 @@ from collections.abc import Callable
 from workflows.decisions import budget, dispatch, waits
 from workflows.decisions.interventions import with_abort
 from workflows.phases import attributes
+from workflows.phases.gate import Gated
 from workflows.phases.pace import enter
 from workflows.phases.run import Run
-from workflows.types.messages import ToolCall
 from workflows.types.result import StopReason
 
 
@@ -36,17 +36,19 @@ async def asked_for(
     return None
 
 
-async def for_calls(run: Run, calls: tuple[ToolCall, ...], *, may_roll_over: bool) -> None:
+async def ask_for_calls(run: Run, gated: Gated) -> Gated:
     """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
+    calls = gated.allowed
     limit: tuple[StopReason, str] = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
     if dispatch.wants_more(run.state, calls) and budget.is_asked_for(run.state, limit):
         declined = await asked_for(
-            run, limit, lambda: not dispatch.wants_more(run.state, calls), may_roll_over=may_roll_over
+            run, limit, lambda: not dispatch.wants_more(run.state, calls), may_roll_over=not gated.is_answered
         )
         if declined is not None and declined[0] == "aborted":
             run.change(with_abort, declined[1])
     withdraw(run)
     run.change(dispatch.with_over_budget, dispatch.wants_more(run.state, calls))
+    return gated
 
 
 def withdraw(run: Run) -> None:

@@ -25,3 +25,13 @@ async def unpaused(run: Run, *, may_roll_over: bool = False) -> None:
     await run.stood_by(lambda: not run.state.paused or run.is_interrupted(), may_roll_over=may_roll_over)
     enter(run, phase)
     attributes.show_phase(run)
+
+
+async def checkpoint(run: Run, *, may_roll_over: bool = False) -> None:
+    """Stand still while paused.
+
+    Raises:
+        Interrupted: The run is to end.
+    """
+    await unpaused(run, may_roll_over=may_roll_over)
+    run.go_on()

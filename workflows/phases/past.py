@@ -10,7 +10,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 from workflows.decisions import forks
-from workflows.phases.interrupt import settle
+from workflows.phases.interrupt import result_of
 from workflows.phases.run import Run
 from workflows.types.fork import ForkInput
 from workflows.types.input import InvalidInput
@@ -24,21 +24,20 @@ HEARTBEAT_TIMEOUT_S = 10.0
 
 
 async def take_past(run: Run) -> None:
-    """Share the past of another run where this one is to; an interruption goes through.
+    """Share the past of another run where this one is to.
 
     Raises:
+        Interrupted: The run was interrupted first.
         ActivityError: `InvalidInput` where there is no such past, not retried; else nobody could read it in time.
         ApplicationError: `InvalidInput` for a past that is none.
     """
     wish = run.state.fork
     if wish is None:
         return
-    task = asyncio.create_task(run.event(_read(wish)))
-    await settle([task], run.is_interrupted)
-    if not task.done() or run.is_interrupted():
-        return
+    past = await result_of(asyncio.create_task(run.event(_read(wish))), run.is_interrupted)
+    run.go_on()
     try:
-        run.change(forks.shared, AgentState.model_validate(task.result()))
+        run.change(forks.shared, AgentState.model_validate(past))
     except (ValidationError, InvalidInput, OverflowError) as error:
         raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
 

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from workflows.decisions.grounding import unfounded
 from workflows.phases.home import started_for
-from workflows.phases.interrupt import settle
+from workflows.phases.interrupt import result_of
 from workflows.phases.run import Run
 from workflows.types.context import PrepareRequest, Setup
 from workflows.types.input import AgentInput
@@ -18,18 +18,18 @@ ATTEMPT_S = 10.0
 """It reads configuration; a worker that dies over it costs no more than one that dies over a model call."""
 
 
-async def setup_of(run: Run) -> Setup | None:
-    """Return the setup, or None when the run was interrupted first.
+async def setup_of(run: Run) -> Setup:
+    """Return the setup.
 
     Raises:
+        Interrupted: The run was interrupted first.
         ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
         ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give.
     """
-    if run.is_interrupted():
-        return None
-    task = asyncio.create_task(run.event(_prepare(run.state.input)))
-    await settle([task], run.is_interrupted)
-    return _founded(task.result(), run.state.input) if task.done() and not run.is_interrupted() else None
+    run.go_on()
+    setup = await result_of(asyncio.create_task(run.event(_prepare(run.state.input))), run.is_interrupted)
+    run.go_on()
+    return _founded(setup, run.state.input)
 
 
 def _founded(setup: Setup, run_input: AgentInput) -> Setup:

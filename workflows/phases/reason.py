@@ -27,7 +27,7 @@ class Proposed:
 
 @dataclass(frozen=True)
 class NoReply:
-    """The model call did not succeed; `detail` is empty when it was interrupted."""
+    """The model call did not succeed."""
 
     detail: str
     is_out_of_time: bool = False
@@ -37,18 +37,18 @@ class NoReply:
 
 
 async def propose(run: Run) -> Proposed | NoReply:
-    """Ask the model for its next step; a context too long for it is halved, where it can be, and sent once more."""
+    """Ask the model for its next step; a context too long for it is halved, where it can be, and sent once more.
+
+    Raises:
+        Interrupted: The run is to end first.
+    """
     run.change(with_frame)
     first = await compacted(run, message_budget(run.state))
-    if first is None:
-        return NoReply("")
     answer = await _ask(run, *first)
     if isinstance(answer, Proposed) or not answer.is_overflow:
         return answer
     sent = first[1]
     shorter = await compacted(run, halved_budget(sent))
-    if shorter is None:
-        return NoReply("")
     return await _ask(run, *shorter) if shorter[1].tokens < sent.tokens else answer
 
 
@@ -61,8 +61,6 @@ async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | 
     request = _request(run, context)
     limit_s = server_limit_s(run.state, run.config, run.now)
     reply = await reply_to(run, ModelCall("reason", str(request.iteration), request, limit_s, MAX_ATTEMPTS))
-    if reply is None:
-        return NoReply("")
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
     run.change(with_calibration, seen, reply.usage.input_tokens)

@@ -19,11 +19,11 @@ from workflows.phases import attributes, gate
 from workflows.phases.alternatives import Case, first_that_works
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.gate import Permitted, Ruling
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.run import Run
 from workflows.phases.tried import tried
 from workflows.phases.waiting import decided
 from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
 from workflows.types.recovery import RecoveryStrategy
 
@@ -77,31 +77,29 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
     """Ask a person as often as a retry that the person wants fails."""
     permitted, failure, retries = case.permitted, case.failure, 0
     call = permitted.call
-    while True:
-        wait_id = f"call-{case.place.activity_id}-{retries}"
-        asked = Asked(call, wait_id, failure.error, run.now, failure.unclear)
-        decision = await decided(run, escalation(run.state, asked, case.settings))
-        if decision is None or decision.choice == "skip":
-            return failure.outcome(call)
-        if decision.choice == "result":
-            return Outcome(call=call, status="ok", text="").with_words(before=person_gave(decision.result))
-        if decision.choice == "abort":
-            run.change(recovery.escalated_to_an_end, call, decision)
-            return failure.outcome(call)
-        again = await gate.confirm(run, Ruling(call, permitted.verdict, permitted, place=case.place.activity_id))
-        if again is None or again.permitted is None:  # policy has changed while the person decided
-            return _not_retried(call, failure, again)
-        permitted = replace(permitted, verdict=again.permitted.verdict)
-        retries += 1
-        attempt = await tried(run, permitted, Place(f"{case.place.activity_id}.r{retries}", case.place.key))
-        if isinstance(attempt, Outcome):
-            return attempt.model_copy(update={"result": None})
-        failure = attempt.after(failure)
-
-
-def _not_retried(call: ToolCall, failure: Failed, ruling: Ruling | None) -> Outcome:
-    outcome = failure.outcome(call)
-    return outcome if ruling is None else outcome.with_words(after=f"\n{not_retried(ruling.verdict.reason)}")
+    try:
+        while True:
+            wait_id = f"call-{case.place.activity_id}-{retries}"
+            asked = Asked(call, wait_id, failure.error, run.now, failure.unclear)
+            decision = await decided(run, escalation(run.state, asked, case.settings))
+            if decision.choice == "skip":
+                return failure.outcome(call)
+            if decision.choice == "result":
+                return Outcome(call=call, status="ok", text="").with_words(before=person_gave(decision.result))
+            if decision.choice == "abort":
+                run.change(recovery.escalated_to_an_end, call, decision)
+                return failure.outcome(call)
+            again = await gate.confirm(run, Ruling(call, permitted.verdict, permitted, place=case.place.activity_id))
+            if again.permitted is None:  # policy has changed while the person decided
+                return failure.outcome(call).with_words(after=f"\n{not_retried(again.verdict.reason)}")
+            permitted = replace(permitted, verdict=again.permitted.verdict)
+            retries += 1
+            attempt = await tried(run, permitted, Place(f"{case.place.activity_id}.r{retries}", case.place.key))
+            if isinstance(attempt, Outcome):
+                return attempt.model_copy(update={"result": None})
+            failure = attempt.after(failure)
+    except Interrupted:
+        return failure.outcome(call)
 
 
 async def _dead_letter(run: Run, case: Case) -> Outcome | None:

@@ -8,8 +8,12 @@ from workflows.phases.run import Run
 
 
 async def resumed(run: Run, ruling: Ruling) -> Ruling:
-    """Return the ruling that holds once the run is paused no more; an interruption goes through."""
+    """Return the ruling that holds once the run is paused no more.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
     if not run.state.paused:
         return ruling
     await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
-    return await gate.confirm(run, ruling) or ruling
+    return await gate.confirm(run, ruling)

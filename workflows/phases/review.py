@@ -47,14 +47,18 @@ class Subject:
         return "" if self.call.name == ANSWER else self.call.call_id
 
 
-async def assessed(run: Run, subject: Subject) -> Assessment | None:
-    """Return what the critic says; None when the run is ended before."""
+async def assessed(run: Run, subject: Subject) -> Assessment:
+    """Return what the critic says.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
     critic = subject.critic
     if not critic.rubric:
         found = await asked(run, subject)
     else:
         found = await _by_model(run, subject)
-    if found is None or not found.failure:
+    if not found.failure:
         return found
     if critic.on_failure == "open":
         return replace(found, approved=True)
@@ -64,8 +68,12 @@ async def assessed(run: Run, subject: Subject) -> Assessment | None:
     return await asked(run, subject, found.failure)
 
 
-async def asked(run: Run, subject: Subject, why: str = "") -> Assessment | None:
-    """Return what a person says of it, as of a held call: in the inbox, outside the run's clock, decided once."""
+async def asked(run: Run, subject: Subject, why: str = "") -> Assessment:
+    """Return what a person says of it, as of a held call: in the inbox, outside the run's clock, decided once.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
     critic, terms = subject.critic, subject.critic.person
     if terms is None:
         return Assessment(approved=False, reviewer="person", failure="no person is named")
@@ -79,15 +87,13 @@ async def asked(run: Run, subject: Subject, why: str = "") -> Assessment | None:
     hold = approvals.hold_of(run.state, place, subject.call, verdict, run.now, occasion=occasion())
     hold = hold.model_copy(update={"critic": critic.name})
     found = await answered(run, (hold,), f"critic-{critic.name}-{subject.place}")
-    answer = found[hold.approval_id].answer if found else None
-    if answer is None:
-        return None
-    if not answer.approver:
+    answer = found[hold.approval_id].answer
+    if answer is None or not answer.approver:
         return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")
     return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=bool(critic.rubric))
 
 
-async def _by_model(run: Run, subject: Subject) -> Assessment | None:
+async def _by_model(run: Run, subject: Subject) -> Assessment:
     critic, problem, usage = subject.critic, "", None
     reviewer = f"model:{critic.model or run.setup.model}"
     if len(subject.text.encode()) > MAX_SUBJECT_BYTES:
@@ -98,7 +104,7 @@ async def _by_model(run: Run, subject: Subject) -> Assessment | None:
             return Assessment(False, reviewer, failure=limit[1], limit=limit[0], usage=usage)
         reply = await _reply(run, subject, number, problem)
         if not isinstance(reply, Reply):
-            return None if reply is None else Assessment(False, reviewer, failure=reply, usage=usage)
+            return Assessment(False, reviewer, failure=reply, usage=usage)
         run.change(critique.with_usage, reply)
         usage = summed(usage, reply.usage)
         try:
@@ -108,11 +114,11 @@ async def _by_model(run: Run, subject: Subject) -> Assessment | None:
     return Assessment(False, reviewer, failure=f"its verdict cannot be read: {problem}", usage=usage)
 
 
-async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply | str | None:
-    """Return the model's reply, or why there is none; None when the run is ended before."""
+async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply | str:
+    """Return the model's reply, or why there is none."""
     while True:
         reply = await reply_to(run, _call(run, subject, number, problem))
-        if isinstance(reply, Reply) or reply is None:
+        if isinstance(reply, Reply):
             return reply
         if not (is_out_of_time(reply) and is_time_for_another(run.state, run.config, run.now)):
             return failure_text(reply)

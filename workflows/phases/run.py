@@ -11,6 +11,7 @@ from temporalio.exceptions import FailureError, is_cancelled_exception
 from workflows.decisions import roll_over
 from workflows.phases import clock
 from workflows.phases.counts import show_change
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.length import Length, length
 from workflows.types.context import Setup
 from workflows.types.input import LoopConfig
@@ -168,3 +169,12 @@ class Run:
     def is_interrupted(self) -> bool:
         """Return whether what is in flight has to be cut short: an abort, or the ending is decided."""
         return self.state.aborted is not None or self.state.stop is not None
+
+    def go_on(self) -> None:
+        """Do nothing.
+
+        Raises:
+            Interrupted: The run is to end.
+        """
+        if self.is_interrupted():
+            raise Interrupted

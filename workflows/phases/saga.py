@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from temporalio import workflow
 
 from workflows.decisions import saga
-from workflows.decisions.outcomes import cancelled, not_run, refused, with_change
+from workflows.decisions.outcomes import not_run, refused, with_change
 from workflows.decisions.recovery import triggered
 from workflows.decisions.saga_report import Course, ended, why
 from workflows.phases import gate
 from workflows.phases.approve import approved
+from workflows.phases.attempt import outcome_of
 from workflows.phases.gate import Permitted
-from workflows.phases.interrupt import Interrupted, settle
+from workflows.phases.interrupt import CutShort, Interrupted, settle
 from workflows.phases.resumed import resumed
 from workflows.phases.run import Run
 from workflows.types.gate import Purpose
@@ -24,7 +25,7 @@ from workflows.types.saga import SagaStep
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""
 
-CarriedOut = Callable[[Run, Permitted, str, Interrupted], Awaitable[Outcome]]
+CarriedOut = Callable[[Run, Permitted, str, CutShort], Awaitable[Outcome]]
 """Carries one allowed call out at a place, to its outcome, until it is cut short."""
 
 
@@ -77,7 +78,10 @@ async def played(run: Run, permitted: Permitted, place: str, carry: CarriedOut) 
 
 async def _played(one: _Saga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
     """Return the outcome of the saga, and those of all its calls."""
-    refusal = saga.refusal(one.run.state, one.steps) or await _foreseen(one)
+    try:
+        refusal = saga.refusal(one.run.state, one.steps) or await _foreseen(one)
+    except Interrupted:
+        refusal = saga.INTERRUPTED
     if refusal:
         return not_run(one.call, refusal), ()
     outcomes = await _forward(one)
@@ -95,17 +99,13 @@ async def _foreseen(one: _Saga) -> str:
     back = [part for part in map(one.compensation, indexes) if part is not None]
     for parts in ([one.step(index) for index in indexes], back):
         rulings = await _judged(one, parts) if parts else ()
-        if rulings is None:
-            return saga.INTERRUPTED
         for part, ruling in zip(parts, rulings, strict=True):
             if ruling.verdict.decision in {"deny", "invalid"}:
                 return saga.foreseen(part.place, refused(part.call, ruling.verdict))
     return ""
 
 
-async def _judged(
-    one: _Saga, parts: list[_Part], is_cut_short: Interrupted | None = None
-) -> tuple[gate.Ruling, ...] | None:
+async def _judged(one: _Saga, parts: list[_Part], is_cut_short: CutShort | None = None) -> tuple[gate.Ruling, ...]:
     calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
     return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
 
@@ -151,16 +151,17 @@ async def _grace(run: Run) -> None:
             return
 
 
-async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
+async def _acted(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
     """Return the outcome of a part: judged, approved where it has to be, carried out."""
     if is_cut_short():
         return not_run(part.call, saga.INTERRUPTED)
-    rulings = await _judged(one, [part], is_cut_short)
-    if rulings is None:
+    try:
+        rulings = await _judged(one, [part], is_cut_short)
+        (ruling,) = await approved(one.run, rulings, part.place, part.purpose)
+        if part.purpose == "saga":
+            ruling = await resumed(one.run, ruling)
+    except Interrupted:
         return not_run(part.call, saga.INTERRUPTED)
-    ruling = (await approved(one.run, rulings, part.place, part.purpose))[0]
-    if part.purpose == "saga":
-        ruling = await resumed(one.run, ruling)
     if ruling.permitted is None:
         return refused(part.call, ruling.verdict)
     if is_cut_short():
@@ -168,9 +169,10 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: Interrupted) -> Outcome:
     return with_change(await _carried(one, ruling.permitted, part, is_cut_short), ruling.verdict)
 
 
-async def _carried(one: _Saga, permitted: Permitted, part: _Part, is_cut_short: Interrupted) -> Outcome:
+async def _carried(one: _Saga, permitted: Permitted, part: _Part, is_cut_short: CutShort) -> Outcome:
     spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
     one.run.change(saga.with_action, part.kind)
-    task = asyncio.ensure_future(one.carry(one.run, replace(permitted, spec=spec), part.place, is_cut_short))
+    permitted = replace(permitted, spec=spec)
+    task = asyncio.ensure_future(one.carry(one.run, permitted, part.place, is_cut_short))
     await settle([task], is_cut_short)
-    return task.result() if task.done() and not task.cancelled() else cancelled(permitted.call, spec)
+    return outcome_of(task, permitted)

@@ -1,6 +1,9 @@
 """Steps that got nowhere and wait for a person."""
 
+from contextlib import suppress
+
 from workflows.decisions import steps
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.pace import enter
 from workflows.phases.run import Run
 from workflows.phases.waiting import answered
@@ -13,6 +16,6 @@ async def resolved(run: Run) -> None:
     phase = run.state.phase
     for wait in [wait for wait in run.state.waits if wait.kind == "escalation"]:
         enter(run, "waiting")
-        resolution = await answered(run, wait.wait_id, phase)
-        if resolution is not None:
+        with suppress(Interrupted):  # an ended run closes all its questions
+            resolution = await answered(run, wait.wait_id, phase)
             run.change(steps.with_resolved_step, wait.model_copy(update={"resolution": resolution}))

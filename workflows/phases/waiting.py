@@ -4,24 +4,32 @@ import asyncio
 
 from workflows.decisions import waits
 from workflows.phases import attributes
+from workflows.phases.interrupt import Interrupted
 from workflows.phases.pace import enter
 from workflows.phases.run import Run
 from workflows.types.waits import Resolution, Wait
 
 
-async def decided(run: Run, wait: Wait) -> Resolution | None:
-    """Ask a person and return the decision; None when the run is ended before there is one."""
+async def decided(run: Run, wait: Wait) -> Resolution:
+    """Ask a person and return the decision.
+
+    Raises:
+        Interrupted: The run is ended before there is one.
+    """
     run.change(waits.opened, wait, run.now)
     return await answered(run, wait.wait_id)
 
 
-async def answered(run: Run, wait_id: str, then: str = "") -> Resolution | None:
+async def answered(run: Run, wait_id: str, then: str = "") -> Resolution:
     """Wait for the decision on a question that is open, and close it.
 
     Args:
         run: The run.
         wait_id: The question.
         then: The phase of the run afterwards; set where nothing else is under way, so that it may continue as new.
+
+    Raises:
+        Interrupted: The run is ended before there is one.
     """
     attributes.show_waiting(run)
     try:
@@ -33,6 +41,8 @@ async def answered(run: Run, wait_id: str, then: str = "") -> Resolution | None:
         raise
     resolution = _resolution(run, wait_id)
     _close(run, wait_id, then)
+    if resolution is None:
+        raise Interrupted
     return resolution
 
 

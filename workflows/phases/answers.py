@@ -1,0 +1,33 @@
+"""A final answer that the gate has judged: what is wrong with it goes back to the model."""
+
+from dataclasses import replace
+
+from workflows.decisions import observe
+from workflows.decisions.deciding import due, with_undecided_answer
+from workflows.phases.gate import Conclusion, Gated, conclusion
+from workflows.phases.run import Run
+
+
+async def check_answer(run: Run, gated: Gated) -> Gated:
+    """Find the first thing that is wrong with the answer."""
+    return replace(gated, conclusion=_problem(run, gated))
+
+
+def _problem(run: Run, gated: Gated) -> Conclusion | None:
+    verdict = gated.answer
+    if verdict is None:
+        return None
+    if verdict.decision == "invalid":
+        return conclusion(observe.with_misfit, gated.judged, verdict)
+    if verdict.decision != "allow":
+        return conclusion(observe.with_denied_answer, gated.reply, verdict)
+    if due(run.state):
+        return conclusion(with_undecided_answer, gated.reply)
+    if not gated.judged.is_usable:
+        return conclusion(observe.with_repair, gated.judged)
+    return None
+
+
+def take_answer(run: Run, gated: Gated) -> None:
+    """Take the answer in as the stages have it."""
+    run.change(gated.conclusion or conclusion(observe.with_answer, gated.reply))
