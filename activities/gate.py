@@ -15,13 +15,13 @@ from activities.instruments import count_verdicts
 from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.log_context import log_iteration
 from activities.narrowing import narrowed, target_of
-from activities.permits import BY_THE_LOOP, PermitKeys, own_place
+from activities.permits import PermitKeys, own_place
 from activities.ports import Judgement, PolicyEngine, Proposal
 from activities.recordable import recordable
 from workflows.types.answer_json import answer_json
-from workflows.types.delegation import DELEGATE
 from workflows.types.engines import is_weaker
 from workflows.types.gate import GateRequest, Verdict, Verdicts
+from workflows.types.loop_tools import LOOP_TOOLS, loop_tool
 from workflows.types.messages import ToolCall
 from workflows.types.text import clean_text
 from workflows.types.tools import ToolSpec
@@ -90,7 +90,7 @@ class GateActivities:
             return given
 
         def signed(verdict: Verdict, call: ToolCall, place: str) -> Verdict:
-            if verdict.decision != "allow" or call.name in BY_THE_LOOP:
+            if verdict.decision != "allow" or call.name in LOOP_TOOLS:
                 return verdict
             arguments = call.arguments if verdict.arguments is None else verdict.arguments
             terms = (verdict.version, request.purpose, request.approved_by)
@@ -193,7 +193,7 @@ def _verdict(proposal: Proposal, judgement: Judgement) -> Verdict:
     if judgement.approval is not None and not _is_approved(proposal, judgement):
         reason = clean_text(judgement.reason)[:MAX_REASON_CHARS]
         return Verdict(decision="approval", reason=reason, approval=judgement.approval, **by)
-    if proposal.call is None or proposal.call.name != DELEGATE:
+    if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
         return Verdict(decision="allow", **by)
     target = target_of(proposal.call, proposal.delegates)
     if target is None:  # what its config leaves it is not known

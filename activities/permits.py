@@ -12,16 +12,10 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE, TERMINATE
 from workflows.types.permits import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, permit_text, place_of
-from workflows.types.saga import SAGA
 from workflows.types.tools import NOT_DONE, ToolRequest
 
 MIN_KEY_CHARS = 32
-
-BY_THE_LOOP = frozenset({DELEGATE, TERMINATE, SAGA, DECIDE})
-"""Tools that no activity carries out; the calls that come of them have permits of their own."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from client.chain import RunHistory
 from workflows.decisions.interventions import signal_text
 from workflows.decisions.summaries import call_summary
 from workflows.types.context import Setup
-from workflows.types.delegation import DELEGATE, delegated_place
+from workflows.types.delegation import delegated_place
+from workflows.types.loop_tools import DELEGATE
 from workflows.types.messages import ToolCall
 from workflows.types.rewind import REWOUND
 from workflows.types.state import state_in

@@ -10,8 +10,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 
 from client.gate_record import Fact, GateRecord, Judged, Started, carried_out
-from workflows.types.delegation import DELEGATE, delegate_arguments
+from workflows.types.delegation import delegate_arguments
 from workflows.types.gate import Verdict
+from workflows.types.loop_tools import DELEGATE
 from workflows.types.messages import ToolCall
 
 _BY_A_PERSON = re.compile(r"\.r\d+$")

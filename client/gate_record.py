@@ -13,8 +13,9 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
-from workflows.types.delegation import DELEGATE, delegate_arguments, delegated_place
+from workflows.types.delegation import delegate_arguments, delegated_place
 from workflows.types.gate import GateRequest, Verdict, Verdicts
+from workflows.types.loop_tools import DELEGATE
 from workflows.types.names import OWN_ACTIVITIES
 
 GATE = "gate"

@@ -11,8 +11,8 @@ from activities.ports import Proposal
 from client.config_file import ConfigError
 from client.config_problems import Place, explained
 from client.toml_lines import line_of
-from workflows.types.delegation import DELEGATE, TERMINATE
 from workflows.types.gate import Purpose
+from workflows.types.loop_tools import loop_tool
 from workflows.types.messages import ToolCall
 from workflows.types.record import Border
 from workflows.types.tools import Effect, ToolOptions, ToolSpec
@@ -156,7 +156,7 @@ def _spec(name: str, tools: dict[str, CaseTool], known: dict[str, ToolSpec]) -> 
     if tool := tools.get(name):
         options = ToolOptions(tags=tool.tags, verified=tool.verified, approval=tool.approval)
         return ToolSpec(name=name, parameters=tool.parameters, effect=tool.effect, options=options)
-    if name in {DELEGATE, TERMINATE}:
+    if loop_tool(name).action != "tool_call":
         return ToolSpec(name=name)
     if name not in known:
         raise BadCases(f"{name!r} is no built-in tool; say what it is: [tools.{name}] effect = ..., tags = [...]")

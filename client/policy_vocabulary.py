@@ -9,8 +9,7 @@ from activities.adapters.policy.cedar_names import Vocabulary
 from client.available_tools import available_tools
 from client.config import OrgaConfig
 from client.policy_cases import case_files, read_cases
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE
+from workflows.types.loop_tools import DECIDE, DELEGATE
 from workflows.types.tools import ToolOptions, ToolSpec
 
 _OF_THE_LOOP = (delegate_tool(()), TERMINATE_TOOL, SAGA_TOOL)

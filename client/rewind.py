@@ -19,7 +19,7 @@ from client.exchange import check_length
 from client.resets import finished, reset, reset_from
 from client.server.lacking import reason_of
 from client.standstill import stands_still, standstill
-from workflows.types.delegation import DELEGATE
+from workflows.types.loop_tools import DELEGATE
 from workflows.types.result import AgentResult
 from workflows.types.rewind import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from workflows.types.text import clean_text

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from activities.adapters.critic_problems import listed_tools, unwatched
 from activities.adapters.known_names import there_are
-from activities.adapters.loop_tools import LOOP_TOOLS
 from activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
 from workflows.types.agents import AgentConfig
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE, Delegate
+from workflows.types.delegation import Delegate
+from workflows.types.loop_tools import DECIDE, LOOP_TOOLS
 from workflows.types.profile import matches
 from workflows.types.tools import ToolSpec
 
@@ -52,12 +51,11 @@ def _tool_problems(
     absent = [tool for tool in agent.tools if not _is_there(tool, tools) and not is_elsewhere(tool)]
     if absent:
         yield AgentProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
-    if DELEGATE in agent.tools and not agent.delegates:
-        remedy = f"name agents in agents.{name}.delegates"
-        yield AgentProblem(f"agents.{name}.tools", "there is nobody to delegate to", remedy)
-    if DECIDE in agent.tools and not agent.decisions:
-        remedy = f"declare it in agents.{name}.decisions"
-        yield AgentProblem(f"agents.{name}.tools", "there is nothing to decide", remedy)
+    for tool in LOOP_TOOLS.values():
+        need = tool.need
+        if need is not None and tool.name in agent.tools and not getattr(agent, need.key):
+            remedy = f"{need.remedy} agents.{name}.{need.key}"
+            yield AgentProblem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
     for named in named_in_config(agent.config):
         if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"

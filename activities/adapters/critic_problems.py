@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from activities.adapters.models.settings import EMBEDDED_MODEL
 from workflows.types.agents import AgentConfig
 from workflows.types.critic import Critic
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE
+from workflows.types.loop_tools import LOOP_TOOLS
 from workflows.types.profile import matches
 
 
@@ -34,7 +33,8 @@ def model_problem(critic: Critic, model: str, check_model: Callable[[str], None]
 
 def listed_tools(agent: AgentConfig) -> list[str]:
     """Return what an agent may call: tools, globs, and what the loop itself offers it."""
-    return [*agent.tools, *([DELEGATE] if agent.delegates else []), *([DECIDE] if agent.decisions else [])]
+    by_config = (tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and getattr(agent, tool.need.key))
+    return [*agent.tools, *by_config]
 
 
 def unwatched(agent: AgentConfig) -> Iterator[tuple[str, str]]:

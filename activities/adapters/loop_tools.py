@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from workflows.types.agents import AgentConfig
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE, TERMINATE, Delegate, DelegateSpec
-from workflows.types.saga import MAX_STEPS, SAGA
+from workflows.types.delegation import Delegate, DelegateSpec
+from workflows.types.loop_tools import DELEGATE, SAGA, TERMINATE
+from workflows.types.saga import MAX_STEPS
 from workflows.types.tools import ToolOptions, ToolSpec
-
-LOOP_TOOLS = frozenset({DELEGATE, TERMINATE, SAGA, DECIDE})
 
 _BUILT_IN = ToolOptions(verified=True)
 

@@ -13,11 +13,11 @@ from activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_s
 from activities.ports import Absent
 from workflows.types.agents import AgentConfig
 from workflows.types.context import PrepareRequest
-from workflows.types.decision import DECIDE, GroundedDecision
-from workflows.types.delegation import DELEGATE, TERMINATE, DelegateSpec
+from workflows.types.decision import GroundedDecision
+from workflows.types.delegation import DelegateSpec
 from workflows.types.input import InvalidInput
+from workflows.types.loop_tools import DECIDE, loop_tool, needed_keys
 from workflows.types.profile import ToolProfile, is_glob, matches
-from workflows.types.saga import SAGA
 from workflows.types.tools import ToolSpec
 
 MAX_BYTES = 350_000
@@ -53,14 +53,14 @@ def offered_tools(
     def is_of_server(listed: str) -> bool:
         return absent(listed) is not None
 
-    known = {**worker, TERMINATE: TERMINATE_TOOL, SAGA: SAGA_TOOL}
+    known = {**worker, **{tool.name: tool for tool in (TERMINATE_TOOL, SAGA_TOOL)}}
     listed = [tool for each in agent.tools for tool in _meant(each, worker, is_of_server)]
-    if delegates:
-        known[DELEGATE] = delegate_tool(delegates)
-        listed.append(DELEGATE)
-    if agent.decisions:
-        known[DECIDE] = decide_tool(agent.decisions)
-        listed.append(DECIDE)
+    by_config = [
+        *([delegate_tool(delegates)] if delegates else []),
+        *([decide_tool(agent.decisions)] if agent.decisions else []),
+    ]
+    known |= {spec.name: spec for spec in by_config}
+    listed += [spec.name for spec in by_config]
     chosen = listed if request.tools is None else request.tools
     for tool in chosen:
         is_away = tool not in known and not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
@@ -74,10 +74,10 @@ def offered_tools(
         spec for spec in visible if most is None or is_meant(spec.name, most, is_of_server, is_own=not spec.digest)
     )
     _check_size(tools)
-    names = {spec.name for spec in tools}
-    decisions = agent.decisions if DECIDE in names else {}
+    keys = needed_keys({spec.name for spec in tools})
+    decisions = agent.decisions if "decisions" in keys else {}
     _check_decisions(agent, decisions)
-    return Offered(tools, delegates if DELEGATE in names else (), decisions)
+    return Offered(tools, delegates if "delegates" in keys else (), decisions)
 
 
 def _meant(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsOfServer) -> list[str]:
@@ -95,10 +95,8 @@ def _known(
 ) -> ToolSpec | None:
     if tool in known:
         return known[tool]
-    if tool == DECIDE:
-        raise InvalidInput(f"tools: agent {agent!r} has nothing to decide; declare it in agents.{agent}.decisions")
-    if tool == DELEGATE:
-        raise InvalidInput(f"tools: agent {agent!r} has nobody to delegate to; name agents in agents.{agent}.delegates")
+    if need := loop_tool(tool).need:
+        raise InvalidInput(f"tools: agent {agent!r} has {need.lacking}; {need.remedy} agents.{agent}.{need.key}")
     missing = absent(tool)
     if missing is None:
         raise InvalidInput(f"tools: this worker has no tool {tool!r}; {there_are(tool, known)}")

@@ -18,7 +18,7 @@ from client.cli.session import session
 from client.cli.terminal_text import on_one_line
 from client.delegates import Delegate
 from client.rewind import RewindPlan, carry_out, plan_rewind
-from workflows.types.delegation import DELEGATE
+from workflows.types.loop_tools import DELEGATE
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from datetime import datetime
 from workflows.decisions.calibration import sent_tokens
 from workflows.decisions.estimate import tokens_of
 from workflows.decisions.limits import budgets
-from workflows.types.delegation import DELEGATE, Ceiling
+from workflows.types.delegation import Ceiling
+from workflows.types.loop_tools import DELEGATE
 from workflows.types.state import AgentState
 
 ENDING_S = 2.0

@@ -5,10 +5,9 @@ from pydantic_core import to_json
 from workflows.decisions.saga import steps_of
 from workflows.types.context import Setup
 from workflows.types.critic import Critic
-from workflows.types.delegation import TERMINATE
+from workflows.types.loop_tools import loop_tool
 from workflows.types.messages import ToolCall
 from workflows.types.profile import matches
-from workflows.types.saga import SAGA
 
 
 def answer_critics(setup: Setup) -> tuple[Critic, ...]:
@@ -19,7 +18,7 @@ def answer_critics(setup: Setup) -> tuple[Critic, ...]:
 def reviews(critic: Critic, call: ToolCall) -> bool:
     """Return whether a critic has to see a call; one of answers sees what ends the run with one."""
     if not critic.tools:
-        return call.name == TERMINATE
+        return loop_tool(call.name).is_answer
     return any(matches(name, critic.tools) for name in (call.name, *_named_in_saga(call)))
 
 
@@ -31,7 +30,7 @@ def subject_of(critic: Critic, call: ToolCall) -> tuple[str, str]:
 
 
 def _named_in_saga(call: ToolCall) -> list[str]:
-    if call.name != SAGA:
+    if not loop_tool(call.name).is_plan:
         return []
     try:
         steps = steps_of(call)

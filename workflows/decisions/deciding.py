@@ -8,7 +8,8 @@ from workflows.decisions.grounding import decided
 from workflows.decisions.notes import MAX_TEXT_CHARS, noted
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
 from workflows.types.context import News
-from workflows.types.decision import DECIDE, DECISION_MADE, Decided, GroundedDecision
+from workflows.types.decision import DECISION_MADE, Decided, GroundedDecision
+from workflows.types.loop_tools import DECIDE
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.state import AgentState
 

@@ -8,11 +8,9 @@ from workflows.decisions.limits import tool_calls_left
 from workflows.decisions.outcomes import not_run, turned_away
 from workflows.decisions.recovery import tries_left
 from workflows.decisions.recovery_texts import given_up
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import TERMINATE
+from workflows.types.loop_tools import loop_tool
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
-from workflows.types.saga import SAGA, step_count
 from workflows.types.state import AgentState
 
 
@@ -22,7 +20,7 @@ def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outco
     Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
     of the rest, no more than `max_tool_calls` leaves, in call order; a saga needs room for its steps, too.
     """
-    ending = next((index for index, call in enumerate(calls) if call.name == TERMINATE), None)
+    ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:
         return {i: not_run(call, "the reply ends the run") for i, call in enumerate(calls) if i != ending}
     found: dict[int, Outcome] = {}
@@ -46,7 +44,9 @@ def wants_more(state: AgentState, calls: Sequence[ToolCall]) -> bool:
     """Return whether some of these calls are beyond `max_tool_calls` alone."""
     if state.config.max_tool_calls is None:
         return False
-    wanted = (_cost(call) for call in calls if given_up_on(state, call) is None and call.name != TERMINATE)
+    wanted = (
+        _cost(call) for call in calls if given_up_on(state, call) is None and not loop_tool(call.name).stands_alone
+    )
     return sum(wanted) > _left(state)
 
 
@@ -89,6 +89,4 @@ def _left(state: AgentState) -> float:
 
 
 def _cost(call: ToolCall) -> int:
-    if call.name == DECIDE:
-        return 0  # a required one could never be made otherwise, and no answer would be taken
-    return 1 + step_count(call.arguments) if call.name == SAGA else 1
+    return loop_tool(call.name).cost(call.arguments)

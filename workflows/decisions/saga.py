@@ -8,18 +8,14 @@ from workflows.decisions.dispatch import given_up_on
 from workflows.decisions.notes import noted
 from workflows.decisions.recovery import recovery_of
 from workflows.decisions.taint import tainted
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import DELEGATE, TERMINATE
 from workflows.types.input import LoopConfig, problems
+from workflows.types.loop_tools import LOOP_TOOLS
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
 from workflows.types.recovery import Recovery, RecoveryStrategy
-from workflows.types.saga import MAX_STEPS, SAGA, SAGA_ENDED, Action, SagaPlan, SagaStep
+from workflows.types.saga import MAX_STEPS, SAGA_ENDED, Action, SagaPlan, SagaStep
 from workflows.types.state import AgentState
 from workflows.types.tools import ToolSpec
-
-NOT_IN_SAGAS = frozenset({SAGA, DELEGATE, TERMINATE, DECIDE})
-"""A delegate decides by itself what it does: no compensation that is named beforehand could take that back."""
 
 INTERRUPTED = "the run was interrupted, and no time was left for it"
 
@@ -159,7 +155,7 @@ def _step_problem(state: AgentState, step: SagaStep) -> str:
 
 
 def _action_problem(state: AgentState, action: Action) -> str:
-    if action.tool in NOT_IN_SAGAS:
+    if action.tool in LOOP_TOOLS:
         return f"{action.tool} cannot be part of a saga"
-    offered = [spec.name for spec in (state.setup.tools if state.setup else ()) if spec.name not in NOT_IN_SAGAS]
+    offered = [spec.name for spec in (state.setup.tools if state.setup else ()) if spec.name not in LOOP_TOOLS]
     return "" if action.tool in offered else f"there is no tool {action.tool!r}; there are: {', '.join(offered)}"

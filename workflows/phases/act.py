@@ -12,9 +12,9 @@ from workflows.phases.calls import carried_out
 from workflows.phases.gate import Gated, Ruling
 from workflows.phases.interrupt import settle
 from workflows.phases.run import Run
+from workflows.types.loop_tools import loop_tool
 from workflows.types.messages import Reply
 from workflows.types.outcome import Outcome
-from workflows.types.saga import SAGA
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
     for index, ruling in enumerate(gated.rulings):
         if ruling.permitted is not None and index not in outcomes:
             tasks[index] = asyncio.create_task(carried_out(run, ruling.permitted, f"{iteration}.{index}"))
-    sagas = [task for index, task in tasks.items() if gated.rulings[index].call.name == SAGA]
+    plans = [task for index, task in tasks.items() if loop_tool(gated.rulings[index].call.name).is_plan]
     if tasks:
-        await settle([task for task in tasks.values() if task not in sagas], run.is_interrupted)
-    if sagas:  # they see an interruption by themselves, and need the time to take back what they did
-        await workflow.wait_condition(lambda: all(task.done() for task in sagas))
+        await settle([task for task in tasks.values() if task not in plans], run.is_interrupted)
+    if plans:  # they see an interruption by themselves, and need the time to take back what they did
+        await workflow.wait_condition(lambda: all(task.done() for task in plans))
     for index, ruling in enumerate(gated.rulings):
         if index in tasks and ruling.permitted is not None:
             outcomes[index] = with_change(outcome_of(tasks[index], ruling.permitted), ruling.verdict)

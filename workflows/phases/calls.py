@@ -1,5 +1,7 @@
 """One allowed call, carried out to its outcome."""
 
+from collections.abc import Awaitable, Callable, Mapping
+
 from workflows.decisions.deciding import due, reminder, with_undecided
 from workflows.decisions.idempotency import idempotency_key
 from workflows.decisions.observe import with_termination
@@ -12,10 +14,8 @@ from workflows.phases.recover import recovered
 from workflows.phases.run import Run
 from workflows.phases.saga import played
 from workflows.phases.tried import tried
-from workflows.types.decision import DECIDE
-from workflows.types.delegation import TERMINATE
+from workflows.types.loop_tools import DECIDE, SAGA, TERMINATE
 from workflows.types.outcome import Outcome
-from workflows.types.saga import SAGA
 
 
 async def carried_out(
@@ -35,12 +35,8 @@ async def carried_out(
         is_cut_short: Whether the call has to end; None is with the run.
         key: Idempotency key, where the call has one already.
     """
-    if permitted.call.name == TERMINATE:
-        return _ended(run, permitted)
-    if permitted.call.name == DECIDE:
-        return made(run, permitted, activity_id)
-    if permitted.call.name == SAGA:
-        return await played(run, permitted, activity_id, carried_out)
+    if by_the_loop := _BY_THE_LOOP.get(permitted.call.name):
+        return await by_the_loop(run, permitted, activity_id)
     known = key or idempotency_key(run.state.origin, activity_id, permitted.call)
     place = Place(activity_id, known, is_cut_short)
     attempt = await tried(run, permitted, place)
@@ -51,7 +47,7 @@ async def carried_out(
     return attempt
 
 
-def _ended(run: Run, permitted: Permitted) -> Outcome:
+async def _end(run: Run, permitted: Permitted, _: str) -> Outcome:
     if undecided := due(run.state):
         run.change(with_undecided)
         told = f"[Not ended] {reminder(undecided)}"
@@ -61,3 +57,19 @@ def _ended(run: Run, permitted: Permitted) -> Outcome:
     news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
     text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
     return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)
+
+
+async def _decide(run: Run, permitted: Permitted, place: str) -> Outcome:
+    return made(run, permitted, place)
+
+
+async def _play(run: Run, permitted: Permitted, place: str) -> Outcome:
+    return await played(run, permitted, place, carried_out)
+
+
+_BY_THE_LOOP: Mapping[str, Callable[[Run, Permitted, str], Awaitable[Outcome]]] = {
+    TERMINATE: _end,
+    DECIDE: _decide,
+    SAGA: _play,
+}
+"""How the loop's own tools are carried out, all but `delegate`: that one can fail and be recovered, see `tried`."""

@@ -16,8 +16,8 @@ from workflows.phases.failures import failure_text
 from workflows.phases.interrupt import CutShort, Interrupted, result_of
 from workflows.phases.run import Run
 from workflows.phases.spans import show_verdicts
-from workflows.types.delegation import DELEGATE
 from workflows.types.gate import ANSWER, GateRequest, Purpose, Verdict, Verdicts
+from workflows.types.loop_tools import loop_tool
 from workflows.types.messages import Reply, ToolCall
 from workflows.types.outcome import Outcome
 from workflows.types.state import AgentState
@@ -253,7 +253,7 @@ def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], pur
         output_schema=run.setup.output_schema,
         tenant=run.state.input.tenant,
         trusted_context=run.state.input.trusted_context,
-        delegates=run.setup.delegates if DELEGATE in names else (),
+        delegates=run.setup.delegates if any(loop_tool(name).action == "delegate" for name in names) else (),
     )
 
 

@@ -4,7 +4,7 @@ from workflows.phases.attempt import Failed, Place, attempted
 from workflows.phases.delegate import delegated
 from workflows.phases.gate import Permitted
 from workflows.phases.run import Run
-from workflows.types.delegation import DELEGATE
+from workflows.types.loop_tools import DELEGATE
 from workflows.types.outcome import Outcome
 
 

@@ -5,9 +5,6 @@ from pydantic import Field
 from workflows.types.decision_values import Condition, Fact, Kind, Value, VariableName
 from workflows.types.record import Border, Record
 
-DECIDE = "decide"
-"""The tool by which a model proposes one: `{"decision": ..., "fields": {...}}`; the run itself carries it out."""
-
 DECISION_MADE = "DecisionMade"
 """The note that tells what was decided, and on which grounds: no activity stands for the call."""
 

@@ -8,12 +8,6 @@ from pydantic import Field, model_validator
 
 from workflows.types.record import Border, Record
 
-DELEGATE = "delegate"
-"""The tool by which a model delegates; carried out as a child workflow."""
-
-TERMINATE = "terminate"
-"""The tool by which a model ends its run: `{"reason": ..., "output": ...}`."""
-
 
 class Delegate(Border):
     """An agent that another may delegate to. In `orga.toml` its name alone, or a table that narrows it."""

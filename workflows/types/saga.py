@@ -4,9 +4,6 @@ from typing import Any, Literal, cast
 
 from workflows.types.record import Record
 
-SAGA = "saga"
-"""The tool by which a model proposes one: `{"steps": [...]}`; the run itself carries it out."""
-
 SAGA_ENDED = "SagaEnded"
 """The note that tells how one ended: no activity stands for the call."""
 

@@ -1,7 +1,7 @@
 """What policies call a proposal."""
 
 from activities.ports import Proposal
-from workflows.types.delegation import DELEGATE, TERMINATE
+from workflows.types.loop_tools import loop_tool
 
 THIS_RUN = "this"
 """The id of the run as a resource."""
@@ -11,4 +11,4 @@ def action_of(proposal: Proposal) -> str:
     """Return `tool_call`, `delegate`, `terminate` or `respond`."""
     if proposal.call is None:
         return "respond"
-    return {DELEGATE: "delegate", TERMINATE: "terminate"}.get(proposal.call.name, "tool_call")
+    return loop_tool(proposal.call.name).action

@@ -11,7 +11,7 @@ from activities.adapters.policy.actions import THIS_RUN
 from activities.adapters.policy.cedar_paths import Node, Path, operands, path_of
 from activities.adapters.policy.cedar_policy import CedarPolicy
 from activities.adapters.policy.problems import PolicyProblem
-from workflows.types.delegation import DELEGATE, TERMINATE
+from workflows.types.loop_tools import LOOP_TOOLS
 from workflows.types.mcp import DEFINITIONS
 from workflows.types.tools import ToolSpec
 
@@ -21,7 +21,7 @@ _COMPARED: dict[Path, str] = {_NAME: "tool", ("resource", "tags"): "tag", ("cont
 _EQUAL = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
 _WHOM = ("context", "arguments", "agent")
 """Of a delegation: the other agent."""
-_OTHER_ACTIONS = {DELEGATE: "delegate", TERMINATE: "terminate"}
+_OTHER_ACTIONS = {tool.name: tool.action for tool in LOOP_TOOLS.values() if tool.action != "tool_call"}
 """Tools whose calls are actions of their own, and never the resource of one."""
 
 
@@ -106,8 +106,10 @@ def _strange_arguments(policy: CedarPolicy, known: Vocabulary) -> Iterator[Polic
 def _tools_about(policy: CedarPolicy, known: Vocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
     """Return the tools whose arguments a policy may speak of; None where they cannot be known."""
     actions = _entities(policy.node["action"], "Action")
-    if actions and set(actions) <= {"delegate", "terminate", "respond"}:
-        return [known.tools[name] for name in (DELEGATE, TERMINATE) if name in actions and name in known.tools]
+    if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond"}:
+        return [
+            known.tools[name] for name, action in _OTHER_ACTIONS.items() if action in actions and name in known.tools
+        ]
     wanted = list(dict.fromkeys(named)) or [*known.tools]
     if (known.unseen and any(name not in known.tools for name in wanted)) or (known.unseen and not named):
         return None

@@ -6,7 +6,6 @@ from typing import Any
 
 from rapidfuzz import process
 
-from activities.adapters.loop_tools import LOOP_TOOLS
 from activities.adapters.rules import NO_RULES, Rules
 from activities.adapters.tools.fetch_url import FetchUrl
 from activities.adapters.tools.github import ReadIssue, ReadPullRequest
@@ -20,10 +19,11 @@ from activities.adapters.tools.search_text import SearchText
 from activities.adapters.tools.write_file import WriteFile
 from activities.ports import Tool, ToolContext
 from workflows.types.answer_json import FINAL_ANSWER
+from workflows.types.loop_tools import LOOP_TOOLS
 from workflows.types.sandbox import Sandbox
 from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
-RESERVED = LOOP_TOOLS | {FINAL_ANSWER}
+RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
 """Names of calls that no activity stands for."""
 
 

@@ -1,0 +1,88 @@
+"""Tools that the loop carries out by itself: no activity stands behind them. What all others know of them is here."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.types.saga import step_count
+
+DELEGATE = "delegate"
+"""The tool by which a model delegates; carried out as a child workflow."""
+
+TERMINATE = "terminate"
+"""The tool by which a model ends its run: `{"reason": ..., "output": ...}`."""
+
+DECIDE = "decide"
+"""The tool by which a model proposes a decision: `{"decision": ..., "fields": {...}}`."""
+
+SAGA = "saga"
+"""The tool by which a model proposes a saga: `{"steps": [...]}`."""
+
+Arguments = dict[str, Any]
+
+
+def _one(arguments: Arguments) -> int:
+    return 1
+
+
+def _nothing(arguments: Arguments) -> int:
+    return 0
+
+
+def _steps_too(arguments: Arguments) -> int:
+    return 1 + step_count(arguments)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an agent's config has to hold for a tool, which it offers then without listing it."""
+
+    key: str
+    """`agents.NAME.<key>`."""
+    lacking: str
+    """What an agent has without it."""
+    remedy: str
+    """What to do, ahead of the key."""
+
+
+@dataclass(frozen=True)
+class LoopTool:
+    """What is particular about one of them."""
+
+    name: str
+    action: str = "tool_call"
+    """What policies call it."""
+    cost: Callable[[Arguments], int] = _one
+    """How many of `max_tool_calls` it takes, by its arguments."""
+    stands_alone: bool = False
+    """Nothing that stands beside it in a reply is begun."""
+    is_answer: bool = False
+    """It brings the run's answer, which critics of answers see."""
+    is_plan: bool = False
+    """It makes calls of other tools, which critics of those see; it ends by itself when the run is interrupted."""
+    need: Need | None = None
+
+
+LOOP_TOOLS = {
+    tool.name: tool
+    for tool in (
+        LoopTool(DELEGATE, action="delegate", need=Need("delegates", "nobody to delegate to", "name agents in")),
+        LoopTool(TERMINATE, action="terminate", stands_alone=True, is_answer=True),
+        # A required decision could never be made otherwise, and no answer would be taken.
+        LoopTool(DECIDE, cost=_nothing, need=Need("decisions", "nothing to decide", "declare it in")),
+        LoopTool(SAGA, cost=_steps_too, is_plan=True),
+    )
+}
+"""By name. None of them may be a step of a saga: what a delegate does, no compensation named beforehand takes back."""
+
+_OTHERS = LoopTool("")
+
+
+def loop_tool(name: str) -> LoopTool:
+    """Return what is particular about a tool; nothing is about one that is not the loop's."""
+    return LOOP_TOOLS.get(name, _OTHERS)
+
+
+def needed_keys(names: Collection[str]) -> frozenset[str]:
+    """Return the keys of an agent's config that mean something where these tools are offered."""
+    return frozenset(tool.need.key for tool in LOOP_TOOLS.values() if tool.need is not None and tool.name in names)
