@@ -7,7 +7,7 @@ from activities.instruments import count
 from activities.ports import HistorySource, Rebuilt, RunKey
 from workflows.types import telemetry_names as names
 from workflows.types.clipped import clip
-from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
 from workflows.types.digest import canonical, record_digest, reference
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
@@ -26,10 +26,10 @@ class _Known:
     """What the latest model call of a run was about; `size` in bytes."""
 
     setup: Setup
-    chain: Chain
+    chain: HashedMessages
     size: int
 
-    def with_chain(self, chain: Chain) -> "_Known":
+    def with_chain(self, chain: HashedMessages) -> "_Known":
         """Measure only what is new, where the chain has grown."""
         seen = len(self.chain.messages)
         if chain.messages[:seen] == self.chain.messages:
@@ -55,7 +55,7 @@ class Conversations:
             self.misses += 1
             count(names.CACHE_MISSES)
             rebuilt = await self._history.rebuild(run, request.iteration)
-            known = _unused(rebuilt.setup).with_chain(Chain().plus(rebuilt.messages))
+            known = _unused(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
         self._let_go(run, request)
         return Rebuilt(known.setup, known.chain.messages)
@@ -97,7 +97,7 @@ class Conversations:
         for news in (*request.context.news, *([summary] if summary else [])):
             self._parts.drop((run, news.summary or news.result or news.reply))
 
-    def _message(self, run: RunKey, news: News, setup: Setup) -> Message:
+    def _message(self, run: RunKey, news: MessageRef, setup: Setup) -> Message:
         if news.message is not None:
             return news.message
         if news.reply is not None:
@@ -120,7 +120,7 @@ class Conversations:
 
 
 def _unused(setup: Setup) -> _Known:
-    return _Known(setup, Chain(), 0)
+    return _Known(setup, HashedMessages(), 0)
 
 
 def _size(messages: tuple[Message, ...]) -> int:

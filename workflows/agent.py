@@ -1,4 +1,18 @@
-"""AgentWorkflow: observe, reason, gate, act, until an answer or a limit."""
+"""AgentWorkflow: observe, reason, gate, act, until an answer or a limit.
+
+Once, at the start, `prepare` says what the run works with, and what the task refers to is looked up. Then, each time:
+
+- Is a limit reached? A person may raise it, where the config says so; else the run ends, with what it has gathered.
+- Observe: what people sent, and what the calls of the step before brought, becomes part of the conversation.
+- Reason: one model call. Its reply proposes tool calls, or a final answer; a reply that is neither is repaired.
+- Gate: each call, or the answer, gets a verdict. Behind it stand stages: people's approval, the budget, critics, and
+  for calls a last confirmation. Each may only turn more down.
+- Act: what is allowed runs in parallel, each call an activity; every call gets one outcome, whatever happens.
+
+A pause is seen before each of these. An abort and the deadline are seen at any time: they raise `Interrupted` where the
+run waits, and what was proposed and never judged is answered as that. When the history has grown enough the run
+continues as new (`RollOver`), between two iterations or while it waits for people.
+"""
 
 import asyncio
 from typing import Any, NoReturn
@@ -10,9 +24,9 @@ from workflows.decisions import budget, denials, gathering, interventions, notif
 from workflows.decisions.begin import first_state
 from workflows.decisions.carrying import carried, holding_up
 from workflows.decisions.limits import is_time_for_another, stop_reason
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.outcomes import not_run
-from workflows.decisions.replies import Judged
+from workflows.decisions.replies import ClassifiedReply
 from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
 from workflows.handlers import Handlers
@@ -21,13 +35,13 @@ from workflows.phases.answers import take_answer
 from workflows.phases.clock import event_time
 from workflows.phases.deadline import watch_clock, watch_length
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
-from workflows.phases.holding import tell_parent
+from workflows.phases.holding import report_held
 from workflows.phases.hydrate import hydrate
 from workflows.phases.interrupt import Interrupted
-from workflows.phases.notify import Announcer, end_told
-from workflows.phases.pace import checkpoint, enter, unpaused
+from workflows.phases.notify import Announcer, tell_end
+from workflows.phases.pace import checkpoint, set_phase, wait_if_paused
 from workflows.phases.past import take_past
-from workflows.phases.prepare import setup_of
+from workflows.phases.prepare import prepare_setup
 from workflows.phases.resets import Resets
 from workflows.phases.run import RollOver, Run
 from workflows.phases.stages import pass_stages
@@ -82,28 +96,28 @@ class AgentWorkflow(Handlers):
         if run.state.setup is None:
             await self._prepare()
         if run.state.setup is None:
-            return self._ended(self._stop() or ("error", "nothing was prepared"))
+            return self._end(self._stop_reason() or ("error", "nothing was prepared"))
         spans.name_run(run.setup)
-        while (ended := await self._lived()) is None:
+        while (ended := await self._run_until_stopped()) is None:
             attributes.show_goes_on(run)
         return ended
 
-    async def _lived(self) -> AgentResult | None:
+    async def _run_until_stopped(self) -> AgentResult | None:
         """Go on to an end, and tell it; None where guidance came before that was done."""
         run = self._run
-        watches = [run.beside(watch(run)) for watch in (watch_clock, watch_length, tell_parent)]
+        watches = [run.beside(watch(run)) for watch in (watch_clock, watch_length, report_held)]
         self._announcer.start()
         try:
-            stop = await self._stopped()
+            stop = await self._iterate_until_stop()
         except RollOver:
             await self._roll_over()
         for watch in watches:
             watch.cancel()
-        enter(run, "done")  # from here on nobody decides anything
+        set_phase(run, "done")  # from here on nobody decides anything
         await self._announcer.stop()
         await self._bring_gathered(stop[0])
-        ended = self._ended(stop)
-        await end_told(run, stop)
+        ended = self._end(stop)
+        await tell_end(run, stop)
         run.change(notifications.reopened)
         return ended if run.state.stop is not None else None
 
@@ -114,15 +128,15 @@ class AgentWorkflow(Handlers):
         if text and await gate.lets_through(run, text):
             run.change(gathering.with_output, text)
 
-    async def _stopped(self) -> tuple[StopReason, str]:
+    async def _iterate_until_stop(self) -> tuple[StopReason, str]:
         """Iterate until the run ends, and return how."""
         run = self._run
-        await unpaused(run, may_roll_over=True)
+        await wait_if_paused(run, may_roll_over=True)
         await hydrate(run)
-        await stuck.resolved(run)
+        await stuck.resolve_stuck_steps(run)
         if run.state.pending is not None:
             await self._iterate()
-        while (stop := await self._ending()) is None:
+        while (stop := await self._limit_reached()) is None:
             await self._iterate()
         return stop
 
@@ -131,7 +145,7 @@ class AgentWorkflow(Handlers):
         run = self._run
         try:
             await take_past(run)
-            setup = await setup_of(run)
+            setup = await prepare_setup(run)
         except Interrupted:
             return
         except ActivityError as error:
@@ -143,11 +157,11 @@ class AgentWorkflow(Handlers):
         run.change(taint.with_definitions)
         attributes.show_start(run)
 
-    async def _ending(self) -> tuple[StopReason, str] | None:
+    async def _limit_reached(self) -> tuple[StopReason, str] | None:
         """Return how the run ends now; at a limit a person may be asked first."""
-        while (stop := self._stop()) is not None and budget.is_asked_for(self._run.state, stop):
-            declined = await more_budget.asked_for(
-                self._run, stop, lambda limit=stop: self._stop() != limit, may_roll_over=True
+        while (stop := self._stop_reason()) is not None and budget.is_asked_for(self._run.state, stop):
+            declined = await more_budget.ask_for_budget(
+                self._run, stop, lambda limit=stop: self._stop_reason() != limit, may_roll_over=True
             )
             if declined is not None:
                 return declined
@@ -158,7 +172,7 @@ class AgentWorkflow(Handlers):
         """Reason, gate, act. A reply that is interrupted before it was judged is answered by that."""
         run, proposed = self._run, None
         try:
-            proposed = self._held_up() or await self._reason()
+            proposed = self._held_up_reply() or await self._reason()
             if proposed is None:
                 return None
             await checkpoint(run, may_roll_over=True)
@@ -169,16 +183,16 @@ class AgentWorkflow(Handlers):
             raise
         except Interrupted:
             if proposed is None:
-                return await unpaused(run)
+                return await wait_if_paused(run)
             reply = proposed.judged.reply
             run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
-        await unpaused(run, may_roll_over=True)
+        await wait_if_paused(run, may_roll_over=True)
         attributes.show_progress(run)
         if run.is_due:
             raise RollOver
         return None
 
-    def _held_up(self) -> reason.Proposed | None:
+    def _held_up_reply(self) -> reason.Proposed | None:
         """Return what the model had proposed when the run before this one continued as new."""
         run, reply = self._run, self._run.state.pending
         if reply is None:
@@ -191,25 +205,25 @@ class AgentWorkflow(Handlers):
         run = self._run
         await requeue.send_again(run)
         await checkpoint(run, may_roll_over=True)
-        run.change(interventions.taken_in)
-        enter(run, "reasoning")
+        run.change(interventions.drain_inbox)
+        set_phase(run, "reasoning")
         with spans.phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
             is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.config, run.now)
             if not is_asked_again:
                 run.change(observe.with_stop, "error", proposed.detail)
-            await unpaused(run)
+            await wait_if_paused(run)
             return None
         run.change(observe.with_reply, proposed.judged.reply, proposed.seen)
         return proposed
 
-    async def _handle_reply(self, judged: Judged) -> None:
+    async def _handle_reply(self, judged: ClassifiedReply) -> None:
         """Do with a reply what it asks for, once it has passed the gate and its stages."""
         run = self._run
         if judged.kind not in {"calls", "answer", "cut_answer"}:
             return run.change(observe.with_repair, judged)
-        enter(run, "gating")
+        set_phase(run, "gating")
         with spans.phase_span("gate", run.state.iteration):
             gated = await gate.judge(run, judged)
         gated = await pass_stages(run, gated)
@@ -218,19 +232,19 @@ class AgentWorkflow(Handlers):
     async def _act(self, gated: gate.Gated) -> None:
         run = self._run
         run.change(last_calls, gated.reply)
-        if all(ruling.permitted is not None for ruling in gated.rulings):
+        if all(each.permitted is not None for each in gated.results):
             run.change(gathering.with_gathered, gated.reply.text)
-        enter(run, "acting")
+        set_phase(run, "acting")
         with spans.phase_span("act", run.state.iteration):
             acted = await act.run_tools(run, gated)
-        verdicts = tuple(ruling.verdict for ruling in acted.rulings)
+        verdicts = tuple(each.verdict for each in acted.results)
         denied = denials.repeated(acted.outcomes, verdicts, "denied")
         invalid = denials.invalid_calls(acted.outcomes, verdicts)
         run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
         run.change(progress.with_attempts, acted.outcomes, run.now)
-        await stuck.resolved(run)
+        await stuck.resolve_stuck_steps(run)
 
-    def _stop(self) -> tuple[StopReason, str] | None:
+    def _stop_reason(self) -> tuple[StopReason, str] | None:
         state = self._run.state
         if state.stop is not None and state.aborted is None:
             return state.stop
@@ -240,16 +254,16 @@ class AgentWorkflow(Handlers):
         await self._announcer.stop()
         run = self._run
         if run.state.phase in {"waiting", "paused"}:  # which the next run enters from here
-            enter(run, "acting")
+            set_phase(run, "acting")
         state = carried(run.state, workflow.info().run_id)
         if left_out := len(run.state.conversation.messages) - len(state.conversation.messages):
-            run.change(noted, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out)
+            run.change(with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out)
         workflow.continue_as_new(args=[None, state])
 
-    def _ended(self, stop: tuple[StopReason, str]) -> AgentResult:
+    def _end(self, stop: tuple[StopReason, str]) -> AgentResult:
         run = self._run
         run.change(observe.with_stop, *stop)
-        enter(run, "done")
+        set_phase(run, "done")
         if run.state.setup is not None:
             attributes.show_end(run, stop[0])
         return result(run.state, stop, run.now)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from workflows.decisions.begin import begun
-from workflows.decisions.conversation import added, handed_over, with_messages
+from workflows.decisions.conversation import handed_over, with_message, with_messages
 from workflows.types.context import ContextRef, ReasonRequest, Setup
 from workflows.types.digest import digest_of, record_digest, reference
 from workflows.types.input import AgentInput
@@ -62,7 +62,7 @@ def conversation_of(*messages: Message, sent: int = 0) -> Conversation:
     if sent:
         conversation = conversation.model_copy(update={"sent": sent, "digest": digest_of(messages[:sent])})
     for message in messages[sent:]:
-        conversation = added(conversation, message)
+        conversation = with_message(conversation, message)
     return conversation
 
 

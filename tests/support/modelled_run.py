@@ -9,7 +9,7 @@ from workflows.decisions.compaction import compaction
 from workflows.decisions.conversation import handed_over
 from workflows.decisions.limits import stop_reason
 from workflows.decisions.summary import ready_summary, with_summary
-from workflows.types.context import Chain, News
+from workflows.types.context import HashedMessages, MessageRef
 from workflows.types.gate import Verdict
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.outcome import Outcome, OutcomeStatus
@@ -34,7 +34,7 @@ class ModelledRun:
         self.iterations = 0
         self.inbox: list[str] = []
         self.streaks: dict[str, int] = {}
-        self.base = Chain()
+        self.base = HashedMessages()
         self.told: dict[int | str, Message] = {}
 
     @property
@@ -56,7 +56,7 @@ class ModelledRun:
 
     def reasoned(self, reply: Reply) -> None:
         """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
-        self.state = with_frame(interventions.taken_in(self.state))
+        self.state = with_frame(interventions.drain_inbox(self.state))
         messages = self.state.conversation.messages
         taken = len(self.inbox) - len(self.state.inbox)
         assert taken or not self.inbox
@@ -77,7 +77,7 @@ class ModelledRun:
         self.told[self.iterations] = reply.message()
         self.usage = self.usage.plus(reply.usage, reply.cost_usd)
 
-    def _found(self, news: News) -> Message:
+    def _found(self, news: MessageRef) -> Message:
         assert news.summary is None
         return news.shown(news.message or self.told[news.result or news.reply or 0])
 

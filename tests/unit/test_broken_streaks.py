@@ -10,7 +10,7 @@ from workflows.decisions import observe
 from workflows.decisions.critic_verdict import Assessment
 from workflows.decisions.critique import with_rejected_answer
 from workflows.decisions.deciding import with_undecided_answer
-from workflows.decisions.replies import judged
+from workflows.decisions.replies import classify_reply
 from workflows.types.gate import Verdict
 from workflows.types.messages import Reply
 from workflows.types.state import AgentState
@@ -24,8 +24,8 @@ NO = Assessment(False, "model:m", "No source.", 0.4)
 
 TAKEN_IN: dict[str, Callable[[AgentState], AgentState]] = {
     "an answer": lambda state: observe.with_answer(state, ANSWER),
-    "nothing": lambda state: observe.with_repair(state, judged(BLANK)),
-    "an answer of other form": lambda state: observe.with_misfit(state, judged(ANSWER), MISFIT),
+    "nothing": lambda state: observe.with_repair(state, classify_reply(BLANK)),
+    "an answer of other form": lambda state: observe.with_misfit(state, classify_reply(ANSWER), MISFIT),
     "an answer that is denied": lambda state: observe.with_denied_answer(state, ANSWER, DENIED),
     "one that a critic rejects": lambda state: with_rejected_answer(state, ANSWER, a_critic(), NO),
     "one before a required decision": lambda state: with_undecided_answer(state, ANSWER),

@@ -15,7 +15,7 @@ from workflows.decisions.calibration import (
     with_calibration,
     with_frame,
 )
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.estimate import frame_tokens, tokens_in
 from workflows.types.input import LoopConfig
 from workflows.types.state import AgentState, Conversation
@@ -110,5 +110,5 @@ def test_what_was_too_long_is_halved(tokens: int, frame: int, expected: int) -> 
 
 
 def test_what_is_sent_is_the_frame_and_all_messages() -> None:
-    conversation = added(added(Conversation(frame=50), user("a")), user("b"))
+    conversation = with_message(with_message(Conversation(frame=50), user("a")), user("b"))
     assert sent_tokens(conversation) == 50 + tokens_in(conversation.messages)

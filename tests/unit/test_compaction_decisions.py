@@ -15,7 +15,7 @@ from workflows.decisions.estimate import size_of, tokens_in
 from workflows.decisions.masking import UNTOUCHED, results_to_mask
 from workflows.decisions.summary import reserved_tokens, summary_tokens
 from workflows.decisions.window import MAX_CONVERSATION_BYTES, latest_group, messages_to_drop
-from workflows.types.context import ContextRef, News
+from workflows.types.context import ContextRef, MessageRef
 from workflows.types.input import ContextStrategy
 from workflows.types.masked import masked
 from workflows.types.messages import Message
@@ -259,12 +259,12 @@ def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -
             id="masks, and the window after them",
         ),
         pytest.param(
-            ContextRef(drop=((1, 3),), summary=News(summary="7.summary")),
+            ContextRef(drop=((1, 3),), summary=MessageRef(summary="7.summary")),
             {"strategy": "anchored_summary", "messages_dropped": 2, "summary": "model"},
             id="a model's summary",
         ),
         pytest.param(
-            ContextRef(drop=((1, 3),), summary=News(message=summary_message("2 messages"))),
+            ContextRef(drop=((1, 3),), summary=MessageRef(message=summary_message("2 messages"))),
             {"strategy": "anchored_summary", "messages_dropped": 2, "summary": "fallback"},
             id="a summary that no model wrote",
         ),

@@ -10,10 +10,10 @@ from tests.support.core import a_call, a_setup, a_spec, a_state, at, request_for
 from tests.support.strategies import LAW, texts
 from workflows.decisions.carrying import carried
 from workflows.decisions.context_fold import ContextFold
-from workflows.decisions.conversation import added, handed_over
+from workflows.decisions.conversation import handed_over, with_message
 from workflows.decisions.observe import with_outcomes, with_reply
 from workflows.types.clipped import clip
-from workflows.types.context import ContextRef, DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, Setup
 from workflows.types.digest import reference
 from workflows.types.history import Happening, HappeningKind
 from workflows.types.messages import Message, Reply
@@ -209,7 +209,7 @@ def test_a_summary_that_is_not_what_was_meant_is_a_mismatch(tampered: str | None
 
 def test_guidance_is_found_in_the_request_itself() -> None:
     run = Run()
-    run.state = run.state.model_copy(update={"conversation": added(run.state.conversation, user("left"))})
+    run.state = run.state.model_copy(update={"conversation": with_message(run.state.conversation, user("left"))})
     run.model_call(Reply(text="done"), [])
     assert contexts_of(run.history)[0][-1] == user("left")
 
@@ -266,15 +266,15 @@ def test_a_history_that_does_not_hold_what_was_meant_is_a_mismatch(history: list
 @pytest.mark.parametrize(
     "news",
     [
-        pytest.param(News(), id="news of nothing"),
-        pytest.param(News(reply=7), id="a reply that was never made"),
-        pytest.param(News(result="7.0"), id="a result of an iteration that never was"),
-        pytest.param(News(result="1.9"), id="a result of a call that never was"),
-        pytest.param(News(result="x"), id="a result with no number"),
-        pytest.param(News(summary="1.summary"), id="a summary that was never written"),
+        pytest.param(MessageRef(), id="news of nothing"),
+        pytest.param(MessageRef(reply=7), id="a reply that was never made"),
+        pytest.param(MessageRef(result="7.0"), id="a result of an iteration that never was"),
+        pytest.param(MessageRef(result="1.9"), id="a result of a call that never was"),
+        pytest.param(MessageRef(result="x"), id="a result with no number"),
+        pytest.param(MessageRef(summary="1.summary"), id="a summary that was never written"),
     ],
 )
-def test_news_that_the_history_does_not_hold_are_a_mismatch(news: News) -> None:
+def test_news_that_the_history_does_not_hold_are_a_mismatch(news: MessageRef) -> None:
     fold = ContextFold()
     run = Run()
     run.model_call(Reply(calls=(a_call("read", "c1"),)), ["ok"])

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.core import conversation_of, user
 from tests.support.strategies import LAW, messages
-from workflows.decisions.conversation import added, full_digest, handed_over, settled
+from workflows.decisions.conversation import full_digest, handed_over, settled, with_message
 from workflows.decisions.estimate import size_of, tokens_of
-from workflows.types.context import Chain, ContextRef, DigestMismatch, News
+from workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef
 from workflows.types.digest import digest_of
 from workflows.types.messages import Message
 from workflows.types.ranges import Ranges, with_masks, without
@@ -26,11 +26,11 @@ class Reader:
     """The other side: it knows the base of the call before, and replies by number."""
 
     def __init__(self) -> None:
-        self.base = Chain()
+        self.base = HashedMessages()
         self.recorded: list[Message] = []
         self.summaries: dict[str, str] = {}
 
-    def resolve(self, news: News) -> Message:
+    def resolve(self, news: MessageRef) -> Message:
         if news.summary is not None:
             return summary_message(self.summaries[news.summary])
         return news.message if news.message is not None else self.recorded[news.reply or 0]
@@ -47,13 +47,13 @@ def test_the_reader_finds_exactly_the_writers_messages(steps: list[Op]) -> None:
     conversation, reader = Conversation(), Reader()
     for kind, message, a, b in steps:
         if kind == "add":
-            conversation = added(conversation, message)
+            conversation = with_message(conversation, message)
         elif kind == "reply":
             reader.recorded.append(message)
-            conversation = added(conversation, message, News(reply=len(reader.recorded) - 1))
+            conversation = with_message(conversation, message, MessageRef(reply=len(reader.recorded) - 1))
         elif kind == "settle":
             conversation = settled(conversation)
-            reader.base = Chain().plus(conversation.messages)
+            reader.base = HashedMessages().plus(conversation.messages)
         else:
             part = _range(conversation.sent, a, b)
             drop = part if kind in {"drop", "sum up", "count"} else ()
@@ -91,12 +91,12 @@ def test_a_changed_message_is_a_mismatch(said: list[Message], other: Message, da
     context, _ = handed_over(conversation_of(*said, sent=sent))
     changed = [*said]
     changed[index] = other if other != said[index] else other.model_copy(update={"text": other.text + "!"})
-    forged = context.model_copy(update={"news": tuple(News(message=m) for m in changed[sent:])})
+    forged = context.model_copy(update={"news": tuple(MessageRef(message=m) for m in changed[sent:])})
     with pytest.raises(DigestMismatch):
-        forged.applied(Chain().plus(tuple(changed[:sent])), _in_full)
+        forged.applied(HashedMessages().plus(tuple(changed[:sent])), _in_full)
 
 
-def _in_full(news: News) -> Message:
+def _in_full(news: MessageRef) -> Message:
     assert news.message is not None
     return news.message
 
@@ -114,9 +114,9 @@ THREE = (user("a"), user("b"), user("c"))
     ],
 )
 def test_another_base_is_a_mismatch(base: tuple[Message, ...]) -> None:
-    context, _ = handed_over(added(conversation_of(*THREE, sent=3), user("news")))
+    context, _ = handed_over(with_message(conversation_of(*THREE, sent=3), user("news")))
     with pytest.raises(DigestMismatch):
-        context.applied(Chain().plus(base), _in_full)
+        context.applied(HashedMessages().plus(base), _in_full)
 
 
 def test_the_reference_does_not_grow_with_the_run() -> None:
@@ -124,7 +124,7 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
     sizes: list[int] = []
     conversation = conversation_of(*THREE)
     for _ in range(100):
-        context, conversation = handed_over(added(conversation, user("the same")))
+        context, conversation = handed_over(with_message(conversation, user("the same")))
         sizes.append(len(context.model_dump_json(exclude_unset=True)))
     assert sizes[-1] <= sizes[1] + 4
 
@@ -165,24 +165,24 @@ def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
 @pytest.mark.parametrize(
     ("news", "written"),
     [
-        pytest.param(News(reply=8), "8", id="a reply by its iteration"),
-        pytest.param(News(result="8.0"), '"8.0"', id="a result by its activity"),
+        pytest.param(MessageRef(reply=8), "8", id="a reply by its iteration"),
+        pytest.param(MessageRef(result="8.0"), '"8.0"', id="a result by its activity"),
         pytest.param(
-            News(message=Message(role="user", text="a")), '{"role":"user","text":"a"}', id="a message in full"
+            MessageRef(message=Message(role="user", text="a")), '{"role":"user","text":"a"}', id="a message in full"
         ),
-        pytest.param(News(summary="8.summary"), '{"summary":"8.summary"}', id="a summary by its activity"),
+        pytest.param(MessageRef(summary="8.summary"), '{"summary":"8.summary"}', id="a summary by its activity"),
     ],
 )
-def test_news_are_written_as_what_they_are(news: News, written: str) -> None:
+def test_news_are_written_as_what_they_are(news: MessageRef, written: str) -> None:
     assert news.model_dump_json(exclude_unset=True) == written
-    assert News.model_validate_json(written) == news
+    assert MessageRef.model_validate_json(written) == news
 
 
 @LAW
 @given(messages)
 def test_a_message_that_is_news_is_read_as_it_was_written(message: Message) -> None:
-    news = News(message=message)
-    assert News.model_validate_json(news.model_dump_json(exclude_unset=True)) == news
+    news = MessageRef(message=message)
+    assert MessageRef.model_validate_json(news.model_dump_json(exclude_unset=True)) == news
 
 
 def test_after_the_hand_over_nothing_is_news() -> None:

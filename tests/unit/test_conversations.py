@@ -7,9 +7,9 @@ import pytest
 from activities.conversations import Conversations
 from activities.ports import Rebuilt, RunKey
 from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
-from workflows.decisions.conversation import added, handed_over
+from workflows.decisions.conversation import handed_over, with_message
 from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, News, ReasonRequest
+from workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import tool_message
 from workflows.types.ranges import Ranges
@@ -51,9 +51,9 @@ def step(conversation: Conversation, iteration: int, drop: Ranges = ()) -> tuple
 
 def with_turn(conversation: Conversation, iteration: int, content: str = "ok") -> Conversation:
     """Return the conversation after a reply that called one tool, both known by reference."""
-    conversation = added(conversation, Reply(calls=(CALL,)).message(), News(reply=iteration))
+    conversation = with_message(conversation, Reply(calls=(CALL,)).message(), MessageRef(reply=iteration))
     result = tool_message(CALL, clip(content, 200), is_error=False)
-    return added(conversation, result, News(result=f"{iteration}.0"))
+    return with_message(conversation, result, MessageRef(result=f"{iteration}.0"))
 
 
 def keep_turn(conversations: Conversations, run: RunKey, iteration: int, content: str = "ok") -> None:
@@ -186,8 +186,8 @@ async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None
 async def test_two_runs_with_the_same_beginning_do_not_mix() -> None:
     """Both start with the same task, and their first calls have the same place; their replies differ."""
     first, started = step(conversation_of(TASK), 1)
-    left = added(started, Message(role="assistant", text="left"), News(reply=1))
-    right = added(started, Message(role="assistant", text="right"), News(reply=1))
+    left = with_message(started, Message(role="assistant", text="left"), MessageRef(reply=1))
+    right = with_message(started, Message(role="assistant", text="right"), MessageRef(reply=1))
     (to_left, seen_left), (to_right, seen_right) = step(left, 2), step(right, 2)
     history = History(Rebuilt(SETUP, seen_right.messages))
     conversations, _ = warm(history)
@@ -210,7 +210,7 @@ async def test_only_the_latest_conversation_of_a_run_takes_room() -> None:
     conversation = conversation_of(TASK)
     sizes: list[int] = []
     for iteration in range(1, 4):
-        request, conversation = step(added(conversation, user("x" * 1_000)), iteration)
+        request, conversation = step(with_message(conversation, user("x" * 1_000)), iteration)
         await conversations.resolve(RUN, request)
         sizes.append(conversations._messages.size)
     assert [later - earlier for earlier, later in pairwise(sizes)] == [sizes[1] - sizes[0]] * 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.core import a_call, a_setup, a_state, user
 from tests.support.decisions import ALL_CASES, FREE, decisions, proposal, proposed, route, trusted
 from tests.support.strategies import LAW, json_values, texts
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.deciding import decision_of
 from workflows.decisions.grounding import decided, fitted_fields, settled, unfounded
 from workflows.types.decision import Decided, GroundedDecision
@@ -173,7 +173,7 @@ def test_no_text_moves_an_outcome(said: list[str], task: str, rationale: str, se
     """Neither the task, nor the conversation, nor the model's reasons, nor what it calls the call."""
     state = a_run(task=f"triage {task}", taint=READ)
     for text in said:
-        state = state.model_copy(update={"conversation": added(state.conversation, user(text))})
+        state = state.model_copy(update={"conversation": with_message(state.conversation, user(text))})
     call = a_call("decide", task, **proposal(proposed(severity), rationale=rationale))
     name, found = decision_of(state, call)
     plain = made(proposed(severity), FREE, READ)

@@ -17,12 +17,12 @@ from workflows.decisions.begin import begun
 from workflows.decisions.calibration import message_budget, with_frame
 from workflows.decisions.carrying import MAX_CARRIED_BYTES, carried
 from workflows.decisions.compaction import compaction
-from workflows.decisions.conversation import MAX_NEWS_BYTES, added, full_digest, handed_over
+from workflows.decisions.conversation import MAX_NEWS_BYTES, full_digest, handed_over, with_message
 from workflows.decisions.estimate import bytes_for, size_of, weight_of
 from workflows.decisions.hydration import with_hydration
 from workflows.decisions.roll_over import is_due
 from workflows.decisions.room import LEAST_ROOM_BYTES
-from workflows.types.context import Chain, ContextRef, InterventionKind, News, Setup
+from workflows.types.context import ContextRef, HashedMessages, InterventionKind, MessageRef, Setup
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.digest import digest_of
 from workflows.types.hydration import Reference, Resolved
@@ -47,7 +47,7 @@ class Sized:
         self.state = begun(run_input, "run 1", T0).model_copy(update={"setup": setup})
         self.replies: dict[int, Reply] = {}
         self.results: dict[str, Outcome] = {}
-        self.base = Chain()
+        self.base = HashedMessages()
         self.most_sent = 0
         """Bytes of the messages of the largest request."""
 
@@ -70,7 +70,7 @@ class Sized:
 
     def _ask(self) -> None:
         """What is sent is what the references stand for, and the same as the run's own conversation."""
-        self.state = with_frame(interventions.taken_in(self.state))
+        self.state = with_frame(interventions.drain_inbox(self.state))
         conversation = self.state.conversation
         plan = compaction(conversation, self.state.config.context_strategy, message_budget(self.state))
         context, seen = handed_over(conversation, plan.drop, plan.mask)
@@ -82,7 +82,7 @@ class Sized:
         self.most_sent = max(self.most_sent, sum(size_of(m) for m in seen.messages))
         self.state = self.state.model_copy(update={"conversation": seen})
 
-    def _message(self, news: News) -> Message:
+    def _message(self, news: MessageRef) -> Message:
         if news.message is not None:
             return news.message
         if news.reply is not None:
@@ -97,7 +97,7 @@ class Sized:
         assert len(wire) <= MAX_CARRIED_BYTES
         assert is_due(self.state, a_setup(), 10_000, 10**8, True)
         self.state = AgentState.model_validate_json(wire)
-        self.base = Chain().plus(self.state.conversation.messages)
+        self.base = HashedMessages().plus(self.state.conversation.messages)
         assert full_digest(self.state.conversation) == digest_of(self.state.conversation.messages)
         assert are_paired(self.state.conversation.messages)
         assert self.state.conversation.messages[0].text == self.state.input.task
@@ -265,7 +265,7 @@ def test_results_that_fit_are_shown_whole() -> None:
 def test_all_that_is_new_to_one_model_call_fits_its_input() -> None:
     conversation = a_state().conversation
     for _ in range(100):
-        conversation = added(conversation, user("\x01" * 100_000))
+        conversation = with_message(conversation, user("\x01" * 100_000))
     assert sum(map(weight_of, conversation.messages)) <= MAX_NEWS_BYTES + 100 * 2_000
 
 

@@ -16,11 +16,11 @@ from workflows.decisions.conversation import full_digest
 from workflows.decisions.denials import repeated
 from workflows.decisions.estimate import size_of, tokens_in
 from workflows.decisions.limits import stop_reason
-from workflows.decisions.replies import judged
+from workflows.decisions.replies import classify_reply
 from workflows.decisions.result import result, status
 from workflows.decisions.steps import with_resolved_step
 from workflows.types.breaker import BreakerOptions
-from workflows.types.context import Chain
+from workflows.types.context import HashedMessages
 from workflows.types.digest import digest_of
 from workflows.types.gate import Verdict
 from workflows.types.input import LoopConfig
@@ -83,7 +83,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     def say_nothing_of_use(self, finish: str, usage: Usage, cost: float | None) -> None:
         reply = Reply.model_validate({"text": "", "finish": finish, "usage": usage, "cost_usd": cost})
         self.reasoned(reply)
-        self.state = observe.with_repair(self.state, judged(reply))
+        self.state = observe.with_repair(self.state, classify_reply(reply))
         self.streaks = {}
 
     @precondition(lambda self: self.may_reason)
@@ -158,7 +158,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         assert read == written
         assert (read.conversation.news, read.conversation.sent) == ((), len(read.conversation.messages))
         self.state = read
-        self.base, self.told = Chain().plus(read.conversation.messages), {}
+        self.base, self.told = HashedMessages().plus(read.conversation.messages), {}
 
     @invariant()
     def counters_are_those_of_the_model(self) -> None:

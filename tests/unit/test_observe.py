@@ -19,7 +19,7 @@ from workflows.decisions.observe import (
     with_reply,
     with_unjudged,
 )
-from workflows.decisions.replies import judged
+from workflows.decisions.replies import classify_reply
 from workflows.types.gate import Verdict
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.outcome import Outcome, OutcomeStatus
@@ -52,7 +52,7 @@ def test_whatever_the_model_replies_every_call_is_answered_once_in_order(
 ) -> None:
     state, said = a_state(), dict[int | None, Reply]()
     for reply, wanted in replies:
-        found = judged(reply)
+        found = classify_reply(reply)
         state = with_reply(state, reply, state.conversation)
         outcomes = tuple(outcome(call, status) for call, status in zip(reply.calls, wanted, strict=False))
         if is_interrupted:
@@ -157,7 +157,7 @@ def test_an_interrupted_answer_is_kept_in_the_conversation_but_is_no_output() ->
 
 
 def cut(state: AgentState, text: str) -> AgentState:
-    return with_repair(state, judged(Reply(text=text, finish="length")))
+    return with_repair(state, classify_reply(Reply(text=text, finish="length")))
 
 
 def test_a_cut_answer_goes_on_where_it_stopped() -> None:
@@ -185,7 +185,7 @@ def test_calls_after_a_cut_answer_start_the_answer_anew() -> None:
 def test_two_repairs_get_feedback_and_the_third_ends_the_run(reply: Reply, reason: str, detail: str) -> None:
     states = [a_state()]
     for _ in range(3):
-        states.append(with_repair(states[-1], judged(reply)))
+        states.append(with_repair(states[-1], classify_reply(reply)))
     assert [state.stop is None for state in states] == [True, True, True, False]
     assert states[3].stop is not None
     assert states[3].stop[0] == reason
@@ -202,19 +202,19 @@ def test_guidance_that_waits_gives_a_cut_answer_another_chance() -> None:
 
 
 def test_a_usable_reply_in_between_starts_the_count_anew() -> None:
-    state = with_repair(with_repair(a_state(), judged(Reply())), judged(Reply()))
+    state = with_repair(with_repair(a_state(), classify_reply(Reply())), classify_reply(Reply()))
     state = with_outcomes(state, Reply(calls=(a_call(),)), (outcome(a_call()),), [])
-    assert with_repair(state, judged(Reply())).stop is None
+    assert with_repair(state, classify_reply(Reply())).stop is None
 
 
 def test_cut_calls_are_not_run_and_each_is_told_so() -> None:
     calls = (a_call(call_id="a"), a_call(call_id="b"))
-    state = with_repair(a_state(), judged(Reply(calls=calls, finish="length")))
+    state = with_repair(a_state(), classify_reply(Reply(calls=calls, finish="length")))
     told = state.conversation.messages[2:4]
     assert [(m.call_id, m.is_error) for m in told] == [("a", True), ("b", True)]
     assert all(m.text.startswith("[Not run] ") for m in told)
 
 
 def test_the_text_of_a_refusal_is_kept_without_its_calls() -> None:
-    state = with_repair(a_state(), judged(Reply(text="no", calls=(a_call(),), finish="refusal")))
+    state = with_repair(a_state(), classify_reply(Reply(text="no", calls=(a_call(),), finish="refusal")))
     assert [(m.role, m.text, m.calls) for m in state.conversation.messages[1:2]] == [("assistant", "no", ())]

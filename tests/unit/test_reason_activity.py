@@ -15,8 +15,8 @@ from activities.reason import ReasonActivities
 from tests.support.activities import RUN, Beats, NoHistory
 from tests.support.core import a_call, a_request, a_setup, conversation_of, request_for, user
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers
-from workflows.decisions.conversation import added, handed_over
-from workflows.types.context import News, ReasonRequest
+from workflows.decisions.conversation import handed_over, with_message
+from workflows.types.context import MessageRef, ReasonRequest
 from workflows.types.input import SLACK_S, LoopConfig
 from workflows.types.messages import Message, Reply
 
@@ -128,7 +128,7 @@ async def test_a_final_error_has_no_delay() -> None:
 
 async def test_a_context_that_cannot_be_found_is_final_and_no_model_is_asked() -> None:
     reasoning = Reasoning(answers())
-    context, _ = handed_over(added(conversation_of(TASK, sent=1), user("more")))
+    context, _ = handed_over(with_message(conversation_of(TASK, sent=1), user("more")))
     failure = await reasoning.failure(request_for(context, SETUP, 2))
     assert (failure.type, failure.non_retryable) == ("DigestMismatch", True)
     assert reasoning.provider.seen == []
@@ -162,8 +162,8 @@ async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
     reply = await reasoning.reply()
     assert [call.call_id for call in reply.calls] == ["c1", "c1_2"]
     _, conversation = handed_over(conversation_of(TASK))
-    conversation = added(conversation, reply.message(), News(reply=1))
-    context, _ = handed_over(added(conversation, user("go on")))
+    conversation = with_message(conversation, reply.message(), MessageRef(reply=1))
+    context, _ = handed_over(with_message(conversation, user("go on")))
     await reasoning.reply(request_for(context, SETUP, 2))
     assert reasoning.provider.seen[1].messages == (TASK, reply.message(), user("go on"))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.support.core import a_call
 from tests.support.strategies import LAW, any_replies
-from workflows.decisions.replies import Kind, judged
+from workflows.decisions.replies import Kind, classify_reply
 from workflows.types.messages import FinishReason, Reply
 
 CALLS = (a_call(),)
@@ -34,13 +34,13 @@ CALLS = (a_call(),)
     ],
 )
 def test_the_kind_of_a_reply(reply: Reply, kind: Kind) -> None:
-    assert judged(reply).kind == kind
+    assert classify_reply(reply).kind == kind
 
 
 @LAW
 @given(any_replies)
 def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: Reply) -> None:
-    found = judged(reply)
+    found = classify_reply(reply)
     assert found.kind in get_args(Kind)
     assert found.reply is reply
     if found.is_usable:
@@ -53,13 +53,13 @@ def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: R
 @pytest.mark.parametrize("finish", [pytest.param(f, id=f"finish {f}") for f in get_args(FinishReason)])
 def test_a_blank_reply_is_never_usable(finish: FinishReason) -> None:
     """An empty success would end a run that did nothing."""
-    assert not judged(Reply(text=" ", finish=finish)).is_usable
+    assert not classify_reply(Reply(text=" ", finish=finish)).is_usable
 
 
 def test_only_a_refusal_is_quoted_on_one_line_and_cut() -> None:
     text = "I cannot\nhelp " + "x" * 500
     assert (
-        judged(Reply(text=text, finish="refusal")).detail
+        classify_reply(Reply(text=text, finish="refusal")).detail
         == "refusal: the model declined: " + ("I cannot help " + "x" * 500)[:200]
     )
-    assert text not in judged(Reply(text=text, finish="length")).detail
+    assert text not in classify_reply(Reply(text=text, finish="length")).detail

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from tests.support.core import T0, a_call, a_setup, a_state, at, user
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.interventions import with_guidance, with_pause
 from workflows.decisions.observe import with_answer
 from workflows.decisions.result import result, shown_conversation, status
@@ -99,7 +99,7 @@ def test_the_conversation_is_shown_with_roles_and_call_ids_instructions_first() 
         Message(role="assistant", calls=(a_call(),)),
         Message(role="tool", text="no", call_id="c1", tool="read", is_error=True),
     ):
-        state = state.model_copy(update={"conversation": added(state.conversation, message)})
+        state = state.model_copy(update={"conversation": with_message(state.conversation, message)})
     shown = shown_conversation(state)
     assert [(m.role, m.text, m.call_id, m.is_error) for m in shown] == [
         ("system", "be short", None, False),

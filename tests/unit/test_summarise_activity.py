@@ -14,7 +14,7 @@ from tests.support.activities import RUN, Beats, NoHistory
 from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.turns import TASK
-from workflows.decisions.conversation import added, handed_over
+from workflows.decisions.conversation import handed_over, with_message
 from workflows.types.context import ContextRef
 from workflows.types.digest import reference
 from workflows.types.messages import Message, Reply
@@ -77,7 +77,7 @@ async def test_the_next_call_finds_the_summary_in_this_process() -> None:
     summing = Summing(answers("alpha was read"))
     reply = await summing.reply()
     summary = Summary(drop=((1, 3),), text=reply.text, call="2.summary")
-    context, seen = handed_over(added(SEEN, user("more")), summary.drop, (), summary)
+    context, seen = handed_over(with_message(SEEN, user("more")), summary.drop, (), summary)
     found = await summing.conversations.resolve(RUN, request_for(context, SETUP, 2))
     assert found.messages == seen.messages == (TASK, summary_message("alpha was read"), user("later"), user("more"))
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.shown_arguments import shown_arguments
 from workflows.decisions.waits import closed, opened, wait_named
 from workflows.types.approvals import Answer, ApprovalDecision, Hold
@@ -86,14 +86,14 @@ def asked(state: AgentState, holds: Sequence[Hold], wait_id: str, now: datetime)
     open_waits = tuple(other for other in state.waits if other.wait_id != wait_id)
     held = opened(state.model_copy(update={"holds": (*others, *holds), "waits": open_waits}), wait, now)
     for hold in holds:
-        held = noted(held, "ApprovalRequested", kind="call", **_shown(hold))
+        held = with_note(held, "ApprovalRequested", kind="call", **_shown(hold))
         held = held if hold.answer is None else _resolved(held, hold, hold.answer)
     return held
 
 
 def _resolved(state: AgentState, hold: Hold, answer: Answer) -> AgentState:
     told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
-    return noted(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
+    return with_note(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
 
 
 def parsed_decision(state: AgentState, raw: object, now: datetime) -> ApprovalDecision:

@@ -5,7 +5,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.forks import awaiting_past
 from workflows.types.delegation import Lineage
 from workflows.types.fork import is_fork, parse_fork
@@ -17,7 +17,7 @@ from workflows.types.state import AgentState, Clock, Conversation
 def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run: the task is the first message."""
     task = Message(role="user", text=run_input.task, pinned=True)
-    conversation = added(Conversation(), task)
+    conversation = with_message(Conversation(), task)
     taint = run_input.lineage.taint
     clock = Clock(started_at=now)
     return AgentState(input=run_input, origin=origin, clock=clock, conversation=conversation, taint=taint)

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.types.breaker import Breaker, BreakerOptions, cause_named, told_to_model
 from workflows.types.state import AgentState
 from workflows.types.tools import ToolSpec
@@ -30,7 +30,7 @@ def with_success(state: AgentState, spec: ToolSpec) -> AgentState:
     if breaker is None or not _is_ours(spec.options.breaker):
         return state
     closed = _with(state, spec, breaker.succeeded())
-    return closed if breaker.state == "closed" else noted(closed, "CircuitClosed", tool=spec.name, scope=SCOPE)
+    return closed if breaker.state == "closed" else with_note(closed, "CircuitClosed", tool=spec.name, scope=SCOPE)
 
 
 def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | None = None) -> AgentState:
@@ -46,7 +46,7 @@ def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | N
     data = {"failures": after.failures, "recovery_s": options.recovery_s} | (
         {"cause": after.cause} if after.cause else {}
     )
-    return noted(failed, "CircuitOpened", tool=spec.name, scope=SCOPE, **data)
+    return with_note(failed, "CircuitOpened", tool=spec.name, scope=SCOPE, **data)
 
 
 def with_released(state: AgentState, spec: ToolSpec) -> AgentState:

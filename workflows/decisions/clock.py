@@ -5,7 +5,7 @@ from datetime import datetime
 from workflows.types.state import AgentState
 
 
-def ticking(state: AgentState, now: datetime) -> AgentState:
+def with_clock_updated(state: AgentState, now: datetime) -> AgentState:
     """Return the state with its clock stopped or going, as its pause and its waits say."""
     is_asking = any(wait.resolution is None for wait in state.waits)
     is_held = state.paused or is_asking or any(child.held for child in state.children)

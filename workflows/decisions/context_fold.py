@@ -4,7 +4,7 @@ from typing import Any
 
 from workflows.types import names
 from workflows.types.clipped import clip
-from workflows.types.context import Chain, DigestMismatch, News, ReasonRequest, Setup
+from workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
 from workflows.types.digest import record_digest, reference
 from workflows.types.history import Happening
 from workflows.types.messages import Message, Reply
@@ -20,8 +20,8 @@ class ContextFold:
     def __init__(self) -> None:
         self.setup: Setup | None = None
         self.iteration: int = 0
-        self._chain = Chain()
-        self._base = Chain()
+        self._chain = HashedMessages()
+        self._base = HashedMessages()
         """What the iteration builds on; a model call that is asked again, after a pause, builds on the same."""
         self._replies: dict[int, Reply] = {}
         self._results: dict[str, str] = {}
@@ -55,7 +55,7 @@ class ContextFold:
 
     def _take_over(self, state: AgentState) -> None:
         self.setup, self.iteration = state.setup, state.iteration
-        self._chain = Chain().plus(state.conversation.messages)
+        self._chain = HashedMessages().plus(state.conversation.messages)
         if state.pending is not None:
             self._replies[state.iteration] = state.pending
 
@@ -82,7 +82,7 @@ class ContextFold:
         self._chain = request.context.applied(self._base, self._message)
         self.iteration = request.iteration
 
-    def _message(self, news: News) -> Message:
+    def _message(self, news: MessageRef) -> Message:
         if news.message is not None:
             return news.message
         try:
@@ -90,7 +90,7 @@ class ContextFold:
         except (KeyError, IndexError, ValueError):
             raise DigestMismatch(f"the history does not hold {news.model_dump_json(exclude_unset=True)}") from None
 
-    def _recorded(self, news: News) -> Message:
+    def _recorded(self, news: MessageRef) -> Message:
         if news.reply is not None:
             return self._replies[news.reply].message()
         if news.summary is not None:

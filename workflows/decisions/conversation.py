@@ -2,7 +2,7 @@
 
 from workflows.decisions.estimate import size_of, tokens_of, weight_of
 from workflows.types.clipped import bytes_in_json
-from workflows.types.context import Chain, ContextRef, News
+from workflows.types.context import ContextRef, HashedMessages, MessageRef
 from workflows.types.digest import digest_of, reference
 from workflows.types.messages import Message
 from workflows.types.ranges import Ranges
@@ -17,8 +17,8 @@ MIN_TEXT_BYTES = 300
 """Of one text, however little room there is."""
 
 
-def added(
-    conversation: Conversation, message: Message, news: News | None = None, most: int | None = None
+def with_message(
+    conversation: Conversation, message: Message, news: MessageRef | None = None, most: int | None = None
 ) -> Conversation:
     """Return the conversation with one more message; without `news` the message itself is the news.
 
@@ -32,7 +32,7 @@ def added(
     return conversation.model_copy(
         update={
             "messages": (*conversation.messages, message),
-            "news": (*conversation.news, news or News(message=message)),
+            "news": (*conversation.news, news or MessageRef(message=message)),
             "tokens": conversation.tokens + tokens_of(size),
             "size": conversation.size + size,
             "unseen": conversation.unseen + weight_of(message),
@@ -57,7 +57,7 @@ def handed_over(
     """
     messages, sent = conversation.messages, conversation.sent
     stands_in = summary_message(summary.text) if summary and drop else None
-    base = Chain(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
+    base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
     chain = base.plus(messages[sent:])
     context = ContextRef(news=conversation.news, head=reference(chain.digest))
     update = _compaction(drop, mask, summary, stands_in)
@@ -70,13 +70,13 @@ def handed_over(
 
 def _compaction(
     drop: Ranges, mask: Ranges, summary: Summary | None, stands_in: Message | None
-) -> dict[str, Ranges | News]:
+) -> dict[str, Ranges | MessageRef]:
     """Return the fields that a reference has only where the conversation is compacted."""
-    fields: dict[str, Ranges | News] = {"drop": drop} if drop else {}
+    fields: dict[str, Ranges | MessageRef] = {"drop": drop} if drop else {}
     if mask:
         fields["mask"] = mask
     if summary is not None and stands_in is not None:
-        fields["summary"] = News(summary=summary.call) if summary.call else News(message=stands_in)
+        fields["summary"] = MessageRef(summary=summary.call) if summary.call else MessageRef(message=stands_in)
     return fields
 
 

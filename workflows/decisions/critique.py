@@ -3,15 +3,15 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.critic_texts import MAX_DETAIL_CHARS, ending, told, tries
 from workflows.decisions.critic_verdict import Assessment
 from workflows.decisions.denials import streaks
 from workflows.decisions.limits import stop_reason
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.observe import with_answer
 from workflows.decisions.outcomes import turned_away
-from workflows.types.context import News
+from workflows.types.context import MessageRef
 from workflows.types.critic import Critic
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.outcome import Outcome
@@ -73,7 +73,7 @@ def evaluated(
     optional = {"says_approved": found.says_approved, "usage": found.usage and found.usage.model_dump()}
     texts = {"feedback": found.feedback or None, "error": found.failure or None, "call_id": call_id or None}
     more = {key: value for key, value in (optional | texts).items() if value is not None}
-    return noted(state, "StepEvaluated", **data, **more)
+    return with_note(state, "StepEvaluated", **data, **more)
 
 
 def with_usage(state: AgentState, reply: Reply) -> AgentState:
@@ -109,6 +109,6 @@ def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Asse
 
 
 def _unaccepted(state: AgentState, reply: Reply, why: str) -> AgentState:
-    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    conversation = added(conversation, Message(role="user", text=f"[Answer not accepted] {why}"))
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    conversation = with_message(conversation, Message(role="user", text=f"[Answer not accepted] {why}"))
     return state.model_copy(update={"conversation": conversation, "partial": ""})

@@ -2,12 +2,12 @@
 
 from typing import Any, cast
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.denials import streaks
 from workflows.decisions.grounding import decided
-from workflows.decisions.notes import MAX_TEXT_CHARS, noted
+from workflows.decisions.notes import MAX_TEXT_CHARS, with_note
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
-from workflows.types.context import News
+from workflows.types.context import MessageRef
 from workflows.types.decision import DECISION_MADE, Decided, GroundedDecision
 from workflows.types.loop_tools import DECIDE
 from workflows.types.messages import Message, Reply, ToolCall
@@ -40,7 +40,7 @@ def with_decision(state: AgentState, place: str, name: str, made: Decided) -> Ag
     """Take in a decision, for the result and the journal."""
     state = state.model_copy(update={"decided": {**state.decided, name: made}})
     told = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
-    return noted(state, DECISION_MADE, place=place, decision=name, **told)
+    return with_note(state, DECISION_MADE, place=place, decision=name, **told)
 
 
 def in_words(made: Decided) -> str:
@@ -63,8 +63,8 @@ def reminder(names: tuple[str, ...]) -> str:
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
     told = Message(role="user", text=f"[Reply not usable] {reminder(due(state))}")
-    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    update: dict[str, object] = {"conversation": added(conversation, told), "partial": "", **streaks(state)}
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    update: dict[str, object] = {"conversation": with_message(conversation, told), "partial": "", **streaks(state)}
     return with_undecided(state.model_copy(update=update))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from workflows.decisions.conversation import added, full_digest, settled, with_messages
+from workflows.decisions.conversation import full_digest, settled, with_message, with_messages
 from workflows.decisions.recovery import requeued, waiting_letters
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.digest import EMPTY, digest_of
@@ -44,7 +44,7 @@ def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: da
     run_input = _input(state, wish)
     conversation = state.conversation
     if wish.task is not None:
-        conversation = added(conversation, Message(role="user", text=run_input.task, pinned=True))
+        conversation = with_message(conversation, Message(role="user", text=run_input.task, pinned=True))
     return state.model_copy(
         update={
             "input": run_input,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from workflows.decisions.clock import ticking
+from workflows.decisions.clock import with_clock_updated
 from workflows.types.state import AgentState
 
 
@@ -24,4 +24,4 @@ def with_delegate_held(state: AgentState, arguments: tuple[object, ...], now: da
     children = tuple(
         child.model_copy(update={"held": held}) if child.workflow_id == child_id else child for child in state.children
     )
-    return ticking(state.model_copy(update={"children": children}), now)
+    return with_clock_updated(state.model_copy(update={"children": children}), now)

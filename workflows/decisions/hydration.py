@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.hydration_block import context_block, pruned, total_tokens
-from workflows.decisions.notes import MAX_TEXT_CHARS, noted
+from workflows.decisions.notes import MAX_TEXT_CHARS, with_note
 from workflows.decisions.outcomes import counted
 from workflows.decisions.taint import tainted
 from workflows.types.hydration import PreHydration, Reference, Resolved
@@ -107,12 +107,12 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
     state = state.model_copy(update={"hydrated": True})
     if not kept:
         return state
-    state = noted(state, "PreHydrationComplete", **_told(kept))
+    state = with_note(state, "PreHydrationComplete", **_told(kept))
     text = context_block(kept)
     if not text:
         return state
     block = Message(role="user", text=text, pinned=True)
-    return state.model_copy(update={"conversation": added(state.conversation, block)})
+    return state.model_copy(update={"conversation": with_message(state.conversation, block)})
 
 
 def with_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:

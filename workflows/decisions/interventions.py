@@ -4,9 +4,9 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from workflows.decisions.clock import ticking
-from workflows.decisions.conversation import added
-from workflows.decisions.notes import noted
+from workflows.decisions.clock import with_clock_updated
+from workflows.decisions.conversation import with_message
+from workflows.decisions.notes import with_note
 from workflows.decisions.room import news_room
 from workflows.types.clipped import clip
 from workflows.types.messages import Message
@@ -77,17 +77,19 @@ def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
         size = size or len(guidance.text.encode())
     inbox = (*state.inbox, guidance.model_copy(update={"text": text, "size": size} if size else {}))
     state = state.model_copy(update={"inbox": inbox, "inbox_bytes": state.inbox_bytes + kept})
-    return noted(state, "InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept) if size else state
+    return (
+        with_note(state, "InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept) if size else state
+    )
 
 
 def with_pause(state: AgentState, now: datetime) -> AgentState:
     """Stop the clock; a second pause changes nothing."""
-    return state if state.paused else ticking(state.model_copy(update={"paused": True}), now)
+    return state if state.paused else with_clock_updated(state.model_copy(update={"paused": True}), now)
 
 
 def with_resume(state: AgentState, now: datetime) -> AgentState:
     """Let the clock go on; a resume without a pause changes nothing."""
-    return ticking(state.model_copy(update={"paused": False}), now) if state.paused else state
+    return with_clock_updated(state.model_copy(update={"paused": False}), now) if state.paused else state
 
 
 def with_abort(state: AgentState, why: str) -> AgentState:
@@ -97,7 +99,7 @@ def with_abort(state: AgentState, why: str) -> AgentState:
     return state.model_copy(update={"aborted": why or "aborted by the operator"})
 
 
-def taken_in(state: AgentState) -> AgentState:
+def drain_inbox(state: AgentState) -> AgentState:
     """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
     if not state.inbox:
         return state
@@ -107,12 +109,12 @@ def taken_in(state: AgentState) -> AgentState:
         size += len(text.encode())
         if taken and size > room:
             break
-        conversation = added(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
+        conversation = with_message(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
         taken += 1
     inbox = state.inbox[taken:]
     waiting = sum(len(item.text.encode()) for item in inbox)
     update: dict[str, object] = {"inbox": inbox, "inbox_bytes": waiting}
     if state.unheard and not inbox:
-        conversation = added(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
+        conversation = with_message(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
         update["unheard"] = 0
     return state.model_copy(update=update | {"conversation": conversation})

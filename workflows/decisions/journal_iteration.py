@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from workflows.decisions.critic_scope import reviews
 from workflows.decisions.journal_verdicts import JournalVerdicts
-from workflows.decisions.replies import judged
+from workflows.decisions.replies import classify_reply
 from workflows.types.context import Setup
 from workflows.types.gate import Decision, Verdict
 from workflows.types.messages import Reply
@@ -52,7 +52,7 @@ class JournalIteration:
         """Take in the model's reply."""
         self.reply = reply
         wants_data = self._setup is not None and self._setup.output_schema is not None
-        self._is_for_gate = judged(reply, wants_data=wants_data).kind in TO_THE_GATE
+        self._is_for_gate = classify_reply(reply, wants_data=wants_data).kind in TO_THE_GATE
 
     def judged(self, verdicts: tuple[Verdict, ...]) -> None:
         """Take in the verdicts on the reply; where they are not as many as it has calls, all of these are denied."""

@@ -8,7 +8,7 @@ from workflows.types.state import AgentState
 MAX_TEXT_CHARS = 300
 
 
-def noted(state: AgentState, event: str, **data: Any) -> AgentState:
+def with_note(state: AgentState, event: str, **data: Any) -> AgentState:
     """Return the state with one more note; long texts are cut."""
     return state.model_copy(update={"notes": (*state.notes, Note(event=event, data=_short(data)))})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.decisions.answering import commands
 from workflows.decisions.limits import budgets
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.shown_arguments import shown_arguments
 from workflows.types.notifications import Notification, NotifiedCall
 from workflows.types.result import StopReason
@@ -51,7 +51,7 @@ def with_announced(state: AgentState, wait_id: str) -> AgentState:
 
 def with_failure(state: AgentState, about: str, error: str) -> AgentState:
     """Note that nobody could be told; the run goes on as if they had been."""
-    return noted(state, "NotificationFailed", about=about, error=error)
+    return with_note(state, "NotificationFailed", about=about, error=error)
 
 
 def is_end_told(state: AgentState) -> bool:

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.critic_scope import answer_critics
 from workflows.decisions.denials import denial_of_answer, streaks
 from workflows.decisions.estimate import size_of
 from workflows.decisions.outcomes import counted
 from workflows.decisions.recovery import waiting_letters
-from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, Judged, left_out_text
+from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
 from workflows.decisions.room import news_room, room_beside
 from workflows.decisions.shares import shares
 from workflows.decisions.taint import tainted
 from workflows.types.answer_json import answer_json
 from workflows.types.clipped import clip_json
-from workflows.types.context import News
+from workflows.types.context import MessageRef
 from workflows.types.gate import Verdict
 from workflows.types.messages import Message, Reply
 from workflows.types.outcome import Outcome
@@ -46,14 +46,14 @@ def with_outcomes(
     what the context budget has room for, shared among them.
     """
     said, room = reply.message(), news_room(state)
-    conversation = added(state.conversation, said, News(reply=state.iteration), room)
+    conversation = with_message(state.conversation, said, MessageRef(reply=state.iteration), room)
     results = [outcome.message() for outcome in outcomes]
     most = shares([size_of(result) for result in results], room_beside(said, room))
     for outcome, result, size in zip(outcomes, results, most, strict=True):
-        news = News(result=outcome.result) if outcome.result is not None else None
-        conversation = added(conversation, result, news, size)
+        news = MessageRef(result=outcome.result) if outcome.result is not None else None
+        conversation = with_message(conversation, result, news, size)
     if reply.left_out:
-        conversation = added(conversation, _told(f"[Not run] {left_out_text(reply)}"))
+        conversation = with_message(conversation, _told(f"[Not run] {left_out_text(reply)}"))
     return state.model_copy(
         update={
             "conversation": conversation,
@@ -73,7 +73,7 @@ def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
         return with_outcomes(state, reply, outcomes, [])
     if not reply.text.strip():
         return state
-    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     return state.model_copy(update={"conversation": conversation})
 
 
@@ -83,7 +83,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     It ends the run, unless guidance arrived while it was written, or an operator had a dead letter sent again: then the
     model takes that into account.
     """
-    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     update: dict[str, object] = {
         "conversation": conversation,
         "output": _answer(state, reply),
@@ -98,10 +98,10 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     return state.model_copy(update=update)
 
 
-def with_misfit(state: AgentState, judged: Judged, verdict: Verdict) -> AgentState:
+def with_misfit(state: AgentState, judged: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
-    conversation = added(state.conversation, judged.reply.message(), News(reply=state.iteration))
-    conversation = added(conversation, _told(f"[Reply not usable] {verdict.reason}"))
+    conversation = with_message(state.conversation, judged.reply.message(), MessageRef(reply=state.iteration))
+    conversation = with_message(conversation, _told(f"[Reply not usable] {verdict.reason}"))
     update: dict[str, object] = {"conversation": conversation, "partial": "", **streaks(state)}
     update["repairs"] = state.repairs + 1
     if state.repairs >= MAX_REPAIRS_IN_A_ROW:
@@ -124,13 +124,13 @@ def with_stop(state: AgentState, reason: StopReason, detail: str) -> AgentState:
 
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
-    conversation = added(state.conversation, reply.message(), News(reply=state.iteration))
-    conversation = added(conversation, _told(f"[Policy denied] {verdict.reason}"))
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    conversation = with_message(conversation, _told(f"[Policy denied] {verdict.reason}"))
     denied = streaks(state, [denial_of_answer(verdict)])
     return state.model_copy(update={"conversation": conversation, "repairs": 0, "partial": "", **denied})
 
 
-def with_repair(state: AgentState, judged: Judged) -> AgentState:
+def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
     """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
 
     A cut answer has passed the gate before it comes here; guidance that waits gives it another chance. It is output at
@@ -141,15 +141,15 @@ def with_repair(state: AgentState, judged: Judged) -> AgentState:
     if judged.kind == "cut_calls":
         text = f"[Not run] {judged.feedback}"
         outcomes = tuple(Outcome(call=call, status="not_run", text=text) for call in reply.calls)
-        conversation = added(conversation, reply.message(), News(reply=state.iteration))
+        conversation = with_message(conversation, reply.message(), MessageRef(reply=state.iteration))
         for outcome in outcomes:
-            conversation = added(conversation, outcome.message())
+            conversation = with_message(conversation, outcome.message())
         update["tool_calls"] = _counted(state, reply, outcomes)
     elif reply.text.strip():
         kept = reply.model_copy(update={"calls": ()}).message()
-        news = None if reply.calls else News(reply=state.iteration)
-        conversation = added(conversation, kept, news)
-    conversation = added(conversation, _told(judged.feedback))
+        news = None if reply.calls else MessageRef(reply=state.iteration)
+        conversation = with_message(conversation, kept, news)
+    conversation = with_message(conversation, _told(judged.feedback))
     update |= {"conversation": conversation, "repairs": state.repairs + 1, **streaks(state)}
     is_answer = judged.kind == "cut_answer"
     is_output = is_answer and not (state.setup and answer_critics(state.setup))

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.outcomes import counted
 from workflows.decisions.room import news_room
 from workflows.decisions.taint import tainted
@@ -185,7 +185,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
     spec = state.setup.tool(letter.call.name) if state.setup else None
     shown = as_data(shortened(outcome.message(), news_room(state) // 2), source_of(letter.call, spec))
     told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
-    conversation = added(state.conversation, Message(role="user", text=told))
+    conversation = with_message(state.conversation, Message(role="user", text=told))
     update: dict[str, object] = {"conversation": conversation, "taint": tainted(state, (outcome,)), "under_way": 0}
     if outcome.was_run:
         counts, has_failed = state.tool_calls, outcome.status != "ok"
@@ -193,7 +193,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
         update["tool_calls"] = counts.model_copy(update=more)
     state = state.model_copy(update=update)
     told = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
-    return noted(state, "RecoveryTriggered", **told, text=outcome.text)
+    return with_note(state, "RecoveryTriggered", **told, text=outcome.text)
 
 
 def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
@@ -210,7 +210,7 @@ def triggered(
 ) -> AgentState:
     """Note which strategy answered a failure, with the calls that it made, and how that went."""
     made = {"calls": [alternative.told(call) for alternative in calls]} if calls else {}
-    return noted(
+    return with_note(
         state,
         "RecoveryTriggered",
         tool=call.name,

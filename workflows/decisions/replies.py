@@ -30,7 +30,7 @@ _DETAIL: dict[Kind, str] = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClassifiedReply:
     """A reply with what it is."""
 
     reply: Reply
@@ -53,13 +53,13 @@ class Judged:
         return _DETAIL[self.kind] + (f": {said}" if said and self.kind == "refusal" else "")
 
 
-def judged(reply: Reply, *, wants_data: bool = False) -> Judged:
+def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply:
     """Return what `reply` is. A finish reason that says "no" wins over what the reply holds.
 
     With `wants_data` the answer is JSON, which a model begins anew rather than go on where it was cut.
     """
     kind = _kind(reply)
-    return Judged(reply, "cut_data" if wants_data and kind == "cut_answer" else kind)
+    return ClassifiedReply(reply, "cut_data" if wants_data and kind == "cut_answer" else kind)
 
 
 def _kind(reply: Reply) -> Kind:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from workflows.decisions.dispatch import given_up_on
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.recovery import recovery_of
 from workflows.decisions.taint import tainted
 from workflows.types.input import LoopConfig, problems
@@ -122,7 +122,7 @@ def with_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Ou
     The taint comes only now: no word of a tool could enter the arguments of a later step.
     """
     state = state.model_copy(update={"taint": tainted(state, acted)})
-    return noted(
+    return with_note(
         state,
         SAGA_ENDED,
         place=place,

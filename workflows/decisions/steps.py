@@ -4,9 +4,9 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from workflows.decisions.conversation import added
+from workflows.decisions.conversation import with_message
 from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.notes import noted
+from workflows.decisions.notes import with_note
 from workflows.decisions.similarity import MAX_COMPARED_CHARS, similarity
 from workflows.decisions.waits import opened
 from workflows.types.messages import Message, ToolCall
@@ -83,7 +83,7 @@ def _stopped(state: AgentState, call: ToolCall, step: Step, reason: str, now: da
     settings, key = _settings(state), step_key(call)
     asks = settings.on_limit_reached == "escalate"
     state = _with(state, key, step.model_copy(update={"stopped": _ASKED if asks else reason}))
-    state = noted(state, "StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
+    state = with_note(state, "StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
     if asks:
         return opened(state, _question(state, call, step, now), now)
     if settings.on_limit_reached == "abort_task" and state.stop is None:
@@ -112,7 +112,7 @@ def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> W
 
 def _with_result(state: AgentState, wait: Wait, step: Step, decision: Resolution) -> AgentState:
     text = f"[Result from the operator] {step.tool} {wait.data.get('arguments', '')}\n{decision.result}"
-    told = added(state.conversation, Message(role="user", text=text))
+    told = with_message(state.conversation, Message(role="user", text=text))
     known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
     state = _with(state, str(wait.data.get("step_id", "")), step.model_copy(update={"stopped": known}))
     return state.model_copy(update={"conversation": told})

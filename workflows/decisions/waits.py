@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from workflows.decisions.clock import ticking
-from workflows.decisions.notes import noted
+from workflows.decisions.clock import with_clock_updated
+from workflows.decisions.notes import with_note
 from workflows.types.argument import parsed
 from workflows.types.state import AgentState
 from workflows.types.text import clean_text
@@ -18,8 +18,10 @@ _LONG = frozenset({"result", "reason"})
 def opened(state: AgentState, wait: Wait, now: datetime) -> AgentState:
     """Return the state that waits for an answer to one more question."""
     asked = state.model_copy(update={"waits": (*state.waits, wait)})
-    asked = noted(asked, "ApprovalRequested", kind=wait.kind, id=wait.wait_id, question=wait.question, queue=wait.queue)
-    return ticking(asked, now)
+    asked = with_note(
+        asked, "ApprovalRequested", kind=wait.kind, id=wait.wait_id, question=wait.question, queue=wait.queue
+    )
+    return with_clock_updated(asked, now)
 
 
 def with_resolution(state: AgentState, resolution: Resolution, now: datetime) -> AgentState:
@@ -30,7 +32,7 @@ def with_resolution(state: AgentState, resolution: Resolution, now: datetime) ->
         else wait
         for wait in state.waits
     )
-    return ticking(state.model_copy(update={"waits": waits}), now)
+    return with_clock_updated(state.model_copy(update={"waits": waits}), now)
 
 
 def closed(state: AgentState, wait_id: str, now: datetime) -> AgentState:
@@ -41,7 +43,7 @@ def closed(state: AgentState, wait_id: str, now: datetime) -> AgentState:
     rest = state.model_copy(update={"waits": tuple(other for other in state.waits if other.wait_id != wait_id)})
     decision = wait.resolution
     told = {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
-    return ticking(noted(rest, "ApprovalResolved", kind=wait.kind, id=wait_id, **told), now)
+    return with_clock_updated(with_note(rest, "ApprovalResolved", kind=wait.kind, id=wait_id, **told), now)
 
 
 def wait_named(state: AgentState, wait_id: str) -> Wait | None:

@@ -9,10 +9,10 @@ from workflows.decisions.recovery import Alternative, with_alternative
 from workflows.decisions.recovery_texts import from_fallback
 from workflows.phases import critique, gate
 from workflows.phases.attempt import Failed, Place
-from workflows.phases.gate import Permitted
+from workflows.phases.gate import AllowedCall
 from workflows.phases.interrupt import CutShort, Interrupted
 from workflows.phases.run import Run
-from workflows.phases.tried import tried
+from workflows.phases.tried import execute_once
 from workflows.types.messages import ToolCall
 from workflows.types.outcome import Outcome
 from workflows.types.recovery import Recovery
@@ -22,7 +22,7 @@ from workflows.types.recovery import Recovery
 class Case:
     """A call whose attempts are used up, and what is to be done about it."""
 
-    permitted: Permitted
+    permitted: AllowedCall
     place: Place
     failure: Failed
     settings: Recovery
@@ -44,7 +44,7 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
             continue
         run.change(with_one_more)
         key = idempotency_key(run.state.origin, there.activity_id, begun.call)
-        attempt = await tried(run, begun, Place(there.activity_id, key))
+        attempt = await execute_once(run, begun, Place(there.activity_id, key))
         outcome = attempt if isinstance(attempt, Outcome) else attempt.outcome(begun.call)
         _take_in(run, case, Alternative(there.activity_id, outcome), is_begun=True)
         answer = _answer(case, name, attempt)
@@ -53,17 +53,17 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
     return None
 
 
-async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> Permitted | Outcome:
+async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> AllowedCall | Outcome:
     """Return the call as it may be made, or why it is not: gate, critics and `max_tool_calls` count for it, too."""
     if not has_room(run.state):
         return over_budget(run.state, call)
     try:
-        (ruling,) = await gate.judge_calls(run, (call,), (place.activity_id,), "fallback", is_cut_short)
-        permitted = ruling.permitted
+        (result,) = await gate.judge_calls(run, (call,), (place.activity_id,), "fallback", is_cut_short)
+        permitted = result.permitted
         if is_cut_short():
             return not_run(call)
         if permitted is None:
-            return refused(call, ruling.verdict)
+            return refused(call, result.verdict)
         if not await _may_stand_in(run, permitted, place):
             return not_run(call, "a critic turned it down, or it is no lookup")
     except Interrupted:
@@ -71,7 +71,7 @@ async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutSh
     return permitted if has_room(run.state) else over_budget(run.state, call)
 
 
-async def _may_stand_in(run: Run, permitted: Permitted, place: Place) -> bool:
+async def _may_stand_in(run: Run, permitted: AllowedCall, place: Place) -> bool:
     """Return whether critics let it pass; before the first reasoning step nobody could, so that it must only read."""
     if place.is_before_reasoning:
         return permitted.spec.effect == "read_only"

@@ -8,9 +8,9 @@ from temporalio import workflow
 
 from workflows.decisions import approvals
 from workflows.phases import attributes, gate
-from workflows.phases.gate import Gated, Ruling
+from workflows.phases.gate import Gated, GateResult
 from workflows.phases.interrupt import Interrupted
-from workflows.phases.pace import enter
+from workflows.phases.pace import set_phase
 from workflows.phases.run import Run
 from workflows.types.approvals import Hold
 from workflows.types.gate import Purpose
@@ -24,15 +24,15 @@ SHORTEST_S = 0.001
 
 async def approve_reply(run: Run, gated: Gated) -> Gated:
     """Return the reply once nothing of it waits for a person any more; while it does, the run may continue as new."""
-    is_asked = any(ruling.verdict.decision == "approval" for ruling in gated.rulings)
-    rulings = await approved(run, gated.rulings, str(run.state.iteration), may_roll_over=True)
-    return replace(gated, rulings=rulings, stopped_s=run.state.clock.stopped_s, is_answered=is_asked)
+    is_asked = any(result.verdict.decision == "approval" for result in gated.results)
+    results = await ask_approval(run, gated.results, str(run.state.iteration), may_roll_over=True)
+    return replace(gated, results=results, stopped_s=run.state.clock.stopped_s, is_answered=is_asked)
 
 
-async def approved(
-    run: Run, rulings: tuple[Ruling, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
-) -> tuple[Ruling, ...]:
-    """Return the rulings once no call waits for a person any more.
+async def ask_approval(
+    run: Run, results: tuple[GateResult, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
+) -> tuple[GateResult, ...]:
+    """Return the results once no call waits for a person any more.
 
     An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
     named, and a set that has changed meanwhile asks anew. So are the calls beside it that needed no yes.
@@ -41,7 +41,7 @@ async def approved(
         Interrupted: The run is ended before; one that ends asks nobody any more.
     """
     for round_number in range(MAX_ROUNDS):
-        held = [index for index, ruling in enumerate(rulings) if ruling.verdict.decision == "approval"]
+        held = [index for index, result in enumerate(results) if result.verdict.decision == "approval"]
         if not held:
             break
         if run.is_interrupted():
@@ -49,11 +49,11 @@ async def approved(
                 _withdraw(run)
             raise Interrupted
         may_go = may_roll_over and not round_number
-        holds = await _answers(run, rulings, held, f"{place}.{round_number}" if round_number else place, may_go)
-        rulings = await _judged_again(run, rulings, holds, purpose)
+        holds = await _answers(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
+        results = await _judged_again(run, results, holds, purpose)
     if may_roll_over:
         _withdraw(run)
-    return rulings
+    return results
 
 
 def _withdraw(run: Run, asked_on: Collection[str] = ()) -> None:
@@ -65,19 +65,19 @@ def _withdraw(run: Run, asked_on: Collection[str] = ()) -> None:
 
 
 async def _answers(
-    run: Run, rulings: tuple[Ruling, ...], held: list[int], place: str, may_roll_over: bool
+    run: Run, results: tuple[GateResult, ...], held: list[int], place: str, may_roll_over: bool
 ) -> dict[int, Hold]:
     """Ask a person about the calls at these places."""
     now = run.now
     asked = {
         index: approvals.hold_of(
-            run.state, f"{place}.{index}", rulings[index].proposed, rulings[index].verdict, now, occasion=occasion()
+            run.state, f"{place}.{index}", results[index].proposed, results[index].verdict, now, occasion=occasion()
         )
         for index in held
     }
     if may_roll_over:
         _withdraw(run, {hold.approval_id for hold in asked.values()})
-    found = await answered(run, tuple(asked.values()), f"approval-{place}", may_roll_over=may_roll_over)
+    found = await ask_people(run, tuple(asked.values()), f"approval-{place}", may_roll_over=may_roll_over)
     return {index: found[hold.approval_id] for index, hold in asked.items()}
 
 
@@ -86,7 +86,9 @@ def occasion() -> str:
     return f"{workflow.random().getrandbits(64):016x}"
 
 
-async def answered(run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_over: bool = False) -> dict[str, Hold]:
+async def ask_people(
+    run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_over: bool = False
+) -> dict[str, Hold]:
     """Ask a person all of these in one question and return them with their answers, by id.
 
     Raises:
@@ -94,7 +96,7 @@ async def answered(run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_
     """
     phase, ids = run.state.phase, {hold.approval_id for hold in holds}
     run.change(approvals.asked, holds, wait_id, run.now)
-    enter(run, "waiting")
+    set_phase(run, "waiting")
     attributes.show_waiting(run)
     try:
         await _until_answered(run, ids, may_roll_over)
@@ -103,7 +105,7 @@ async def answered(run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_
         raise
     found = {hold.approval_id: hold for hold in run.state.holds if hold.approval_id in ids}
     run.change(approvals.settled, ids, wait_id, run.now)
-    enter(run, phase)
+    set_phase(run, phase)
     attributes.show_waiting(run)
     if any(hold.answer is None for hold in found.values()):
         raise Interrupted
@@ -129,23 +131,23 @@ async def _until_answered(run: Run, ids: set[str], may_roll_over: bool) -> None:
 
 
 async def _judged_again(
-    run: Run, rulings: tuple[Ruling, ...], holds: dict[int, Hold], purpose: Purpose
-) -> tuple[Ruling, ...]:
-    found = dict(enumerate(rulings)) | await _beside(run, rulings, purpose)
+    run: Run, results: tuple[GateResult, ...], holds: dict[int, Hold], purpose: Purpose
+) -> tuple[GateResult, ...]:
+    found = dict(enumerate(results)) | await _beside(run, results, purpose)
     for index, hold in holds.items():
         answer = hold.answer
         if answer is None or not answer.approved:
             why = (answer and answer.reason) or "an approver said no"
-            found[index] = gate.turned_down(rulings[index], f"not approved: {why}")
+            found[index] = gate.turned_down(results[index], f"not approved: {why}")
         else:
-            found[index] = await gate.judge_approved(run, rulings[index], answer.approver, purpose)
+            found[index] = await gate.judge_approved(run, results[index], answer.approver, purpose)
     return tuple(found.values())
 
 
-async def _beside(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> dict[int, Ruling]:
+async def _beside(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
     """Judge the calls that waited beside the held ones: what was allowed days ago may be forbidden by now."""
-    places = [index for index, ruling in enumerate(rulings) if ruling.permitted is not None]
+    places = [index for index, result in enumerate(results) if result.permitted is not None]
     if not places:
         return {}
-    again = await gate.judge_again(run, tuple(rulings[index] for index in places), purpose)
+    again = await gate.judge_again(run, tuple(results[index] for index in places), purpose)
     return dict(zip(places, again, strict=True))

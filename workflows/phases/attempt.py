@@ -14,7 +14,7 @@ from workflows.decisions.recovery import max_attempts, recovery_of
 from workflows.decisions.summaries import call_summary
 from workflows.phases import circuits
 from workflows.phases.failures import failure_text, is_turned_away, may_have_acted, took_effect
-from workflows.phases.gate import Permitted
+from workflows.phases.gate import AllowedCall
 from workflows.phases.interrupt import CutShort
 from workflows.phases.run import Run
 from workflows.types.clipped import clip
@@ -91,14 +91,14 @@ class Failed:
         )
 
 
-def outcome_of(task: asyncio.Task[Outcome], permitted: Permitted) -> Outcome:
+def outcome_of(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
     """Return the outcome of a call that has ended, or was given up."""
     if not task.done() or task.cancelled():
         return cancelled(permitted.call, permitted.spec)
     return task.result()
 
 
-async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
+async def execute_activity(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
     try:
         await run.slots.acquire()
@@ -112,7 +112,7 @@ async def attempted(run: Run, permitted: Permitted, place: Place) -> Outcome | F
         run.slots.release()
 
 
-async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
+async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     call, spec = permitted.call, permitted.spec
     refusal = circuits.let_through(run, spec)
     if refusal:
@@ -142,7 +142,7 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place) -> Outcome | Fa
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 
 
-async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
+async def _executed(run: Run, permitted: AllowedCall, place: Place) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
     optional = {"digest": spec.digest, "permit": _permit(permitted)}
@@ -175,12 +175,12 @@ async def _executed(run: Run, permitted: Permitted, place: Place) -> Any:
     )
 
 
-def _permit(permitted: Permitted) -> str:
+def _permit(permitted: AllowedCall) -> str:
     verdict = permitted.verdict
     return permit_text(verdict.permit, verdict.version, permitted.purpose, permitted.approver)
 
 
-def _retry(run: Run, permitted: Permitted) -> RetryPolicy:
+def _retry(run: Run, permitted: AllowedCall) -> RetryPolicy:
     options, recovery = permitted.spec.options, recovery_of(permitted.spec, run.config)
     first_s = options.initial_interval_s or recovery.base_delay_ms / 1_000
     return RetryPolicy(

@@ -7,20 +7,20 @@ from workflows.decisions.idempotency import idempotency_key
 from workflows.decisions.observe import with_termination
 from workflows.decisions.recovery import with_success
 from workflows.phases.attempt import Failed, Place
-from workflows.phases.decide import made
-from workflows.phases.gate import Permitted
+from workflows.phases.decide import execute_decide
+from workflows.phases.gate import AllowedCall
 from workflows.phases.interrupt import CutShort
-from workflows.phases.recover import recovered
+from workflows.phases.recover import recover
 from workflows.phases.run import Run
-from workflows.phases.saga import played
-from workflows.phases.tried import tried
+from workflows.phases.saga import execute_saga
+from workflows.phases.tried import execute_once
 from workflows.types.loop_tools import DECIDE, SAGA, TERMINATE
 from workflows.types.outcome import Outcome
 
 
-async def carried_out(
+async def execute_call(
     run: Run,
-    permitted: Permitted,
+    permitted: AllowedCall,
     activity_id: str,
     is_cut_short: CutShort | None = None,
     *,
@@ -39,15 +39,15 @@ async def carried_out(
         return await by_the_loop(run, permitted, activity_id)
     known = key or idempotency_key(run.state.origin, activity_id, permitted.call)
     place = Place(activity_id, known, is_cut_short)
-    attempt = await tried(run, permitted, place)
+    attempt = await execute_once(run, permitted, place)
     if isinstance(attempt, Failed):
-        return await recovered(run, permitted, place, attempt)
+        return await recover(run, permitted, place, attempt)
     if attempt.status == "ok":
         run.change(with_success, permitted.spec, permitted.call, attempt.text, run.now)
     return attempt
 
 
-async def _end(run: Run, permitted: Permitted, _: str) -> Outcome:
+async def _end(run: Run, permitted: AllowedCall, _: str) -> Outcome:
     if undecided := due(run.state):
         run.change(with_undecided)
         told = f"[Not ended] {reminder(undecided)}"
@@ -59,15 +59,15 @@ async def _end(run: Run, permitted: Permitted, _: str) -> Outcome:
     return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)
 
 
-async def _decide(run: Run, permitted: Permitted, place: str) -> Outcome:
-    return made(run, permitted, place)
+async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    return execute_decide(run, permitted, place)
 
 
-async def _play(run: Run, permitted: Permitted, place: str) -> Outcome:
-    return await played(run, permitted, place, carried_out)
+async def _play(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    return await execute_saga(run, permitted, place, execute_call)
 
 
-_BY_THE_LOOP: Mapping[str, Callable[[Run, Permitted, str], Awaitable[Outcome]]] = {
+_BY_THE_LOOP: Mapping[str, Callable[[Run, AllowedCall, str], Awaitable[Outcome]]] = {
     TERMINATE: _end,
     DECIDE: _decide,
     SAGA: _play,

@@ -21,7 +21,7 @@ LIMIT_S = 120
 MAX_ATTEMPTS = 3
 
 
-async def compacted(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
+async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
     """Return what the model is to see, its messages within the budget, and the conversation once it has.
 
     Raises:

@@ -9,9 +9,9 @@ from workflows.decisions.critic_scope import answer_critics, reviews, subject_of
 from workflows.decisions.critic_texts import ending, remark, why_asked
 from workflows.decisions.critic_verdict import Assessment
 from workflows.decisions.dispatch import turned_down
-from workflows.phases.gate import Conclusion, Gated, Permitted, Ruling, conclusion
-from workflows.phases.pace import checkpoint, enter
-from workflows.phases.review import Subject, asked, assessed
+from workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
+from workflows.phases.pace import checkpoint, set_phase
+from workflows.phases.review import Subject, ask_reviewer, assess
 from workflows.phases.run import Run
 from workflows.phases.spans import phase_span
 from workflows.types.critic import Critic
@@ -35,7 +35,7 @@ async def review_answer(run: Run, gated: Gated) -> Gated:
     critics = answer_critics(run.setup)
     if gated.conclusion is not None or not critics:
         return gated
-    enter(run, "reviewing")
+    set_phase(run, "reviewing")
     with phase_span("review", run.state.iteration):
         return replace(gated, conclusion=await _conclusion(run, gated.reply, critics))
 
@@ -61,7 +61,7 @@ async def review_calls(run: Run, gated: Gated) -> Gated:
     if not any(reviews(critic, call) for critic in run.setup.critics for call in gated.allowed):
         return gated
     gated = _without_unstarted(run, gated)
-    enter(run, "reviewing")
+    set_phase(run, "reviewing")
     with phase_span("review", run.state.iteration):
         for critic in run.setup.critics:
             gated = await _reviewed_by(run, critic, gated)
@@ -70,14 +70,14 @@ async def review_calls(run: Run, gated: Gated) -> Gated:
 
 
 def _without_unstarted(run: Run, gated: Gated) -> Gated:
-    places = [index for index, ruling in enumerate(gated.rulings) if ruling.permitted is not None]
-    found = list(gated.rulings)
+    places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
+    found = list(gated.results)
     for nth, outcome in turned_down(run.state, gated.allowed).items():
         found[places[nth]] = replace(found[places[nth]], permitted=None, rejected=outcome)
-    return replace(gated, rulings=tuple(found))
+    return replace(gated, results=tuple(found))
 
 
-async def objection(run: Run, permitted: Permitted, place: str) -> Outcome | None:
+async def objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
     """Return what becomes of a call that a critic turns down; None where all let it pass.
 
     For a call that is none of the reply's: it stands in for another, or is sent again. Nobody could revise it.
@@ -88,7 +88,7 @@ async def objection(run: Run, permitted: Permitted, place: str) -> Outcome | Non
     for critic in run.setup.critics:
         if reviews(critic, permitted.call):
             subject = _call(critic, permitted.call, place)
-            found = await assessed(run, subject)
+            found = await assess(run, subject)
             then: critique.Conclusion = "accepted" if found.approved else "skipped"
             run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
             if not found.approved:
@@ -99,22 +99,22 @@ async def objection(run: Run, permitted: Permitted, place: str) -> Outcome | Non
 async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:
     iteration = run.state.iteration
     subjects = {
-        index: _call(critic, ruling.permitted.call, f"{iteration}.{index}")
-        for index, ruling in enumerate(gated.rulings)
-        if ruling.permitted is not None and reviews(critic, ruling.permitted.call)
+        index: _call(critic, result.permitted.call, f"{iteration}.{index}")
+        for index, result in enumerate(gated.results)
+        if result.permitted is not None and reviews(critic, result.permitted.call)
     }
     concluded = await _all(run, critic, subjects)
     turned = {index: each.found for index, each in concluded.items() if each.then == "revise"}
-    rulings = [
-        _turned_down(run, ruling, critic, turned[index]) if index in turned else ruling
-        for index, ruling in enumerate(gated.rulings)
+    results = [
+        _turned_down(run, result, critic, turned[index]) if index in turned else result
+        for index, result in enumerate(gated.results)
     ]
     for each in concluded.values():
         if each.then == "ended" and not run.is_interrupted():
             run.change(observe.with_stop, *ending(critic, each.found))
     if concluded:
         run.change(critique.with_round, critic, is_sent_back=bool(turned))
-    return replace(gated, rulings=tuple(rulings))
+    return replace(gated, results=tuple(results))
 
 
 async def _all(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dict[int, _Concluded]:
@@ -139,11 +139,11 @@ async def _all(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dic
 
 async def _concluded(run: Run, subject: Subject) -> _Concluded:
     """Return what follows from the review of one thing."""
-    critic, found = subject.critic, await assessed(run, subject)
+    critic, found = subject.critic, await assess(run, subject)
     then = critique.conclusion(run.state, critic, found)
     run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
     if then == "asked":
-        found = await asked(run, subject, why_asked(critic, found))
+        found = await ask_reviewer(run, subject, why_asked(critic, found))
         then = "accepted" if found.approved else "ended"
         run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
     return _Concluded(found, then)
@@ -160,5 +160,5 @@ def _call(critic: Critic, call: ToolCall, place: str) -> Subject:
     return Subject(critic, call, place, tool, text)
 
 
-def _turned_down(run: Run, ruling: Ruling, critic: Critic, found: Assessment) -> Ruling:
-    return replace(ruling, permitted=None, rejected=critique.rejected_call(run.state, ruling.call, critic, found))
+def _turned_down(run: Run, result: GateResult, critic: Critic, found: Assessment) -> GateResult:
+    return replace(result, permitted=None, rejected=critique.rejected_call(run.state, result.call, critic, found))

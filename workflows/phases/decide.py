@@ -2,12 +2,12 @@
 
 from workflows.decisions import deciding
 from workflows.decisions.outcomes import not_run
-from workflows.phases.gate import Permitted
+from workflows.phases.gate import AllowedCall
 from workflows.phases.run import Run
 from workflows.types.outcome import Outcome
 
 
-def made(run: Run, permitted: Permitted, place: str) -> Outcome:
+def execute_decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     """Return the outcome; what decides nothing is told as not run."""
     call = permitted.call
     try:

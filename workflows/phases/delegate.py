@@ -11,14 +11,14 @@ from temporalio.exceptions import FailureError
 
 from workflows.decisions import delegation
 from workflows.decisions.ceilings import ceiling_for, lacking
-from workflows.decisions.clock import ticking
+from workflows.decisions.clock import with_clock_updated
 from workflows.decisions.outcomes import not_run
 from workflows.phases.attempt import Failed, Place
 from workflows.phases.failures import failure_text
-from workflows.phases.gate import Permitted
+from workflows.phases.gate import AllowedCall
 from workflows.phases.home import handed_on
-from workflows.phases.pace import enter
-from workflows.phases.relay import attended
+from workflows.phases.pace import set_phase
+from workflows.phases.relay import attend
 from workflows.phases.run import Run
 from workflows.types.delegation import Ceiling, child_id, delegate_arguments
 from workflows.types.input import InvalidInput
@@ -36,7 +36,7 @@ CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent is gone ends as by an abort: what a saga of its has done is taken back to the end."""
 
 
-async def delegated(run: Run, permitted: Permitted, place: Place) -> Outcome | Failed:
+async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     """Carry the call out, in one of the run's slots: a delegate never waits for a slot of its parent's."""
     target, task = delegate_arguments(permitted.call.arguments)
     refusal = delegation.refusal(run.state, target)
@@ -57,7 +57,7 @@ async def delegated(run: Run, permitted: Permitted, place: Place) -> Outcome | F
         run.slots.release()
 
 
-async def _in_slot(run: Run, permitted: Permitted, place: Place, child: Child) -> Outcome | Failed:
+async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child) -> Outcome | Failed:
     if run.is_interrupted():
         run.change(delegation.without, child.workflow_id)
         return not_run(permitted.call)
@@ -75,21 +75,21 @@ async def _in_slot(run: Run, permitted: Permitted, place: Place, child: Child) -
     except FailureError as error:
         run.change(delegation.without, child.workflow_id)
         return Failed(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
-    enter(run, run.state.phase)
-    await attended(run, handle)
+    set_phase(run, run.state.phase)
+    await attend(run, handle)
     outcome = await _ending(run, permitted, child, handle)
-    enter(run, run.state.phase)
+    set_phase(run, run.state.phase)
     return outcome
 
 
-def _ceiling(run: Run, permitted: Permitted, child: Child) -> Ceiling:
+def _ceiling(run: Run, permitted: AllowedCall, child: Child) -> Ceiling:
     ceiling = ceiling_for(run.state, child.workflow_id, run.now)
     tools = delegation.child_tools(run.state, child.agent, permitted.verdict)
     return ceiling if tools is None else ceiling.model_copy(update={"tools": tools})
 
 
 async def _started(
-    run: Run, permitted: Permitted, place: Place, child: Child, ceiling: Ceiling
+    run: Run, permitted: AllowedCall, place: Place, child: Child, ceiling: Ceiling
 ) -> workflow.ChildWorkflowHandle[Any, Any]:
     _, task = delegate_arguments(permitted.call.arguments)
     parent = workflow.info().workflow_id
@@ -105,7 +105,7 @@ async def _started(
 
 
 async def _ending(
-    run: Run, permitted: Permitted, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
+    run: Run, permitted: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
 ) -> Outcome | Failed:
     """Settle what an ended delegate used, and say what came of it."""
     result, error = None, "its result cannot be read"
@@ -116,7 +116,7 @@ async def _ending(
     except ValidationError:
         pass
     run.change(delegation.settled, child.workflow_id, result)
-    run.change(ticking, run.now)
+    run.change(with_clock_updated, run.now)
     if result is None:
         return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
     most = permitted.spec.max_result_bytes

@@ -11,7 +11,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
 from workflows.decisions.limits import budget_left
-from workflows.decisions.replies import Judged
+from workflows.decisions.replies import ClassifiedReply
 from workflows.phases.failures import failure_text
 from workflows.phases.interrupt import CutShort, Interrupted, result_of
 from workflows.phases.run import Run
@@ -40,7 +40,7 @@ MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Permitted:
+class AllowedCall:
     """A call that the gate allowed, exactly as it stands here."""
 
     call: ToolCall
@@ -52,13 +52,13 @@ class Permitted:
 
 
 @dataclass(frozen=True)
-class Ruling:
+class GateResult:
     """A call and what the gate decided; `permitted` is set when it is allowed."""
 
     call: ToolCall
     """As the model proposed it."""
     verdict: Verdict
-    permitted: Permitted | None = None
+    permitted: AllowedCall | None = None
     rejected: Outcome | None = None
     """What became of a call that was allowed, and that a critic turned down."""
     place: str = ""
@@ -86,9 +86,9 @@ def conclusion(
 class Gated:
     """A reply whose every call, or whose answer, has its verdict."""
 
-    judged: Judged
-    rulings: tuple[Ruling, ...]
-    """Of the calls; of a final answer the one ruling on it."""
+    judged: ClassifiedReply
+    results: tuple[GateResult, ...]
+    """Of the calls; of a final answer the one result on it."""
     stopped_s: float
     """How long the run had stood still when all of it was last put to the gate."""
     is_answered: bool = False
@@ -104,15 +104,15 @@ class Gated:
     @property
     def answer(self) -> Verdict | None:
         """The verdict on a final answer."""
-        return None if self.reply.calls else self.rulings[0].verdict
+        return None if self.reply.calls else self.results[0].verdict
 
     @property
     def allowed(self) -> tuple[ToolCall, ...]:
         """The calls that may be carried out, in call order: with the arguments that policy has put in, where it did."""
-        return tuple(ruling.permitted.call for ruling in self.rulings if ruling.permitted is not None)
+        return tuple(result.permitted.call for result in self.results if result.permitted is not None)
 
 
-async def judge(run: Run, judged: Judged) -> Gated:
+async def judge(run: Run, judged: ClassifiedReply) -> Gated:
     """Ask the policy engine. Whatever goes wrong is a denial.
 
     Raises:
@@ -121,12 +121,12 @@ async def judge(run: Run, judged: Judged) -> Gated:
     reply = judged.reply
     if reply.calls:
         places = tuple(f"{run.state.iteration}.{index}" for index in range(len(reply.calls)))
-        rulings = await judge_calls(run, reply.calls, places)
+        results = await judge_calls(run, reply.calls, places)
     else:
         answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
         verdicts = await _verdicts(run, _request(run, (answer,), ()), run.is_interrupted)
-        rulings = (Ruling(answer, verdicts[0]),)
-    return Gated(judged, rulings, run.state.clock.stopped_s)
+        results = (GateResult(answer, verdicts[0]),)
+    return Gated(judged, results, run.state.clock.stopped_s)
 
 
 async def lets_through(run: Run, text: str) -> bool:
@@ -148,8 +148,8 @@ async def judge_calls(
     places: tuple[str, ...],
     purpose: Purpose = "reply",
     is_cut_short: CutShort | None = None,
-) -> tuple[Ruling, ...]:
-    """Return a ruling for each call, in call order.
+) -> tuple[GateResult, ...]:
+    """Return a result for each call, in call order.
 
     `places` say where each is carried out: the ids of their activities.
 
@@ -158,80 +158,82 @@ async def judge_calls(
     """
     verdicts = await _verdicts(run, _request(run, calls, places, purpose), is_cut_short or run.is_interrupted)
     judged = zip(calls, verdicts, places, strict=True)
-    return tuple(_ruling(run, Ruling(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged)
-
-
-async def judge_again(run: Run, rulings: tuple[Ruling, ...], purpose: Purpose) -> tuple[Ruling, ...]:
-    """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
-    calls, places = tuple(ruling.proposed for ruling in rulings), tuple(ruling.place for ruling in rulings)
-    verdicts = await _verdicts(run, _request(run, calls, places, purpose), run.is_interrupted)
     return tuple(
-        _ruling(run, ruling, _as_told(ruling, verdict), purpose)
-        for ruling, verdict in zip(rulings, verdicts, strict=True)
+        _gate_result(run, GateResult(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged
     )
 
 
-async def judge_approved(run: Run, ruling: Ruling, approver: str, purpose: Purpose) -> Ruling:
+async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> tuple[GateResult, ...]:
+    """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
+    calls, places = tuple(result.proposed for result in results), tuple(result.place for result in results)
+    verdicts = await _verdicts(run, _request(run, calls, places, purpose), run.is_interrupted)
+    return tuple(
+        _gate_result(run, result, _as_told(result, verdict), purpose)
+        for result, verdict in zip(results, verdicts, strict=True)
+    )
+
+
+async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
     """Judge once more a call that a person has approved under the policy set of its latest verdict."""
-    request = _request(run, (ruling.proposed,), (ruling.place,), purpose)
-    approved = {"approved_by": approver, "approved_version": ruling.verdict.version}
+    request = _request(run, (result.proposed,), (result.place,), purpose)
+    approved = {"approved_by": approver, "approved_version": result.verdict.version}
     (verdict,) = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
-    return _ruling(run, ruling, _as_told(ruling, verdict), purpose, approver)
+    return _gate_result(run, result, _as_told(result, verdict), purpose, approver)
 
 
 async def confirm_calls(run: Run, gated: Gated) -> Gated:
     """Judge once more what may be carried out where a person has held the run up since: policy may have changed."""
     if run.state.clock.stopped_s == gated.stopped_s:
         return gated
-    found = list(gated.rulings)
-    for index, ruling in enumerate(found):
-        if ruling.permitted is not None:
+    found = list(gated.results)
+    for index, result in enumerate(found):
+        if result.permitted is not None:
             run.go_on()
-            found[index] = await confirm(run, ruling)
-    return replace(gated, rulings=tuple(found))
+            found[index] = await confirm(run, result)
+    return replace(gated, results=tuple(found))
 
 
-async def confirm(run: Run, ruling: Ruling) -> Ruling:
+async def confirm(run: Run, result: GateResult) -> GateResult:
     """Judge a permitted call once more, just as it is.
 
     Raises:
         Interrupted: The run is ended before: no earlier permission stands.
     """
-    permitted = ruling.permitted
+    permitted = result.permitted
     if permitted is None:
-        return ruling
+        return result
     if permitted.approver:
-        again = await judge_approved(run, ruling, permitted.approver, permitted.purpose)
+        again = await judge_approved(run, result, permitted.approver, permitted.purpose)
     else:
-        (again,) = await judge_again(run, (ruling,), permitted.purpose)
+        (again,) = await judge_again(run, (result,), permitted.purpose)
     if again.permitted is not None and again.permitted.call != permitted.call:
-        return turned_down(ruling, "policy changes this call by now; propose it anew")
+        return turned_down(result, "policy changes this call by now; propose it anew")
     return again
 
 
-def turned_down(ruling: Ruling, reason: str) -> Ruling:
-    """Return the ruling on a call that is denied after all."""
-    return Ruling(ruling.call, _denied(reason))
+def turned_down(result: GateResult, reason: str) -> GateResult:
+    """Return the result on a call that is denied after all."""
+    return GateResult(result.call, _denied(reason))
 
 
-def _as_told(ruling: Ruling, verdict: Verdict) -> Verdict:
+def _as_told(result: GateResult, verdict: Verdict) -> Verdict:
     """Return a later verdict with the arguments that policy put in the place of the model's: it has yet to be told."""
-    if verdict.arguments is not None or ruling.verdict.arguments is None:
+    if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
-    return verdict.model_copy(update={"arguments": ruling.verdict.arguments})
+    return verdict.model_copy(update={"arguments": result.verdict.arguments})
 
 
-def _ruling(run: Run, judged: Ruling, verdict: Verdict, purpose: Purpose, approver: str = "") -> Ruling:
-    """Return the ruling on what was judged, by this verdict."""
+def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpose, approver: str = "") -> GateResult:
+    """Return the result on what was judged, by this verdict."""
     call, spec = judged.call, run.setup.tool(judged.call.name)
     if spec is None and verdict.decision == "allow" and call.name != ANSWER:
         verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
-    ruling = Ruling(call, verdict, place=judged.place)
+    result = GateResult(call, verdict, place=judged.place)
     if spec is None or verdict.decision != "allow":
-        return ruling
-    return replace(ruling, permitted=Permitted(ruling.proposed, spec, verdict, purpose, approver))
+        return result
+    return replace(result, permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
 
 
 def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply") -> GateRequest:

@@ -9,7 +9,7 @@ from workflows.phases.run import Run
 SIGNAL = "delegate_held"
 
 
-async def tell_parent(run: Run) -> None:
+async def report_held(run: Run) -> None:
     """Tell the parent of each change, until the task is cancelled; a run without a parent tells nobody."""
     info = workflow.info()
     if info.parent is None:

@@ -11,9 +11,9 @@ from workflows.decisions.outcomes import refused
 from workflows.decisions.references import references_in
 from workflows.phases import gate
 from workflows.phases.attempt import outcome_of
-from workflows.phases.calls import carried_out
+from workflows.phases.calls import execute_call
 from workflows.phases.interrupt import Interrupted, settle
-from workflows.phases.pace import checkpoint, enter, unpaused
+from workflows.phases.pace import checkpoint, set_phase, wait_if_paused
 from workflows.phases.run import Run
 from workflows.phases.spans import phase_span
 from workflows.types.hydration import PreHydration
@@ -31,31 +31,31 @@ async def hydrate(run: Run) -> None:
     calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()
     if calls:
-        enter(run, "hydrating")
+        set_phase(run, "hydrating")
         with phase_span("hydrate", 0):
             outcomes = await _outcomes(run, calls, config.timeout_s)
         run.change(hydration.with_calls, outcomes)
     late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
     run.change(hydration.with_hydration, hydration.found(looked_up, by_id, late), config.max_context_tokens)
-    await unpaused(run)
+    await wait_if_paused(run)
 
 
 async def _outcomes(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
     places = tuple(f"0.{index}" for index in range(len(calls)))
     try:
-        rulings = await gate.judge_calls(run, calls, places, "hydration")
+        results = await gate.judge_calls(run, calls, places, "hydration")
         await checkpoint(run)
     except Interrupted:
         return ()
-    permitted = {index: ruling.permitted for index, ruling in enumerate(rulings) if ruling.permitted is not None}
+    permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
     run.change(with_under_way, [allowed.call for allowed in permitted.values()])
-    tasks = {i: asyncio.create_task(carried_out(run, allowed, places[i])) for i, allowed in permitted.items()}
+    tasks = {i: asyncio.create_task(execute_call(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settled(run, list(tasks.values()), timeout_s)
     return tuple(
-        outcome_of(tasks[index], permitted[index]) if index in tasks else refused(ruling.call, ruling.verdict)
-        for index, ruling in enumerate(rulings)
+        outcome_of(tasks[index], permitted[index]) if index in tasks else refused(result.call, result.verdict)
+        for index, result in enumerate(results)
     )
 
 

@@ -6,12 +6,12 @@ from workflows.decisions import budget, dispatch, waits
 from workflows.decisions.interventions import with_abort
 from workflows.phases import attributes
 from workflows.phases.gate import Gated
-from workflows.phases.pace import enter
+from workflows.phases.pace import set_phase
 from workflows.phases.run import Run
 from workflows.types.result import StopReason
 
 
-async def asked_for(
+async def ask_for_budget(
     run: Run, stop: tuple[StopReason, str], is_raised: Callable[[], bool], *, may_roll_over: bool
 ) -> tuple[StopReason, str] | None:
     """Wait until the limit is raised; return the ending when a person declines it."""
@@ -21,7 +21,7 @@ async def asked_for(
         run.change(budget.with_question)
         run.change(waits.opened, wait, run.now)
     phase = run.state.phase
-    enter(run, "waiting")
+    set_phase(run, "waiting")
     attributes.show_waiting(run)
     await run.stood_by(
         lambda: _is_decided(run, wait.wait_id) or is_raised() or run.is_interrupted(), may_roll_over=may_roll_over
@@ -29,7 +29,7 @@ async def asked_for(
     asked = waits.wait_named(run.state, wait.wait_id)
     declined = asked.resolution if asked else None
     run.change(waits.closed, wait.wait_id, run.now)
-    enter(run, phase)
+    set_phase(run, phase)
     attributes.show_waiting(run)
     if declined is not None:
         return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
@@ -41,7 +41,7 @@ async def ask_for_calls(run: Run, gated: Gated) -> Gated:
     calls = gated.allowed
     limit: tuple[StopReason, str] = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
     if dispatch.wants_more(run.state, calls) and budget.is_asked_for(run.state, limit):
-        declined = await asked_for(
+        declined = await ask_for_budget(
             run, limit, lambda: not dispatch.wants_more(run.state, calls), may_roll_over=not gated.is_answered
         )
         if declined is not None and declined[0] == "aborted":

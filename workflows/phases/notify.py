@@ -63,7 +63,7 @@ class Announcer:
         await settle([delivery], lambda: self._is_over or not notifications.is_open(self._run.state, wait.wait_id))
 
 
-async def end_told(run: Run, stop: tuple[StopReason, str]) -> None:
+async def tell_end(run: Run, stop: tuple[StopReason, str]) -> None:
     """Tell of the end, where the setup asks for it, for a short time that is the same whatever the receiver does."""
     if not notifications.is_end_told(run.state):
         return

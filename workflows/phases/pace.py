@@ -7,23 +7,23 @@ from workflows.phases import attributes
 from workflows.phases.run import Run
 
 
-def enter(run: Run, phase: str) -> None:
+def set_phase(run: Run, phase: str) -> None:
     """Go into a phase."""
     run.state = run.state.model_copy(update={"phase": phase})
     workflow.set_current_details(details(run.state))
 
 
-async def unpaused(run: Run, *, may_roll_over: bool = False) -> None:
+async def wait_if_paused(run: Run, *, may_roll_over: bool = False) -> None:
     """Stand still while paused; an abort goes through, and one that is in doubt is waited for."""
     if run.doubts:
         await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
         return
     phase = run.state.phase
-    enter(run, "paused")
+    set_phase(run, "paused")
     attributes.show_phase(run)
     await run.stood_by(lambda: not run.state.paused or run.is_interrupted(), may_roll_over=may_roll_over)
-    enter(run, phase)
+    set_phase(run, phase)
     attributes.show_phase(run)
 
 
@@ -33,5 +33,5 @@ async def checkpoint(run: Run, *, may_roll_over: bool = False) -> None:
     Raises:
         Interrupted: The run is to end.
     """
-    await unpaused(run, may_roll_over=may_roll_over)
+    await wait_if_paused(run, may_roll_over=may_roll_over)
     run.go_on()

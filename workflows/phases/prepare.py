@@ -18,7 +18,7 @@ ATTEMPT_S = 10.0
 """It reads configuration; a worker that dies over it costs no more than one that dies over a model call."""
 
 
-async def setup_of(run: Run) -> Setup:
+async def prepare_setup(run: Run) -> Setup:
     """Return the setup.
 
     Raises:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from workflows.decisions.calibration import halved_budget, message_budget, with_calibration, with_frame
 from workflows.decisions.limits import output_allowance, server_limit_s
-from workflows.decisions.replies import Judged, judged
-from workflows.phases.compact import compacted
+from workflows.decisions.replies import ClassifiedReply, classify_reply
+from workflows.phases.compact import compact_context
 from workflows.phases.failures import failure_text, is_context_overflow, is_out_of_time
 from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
@@ -21,7 +21,7 @@ MAX_ATTEMPTS = 10
 class Proposed:
     """What the model proposes, and the conversation once the model has seen all of it."""
 
-    judged: Judged
+    judged: ClassifiedReply
     seen: Conversation
 
 
@@ -43,18 +43,18 @@ async def propose(run: Run) -> Proposed | NoReply:
         Interrupted: The run is to end first.
     """
     run.change(with_frame)
-    first = await compacted(run, message_budget(run.state))
+    first = await compact_context(run, message_budget(run.state))
     answer = await _ask(run, *first)
     if isinstance(answer, Proposed) or not answer.is_overflow:
         return answer
     sent = first[1]
-    shorter = await compacted(run, halved_budget(sent))
+    shorter = await compact_context(run, halved_budget(sent))
     return await _ask(run, *shorter) if shorter[1].tokens < sent.tokens else answer
 
 
 def proposed_before(run: Run, reply: Reply) -> Proposed:
     """Return what was proposed to the run before this one, which continued as new while people held it up."""
-    return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
+    return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
 
 
 async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
@@ -64,7 +64,7 @@ async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | 
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
     run.change(with_calibration, seen, reply.usage.input_tokens)
-    return Proposed(judged(reply, wants_data=run.setup.output_schema is not None), seen)
+    return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 
 def _request(run: Run, context: ContextRef) -> ReasonRequest:

@@ -18,17 +18,17 @@ from workflows.decisions.recovery_texts import (
 from workflows.phases import attributes, gate
 from workflows.phases.alternatives import Case, first_that_works
 from workflows.phases.attempt import Failed, Place
-from workflows.phases.gate import Permitted, Ruling
+from workflows.phases.gate import AllowedCall, GateResult
 from workflows.phases.interrupt import Interrupted
 from workflows.phases.run import Run
-from workflows.phases.tried import tried
-from workflows.phases.waiting import decided
+from workflows.phases.tried import execute_once
+from workflows.phases.waiting import ask_person
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.outcome import Outcome
 from workflows.types.recovery import RecoveryStrategy
 
 
-async def recovered(run: Run, permitted: Permitted, place: Place, failure: Failed) -> Outcome:
+async def recover(run: Run, permitted: AllowedCall, place: Place, failure: Failed) -> Outcome:
     """Return the outcome of a call that failed."""
     settings = recovery.recovery_of(permitted.spec, run.config)
     strategy = _STRATEGIES.get(settings.strategy)
@@ -81,7 +81,7 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
         while True:
             wait_id = f"call-{case.place.activity_id}-{retries}"
             asked = Asked(call, wait_id, failure.error, run.now, failure.unclear)
-            decision = await decided(run, escalation(run.state, asked, case.settings))
+            decision = await ask_person(run, escalation(run.state, asked, case.settings))
             if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
@@ -89,12 +89,14 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
             if decision.choice == "abort":
                 run.change(recovery.escalated_to_an_end, call, decision)
                 return failure.outcome(call)
-            again = await gate.confirm(run, Ruling(call, permitted.verdict, permitted, place=case.place.activity_id))
+            again = await gate.confirm(
+                run, GateResult(call, permitted.verdict, permitted, place=case.place.activity_id)
+            )
             if again.permitted is None:  # policy has changed while the person decided
                 return failure.outcome(call).with_words(after=f"\n{not_retried(again.verdict.reason)}")
             permitted = replace(permitted, verdict=again.permitted.verdict)
             retries += 1
-            attempt = await tried(run, permitted, Place(f"{case.place.activity_id}.r{retries}", case.place.key))
+            attempt = await execute_once(run, permitted, Place(f"{case.place.activity_id}.r{retries}", case.place.key))
             if isinstance(attempt, Outcome):
                 return attempt.model_copy(update={"result": None})
             failure = attempt.after(failure)

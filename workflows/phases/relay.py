@@ -12,7 +12,7 @@ from workflows.phases.run import Run
 Handle = workflow.ChildWorkflowHandle[Any, Any]
 
 
-async def attended(run: Run, child: Handle) -> None:
+async def attend(run: Run, child: Handle) -> None:
     """Wait until the child has ended; guidance, pauses and the parent's own ending are passed on meanwhile."""
     relay = _Relay(run, child)
     while not child.done():

@@ -7,13 +7,13 @@ from workflows.decisions import recovery
 from workflows.decisions.dispatch import with_under_way
 from workflows.decisions.outcomes import refused, with_change
 from workflows.phases import attributes, critique, gate
-from workflows.phases.approve import approved
+from workflows.phases.approve import ask_approval
 from workflows.phases.attempt import outcome_of
-from workflows.phases.calls import carried_out
-from workflows.phases.gate import Permitted, Ruling
+from workflows.phases.calls import execute_call
+from workflows.phases.gate import AllowedCall, GateResult
 from workflows.phases.interrupt import settle
 from workflows.phases.pace import checkpoint
-from workflows.phases.resumed import resumed
+from workflows.phases.resumed import confirm_when_resumed
 from workflows.phases.run import Run
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.outcome import Outcome
@@ -32,34 +32,34 @@ async def send_again(run: Run) -> None:
 
 async def _send(run: Run, letter: DeadLetter) -> None:
     place = f"{letter.letter_id}.q{run.state.iteration}"
-    rulings = await gate.judge_calls(run, (letter.call,), (place,), "requeue")
-    found = await approved(run, rulings, place, "requeue", may_roll_over=True)
-    ruling = await resumed(run, await _reviewed(run, found[0], place))
+    results = await gate.judge_calls(run, (letter.call,), (place,), "requeue")
+    found = await ask_approval(run, results, place, "requeue", may_roll_over=True)
+    result = await confirm_when_resumed(run, await _reviewed(run, found[0], place))
     run.go_on()
     run.change(recovery.without_letter, letter.letter_id)
-    if ruling.permitted is None:
-        outcome = ruling.rejected or refused(letter.call, ruling.verdict)
+    if result.permitted is None:
+        outcome = result.rejected or refused(letter.call, result.verdict)
     else:
-        outcome = with_change(await _carried(run, ruling.permitted, place, letter), ruling.verdict)
+        outcome = with_change(await _carried(run, result.permitted, place, letter), result.verdict)
     run.change(recovery.with_letter_answered, letter, outcome)
     attributes.show_dead_letters(run)
 
 
-async def _reviewed(run: Run, ruling: Ruling, place: str) -> Ruling:
-    """Return the ruling once the critics have seen the call; one that a person held up is judged once more."""
-    if ruling.permitted is None:
-        return ruling
+async def _reviewed(run: Run, result: GateResult, place: str) -> GateResult:
+    """Return the result once the critics have seen the call; one that a person held up is judged once more."""
+    if result.permitted is None:
+        return result
     stood_still_s = run.state.clock.stopped_s
-    if objection := await critique.objection(run, ruling.permitted, place):
-        return replace(ruling, permitted=None, rejected=objection)
+    if objection := await critique.objection(run, result.permitted, place):
+        return replace(result, permitted=None, rejected=objection)
     if run.state.clock.stopped_s == stood_still_s:
-        return ruling
-    return await gate.confirm(run, ruling)
+        return result
+    return await gate.confirm(run, result)
 
 
-async def _carried(run: Run, permitted: Permitted, place: str, letter: DeadLetter) -> Outcome:
+async def _carried(run: Run, permitted: AllowedCall, place: str, letter: DeadLetter) -> Outcome:
     key = recovery.kept_key(letter, permitted.call)
     run.change(with_under_way, [permitted.call])
-    task = asyncio.create_task(carried_out(run, permitted, place, key=key))
+    task = asyncio.create_task(execute_call(run, permitted, place, key=key))
     await settle([task], run.is_interrupted)
     return outcome_of(task, permitted)

@@ -3,17 +3,17 @@
 from temporalio import workflow
 
 from workflows.phases import gate
-from workflows.phases.gate import Ruling
+from workflows.phases.gate import GateResult
 from workflows.phases.run import Run
 
 
-async def resumed(run: Run, ruling: Ruling) -> Ruling:
-    """Return the ruling that holds once the run is paused no more.
+async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
+    """Return the result that holds once the run is paused no more.
 
     Raises:
         Interrupted: The run is ended before.
     """
     if not run.state.paused:
-        return ruling
+        return result
     await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
-    return await gate.confirm(run, ruling)
+    return await gate.confirm(run, result)

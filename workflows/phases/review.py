@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from workflows.decisions import approvals, critique
 from workflows.decisions.critic_verdict import Assessment, assessment, summed
 from workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
-from workflows.phases.approve import answered, occasion
+from workflows.phases.approve import ask_people, occasion
 from workflows.phases.failures import failure_text, is_out_of_time
 from workflows.phases.model_call import ModelCall, reply_to
 from workflows.phases.run import Run
@@ -47,7 +47,7 @@ class Subject:
         return "" if self.call.name == ANSWER else self.call.call_id
 
 
-async def assessed(run: Run, subject: Subject) -> Assessment:
+async def assess(run: Run, subject: Subject) -> Assessment:
     """Return what the critic says.
 
     Raises:
@@ -55,7 +55,7 @@ async def assessed(run: Run, subject: Subject) -> Assessment:
     """
     critic = subject.critic
     if not critic.rubric:
-        found = await asked(run, subject)
+        found = await ask_reviewer(run, subject)
     else:
         found = await _by_model(run, subject)
     if not found.failure:
@@ -65,10 +65,10 @@ async def assessed(run: Run, subject: Subject) -> Assessment:
     if critic.person is None or found.is_by_person:
         return found
     run.change(critique.evaluated, critic, subject.target, found, "asked", call_id=subject.call_id)
-    return await asked(run, subject, found.failure)
+    return await ask_reviewer(run, subject, found.failure)
 
 
-async def asked(run: Run, subject: Subject, why: str = "") -> Assessment:
+async def ask_reviewer(run: Run, subject: Subject, why: str = "") -> Assessment:
     """Return what a person says of it, as of a held call: in the inbox, outside the run's clock, decided once.
 
     Raises:
@@ -86,7 +86,7 @@ async def asked(run: Run, subject: Subject, why: str = "") -> Assessment:
     place = f"{subject.place}.{critic.name}"
     hold = approvals.hold_of(run.state, place, subject.call, verdict, run.now, occasion=occasion())
     hold = hold.model_copy(update={"critic": critic.name})
-    found = await answered(run, (hold,), f"critic-{critic.name}-{subject.place}")
+    found = await ask_people(run, (hold,), f"critic-{critic.name}-{subject.place}")
     answer = found[hold.approval_id].answer
     if answer is None or not answer.approver:
         return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")

@@ -11,11 +11,11 @@ from workflows.decisions.outcomes import not_run, refused, with_change
 from workflows.decisions.recovery import triggered
 from workflows.decisions.saga_report import Course, ended, why
 from workflows.phases import gate
-from workflows.phases.approve import approved
+from workflows.phases.approve import ask_approval
 from workflows.phases.attempt import outcome_of
-from workflows.phases.gate import Permitted
+from workflows.phases.gate import AllowedCall
 from workflows.phases.interrupt import CutShort, Interrupted, settle
-from workflows.phases.resumed import resumed
+from workflows.phases.resumed import confirm_when_resumed
 from workflows.phases.run import Run
 from workflows.types.gate import Purpose
 from workflows.types.messages import ToolCall
@@ -25,7 +25,7 @@ from workflows.types.saga import SagaStep
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""
 
-CarriedOut = Callable[[Run, Permitted, str, CutShort], Awaitable[Outcome]]
+CarriedOut = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
 """Carries one allowed call out at a place, to its outcome, until it is cut short."""
 
 
@@ -61,7 +61,7 @@ class _Saga:
         return _Part(place, saga.part_call(self.call, place, action), "compensation", "compensation")
 
 
-async def played(run: Run, permitted: Permitted, place: str, carry: CarriedOut) -> Outcome:
+async def execute_saga(run: Run, permitted: AllowedCall, place: str, carry: CarriedOut) -> Outcome:
     """Return the one outcome of a saga. It sees by itself that the run is interrupted, and must not be cancelled.
 
     Its recovery is to take back what was done; those of its tools answer for its calls.
@@ -98,14 +98,14 @@ async def _foreseen(one: _Saga) -> str:
     indexes = range(len(one.steps))
     back = [part for part in map(one.compensation, indexes) if part is not None]
     for parts in ([one.step(index) for index in indexes], back):
-        rulings = await _judged(one, parts) if parts else ()
-        for part, ruling in zip(parts, rulings, strict=True):
-            if ruling.verdict.decision in {"deny", "invalid"}:
-                return saga.foreseen(part.place, refused(part.call, ruling.verdict))
+        results = await _judged(one, parts) if parts else ()
+        for part, result in zip(parts, results, strict=True):
+            if result.verdict.decision in {"deny", "invalid"}:
+                return saga.foreseen(part.place, refused(part.call, result.verdict))
     return ""
 
 
-async def _judged(one: _Saga, parts: list[_Part], is_cut_short: CutShort | None = None) -> tuple[gate.Ruling, ...]:
+async def _judged(one: _Saga, parts: list[_Part], is_cut_short: CutShort | None = None) -> tuple[gate.GateResult, ...]:
     calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
     return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
 
@@ -156,20 +156,20 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
     if is_cut_short():
         return not_run(part.call, saga.INTERRUPTED)
     try:
-        rulings = await _judged(one, [part], is_cut_short)
-        (ruling,) = await approved(one.run, rulings, part.place, part.purpose)
+        results = await _judged(one, [part], is_cut_short)
+        (result,) = await ask_approval(one.run, results, part.place, part.purpose)
         if part.purpose == "saga":
-            ruling = await resumed(one.run, ruling)
+            result = await confirm_when_resumed(one.run, result)
     except Interrupted:
         return not_run(part.call, saga.INTERRUPTED)
-    if ruling.permitted is None:
-        return refused(part.call, ruling.verdict)
+    if result.permitted is None:
+        return refused(part.call, result.verdict)
     if is_cut_short():
         return not_run(part.call, saga.INTERRUPTED)
-    return with_change(await _carried(one, ruling.permitted, part, is_cut_short), ruling.verdict)
+    return with_change(await _carried(one, result.permitted, part, is_cut_short), result.verdict)
 
 
-async def _carried(one: _Saga, permitted: Permitted, part: _Part, is_cut_short: CutShort) -> Outcome:
+async def _carried(one: _Saga, permitted: AllowedCall, part: _Part, is_cut_short: CutShort) -> Outcome:
     spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
     one.run.change(saga.with_action, part.kind)
     permitted = replace(permitted, spec=spec)

@@ -5,22 +5,22 @@ import asyncio
 from workflows.decisions import waits
 from workflows.phases import attributes
 from workflows.phases.interrupt import Interrupted
-from workflows.phases.pace import enter
+from workflows.phases.pace import set_phase
 from workflows.phases.run import Run
 from workflows.types.waits import Resolution, Wait
 
 
-async def decided(run: Run, wait: Wait) -> Resolution:
+async def ask_person(run: Run, wait: Wait) -> Resolution:
     """Ask a person and return the decision.
 
     Raises:
         Interrupted: The run is ended before there is one.
     """
     run.change(waits.opened, wait, run.now)
-    return await answered(run, wait.wait_id)
+    return await wait_for_answer(run, wait.wait_id)
 
 
-async def answered(run: Run, wait_id: str, then: str = "") -> Resolution:
+async def wait_for_answer(run: Run, wait_id: str, then: str = "") -> Resolution:
     """Wait for the decision on a question that is open, and close it.
 
     Args:
@@ -49,7 +49,7 @@ async def answered(run: Run, wait_id: str, then: str = "") -> Resolution:
 def _close(run: Run, wait_id: str, then: str) -> None:
     run.change(waits.closed, wait_id, run.now)
     if then:
-        enter(run, then)
+        set_phase(run, then)
     attributes.show_waiting(run)
 
 

@@ -59,7 +59,7 @@ class Setup(Record):
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
-class News(Record):
+class MessageRef(Record):
     """One message that the model has not seen: by reference where history holds it, else in full. One field is set.
 
     Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message;
@@ -101,17 +101,17 @@ class News(Record):
 
 
 @dataclass(frozen=True)
-class Chain:
+class HashedMessages:
     """Messages and their digest, which goes on where it ended when more are added."""
 
     messages: tuple[Message, ...] = ()
     digest: str = EMPTY
 
-    def plus(self, messages: tuple[Message, ...]) -> "Chain":
+    def plus(self, messages: tuple[Message, ...]) -> "HashedMessages":
         """Return the chain with these at its end."""
-        return Chain((*self.messages, *messages), digest_of(messages, self.digest))
+        return HashedMessages((*self.messages, *messages), digest_of(messages, self.digest))
 
-    def compacted(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "Chain":
+    def compacted(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
         """Return the chain without `drop`, its results in `mask` masked; a summary stands where the first went."""
         if not drop and not mask:
             return self
@@ -119,7 +119,7 @@ class Chain:
         if summary is not None:
             place = drop[0][0]
             messages = (*messages[:place], summary, *messages[place:])
-        return Chain().plus(messages)
+        return HashedMessages().plus(messages)
 
 
 class ContextRef(Record):
@@ -129,12 +129,12 @@ class ContextRef(Record):
     """Messages of the call before that are left out from now on."""
     mask: Ranges = ()
     """Tool results of the call before whose text is left out from now on; indexes as in `drop`."""
-    summary: News | None = None
+    summary: MessageRef | None = None
     """What stands where the first dropped message stood."""
-    news: tuple[News, ...] = ()
+    news: tuple[MessageRef, ...] = ()
     head: str = ""
 
-    def applied(self, base: Chain, resolve: Callable[[News], Message]) -> Chain:
+    def applied(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
         """Return what this reference stands for, when `base` is what the call before was about.
 
         Raises:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from workflows.types.approvals import Hold
 from workflows.types.breaker import Breaker
-from workflows.types.context import InterventionKind, News, Setup
+from workflows.types.context import InterventionKind, MessageRef, Setup
 from workflows.types.dead_letters import DeadLetter
 from workflows.types.decision import Decided
 from workflows.types.delegation import Ceiling
@@ -39,7 +39,7 @@ class Conversation(Record):
     sent: int = 0
     digest: str = ""
     """Digest of the first `sent` messages."""
-    news: tuple[News, ...] = ()
+    news: tuple[MessageRef, ...] = ()
     tokens: int = 0
     """Estimated tokens of all messages."""
     size: int = 0
