@@ -8,11 +8,11 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
 from client.replay_check import difference
-from workflows.types.decision import DECISION_MADE
+from workflows.types.decision import DECISION_GROUNDED
 from workflows.types.notes import NOTES_MEMO
 
 Told = dict[str, Any]
-"""The data of one `DecisionMade`."""
+"""The data of one `DecisionGrounded`."""
 
 
 class DecisionRecord:
@@ -55,4 +55,4 @@ def fault_of(recorded: list[Told], made: list[Told]) -> str:
 def _decisions(notes: Any) -> list[Told]:
     listed = cast("list[Any]", notes) if isinstance(notes, list) else []
     tables = [cast("Told", note) for note in listed if isinstance(note, dict)]
-    return [note.get("data") or {} for note in tables if note.get("event") == DECISION_MADE]
+    return [note.get("data") or {} for note in tables if note.get("event") == DECISION_GROUNDED]

@@ -6,7 +6,7 @@ from typing import Any, cast
 from client.cli.held_calls import in_words
 from client.cli.line import Line, Tone
 from client.cli.terminal_text import on_one_line
-from workflows.types.decision import DECISION_MADE
+from workflows.types.decision import DECISION_GROUNDED
 from workflows.types.journal import JournalEntry
 from workflows.types.saga import SAGA_ENDED
 
@@ -131,8 +131,8 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "InterventionReceived": _intervened,
     "NotificationFailed": _untold,
     SAGA_ENDED: _saga,
-    DECISION_MADE: _decided_by_rule,
-    "StepEvaluated": _reviewed,
+    DECISION_GROUNDED: _decided_by_rule,
+    "CritiqueEvaluated": _reviewed,
     "PastMissing": _missing,
 }
 

@@ -22,7 +22,7 @@ _PHASES = {
     "ObservationsCollected": "reasoning",
     "Terminated": "done",
 }
-_SPENDING = ("ReasoningComplete", "DelegationEnded", "StepEvaluated")
+_SPENDING = ("ReasoningComplete", "DelegationEnded", "CritiqueEvaluated")
 _QUIET = {"waiting", "hydrating", "reviewing"}
 """Phases that only the run's own word tells."""
 

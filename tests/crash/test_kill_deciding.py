@@ -31,10 +31,10 @@ def told(times: int) -> dict[str, Any]:
 CASES: dict[str, Case] = {
     "decided": Case(**DECIDED),
     "decided, when its verdict comes": dies("gate of decide", **DECIDED),
-    "decided, before it is told": dies("noting DecisionMade", **DECIDED),
+    "decided, before it is told": dies("noting DecisionGrounded", **DECIDED),
     "decided, when the model is told": dies("model call 3", **DECIDED),
     "rolled": Case(**ROLLED),
-    "rolled, before it is told": dies("noting DecisionMade", **ROLLED),
+    "rolled, before it is told": dies("noting DecisionGrounded", **ROLLED),
     "rolled, in the next run": dies("model call 3", **ROLLED),
     "told": Case(**told(1)),
     "told, when the receiver has it": dies("told", **told(2)),
@@ -60,7 +60,7 @@ async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
     """So that the comparisons are about something."""
     for scene in ("decided", "rolled"):
         decided = outcome_of(outcomes, scene)
-        [made] = decided.data("DecisionMade")
+        [made] = decided.data("DecisionGrounded")
         assert (made["rule"], made["outcome"], made["facts"]["tainted"]["source"]) == ("read", {"go": "no"}, "look")
         assert decided.ran.raw["data"]["decisions"]["size"]["outcome"] == {"go": "no"}
     assert len(outcome_of(outcomes, "rolled").ran.histories) > 2

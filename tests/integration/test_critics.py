@@ -17,7 +17,7 @@ async def test_an_answer_that_the_critic_approves_is_the_output(client: Client) 
     assert (ran.result.output, ran.result.termination.reason) == ("17 % (report.md:3)", "completed")
     assert [is_review(request) for request in provider.seen] == [False, True]
     assert (ran.result.iterations, ran.result.usage.model_calls, ran.result.usage.total_tokens) == (1, 2, 220)
-    [told] = [entry.data for entry in ran.journal if entry.event == "StepEvaluated"]
+    [told] = [entry.data for entry in ran.journal if entry.event == "CritiqueEvaluated"]
     assert told == {
         "kind": "critic",
         "critic": "quality",

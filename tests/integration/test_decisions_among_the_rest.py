@@ -31,7 +31,7 @@ def a_ticket() -> FakeTool:
 
 
 def rules(ran: Ran) -> list[str]:
-    return [entry.data["rule"] for entry in ran.journal if entry.event == "DecisionMade"]
+    return [entry.data["rule"] for entry in ran.journal if entry.event == "DecisionGrounded"]
 
 
 async def faults(client: Client, ran: Ran) -> list[str]:

@@ -56,7 +56,7 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
     assert made["facts"]["tainted"] == {"value": True, "source": "read_file"}
     assert made["facts"]["alert"] == {"value": False, "source": "trusted_context.monitoring.alert"}
     assert told(loop, 2)[-1] == "[Decided] route: severity = high, page = support (rule: capped)"
-    entry = next(entry for entry in ran.journal if entry.event == "DecisionMade")
+    entry = next(entry for entry in ran.journal if entry.event == "DecisionGrounded")
     assert {**entry.data, "iteration": 2} | {"revision": 0} == {**made, "place": "2.0", "decision": "route"}
     assert "Decided" not in str(
         [e.data for e in ran.journal if e.event == "ObservationsCollected" and e.iteration == 1]
@@ -114,7 +114,7 @@ async def test_what_is_decided(
 ) -> None:
     ran, _ = await triaged(client, *steps, answers(), context=context)
     assert decision(ran)["outcome"] == outcome
-    assert ran.events.count("DecisionMade") == 1
+    assert ran.events.count("DecisionGrounded") == 1
 
 
 @pytest.mark.parametrize(

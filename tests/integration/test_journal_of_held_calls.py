@@ -103,7 +103,7 @@ async def test_what_a_critic_turns_down_is_not_dispatched(client: Client) -> Non
 
     assert dispatched(ran) == ["look_0", "pay_2"]
     assert outcomes(ran) == [("look_0", "ok", ""), ("pay_1", "not_run", ""), ("pay_2", "ok", "")]
-    assert events(ran) == ["PolicyEvaluated", "StepEvaluated", "StepEvaluated", *ROUND]
+    assert events(ran) == ["PolicyEvaluated", "CritiqueEvaluated", "CritiqueEvaluated", *ROUND]
 
 
 async def test_what_is_aborted_under_review_is_not_dispatched(client: Client) -> None:

@@ -29,8 +29,8 @@ SHOWS = {
     "masked": ("ContextCompacted", "observation_masking"),
     "delegated": ("DelegationStarted", "DelegationEnded"),
     "notified": ("ApprovalRequested", "NotificationFailed", "ReceiverRefused: it answered 404"),
-    "decided": ("DecisionMade", "trusted_context.paid"),
-    "criticised": ("StepEvaluated", "revise", "accepted"),
+    "decided": ("DecisionGrounded", "trusted_context.paid"),
+    "criticised": ("CritiqueEvaluated", "revise", "accepted"),
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),
 }

@@ -48,5 +48,5 @@ def is_review(request: ModelRequest) -> bool:
 
 def evaluations(ran: Ran, *keys: str) -> list[Any]:
     """Return what the journal tells of the critics: one value for each verdict, or a tuple of values."""
-    found = [entry.data for entry in ran.journal if entry.event == "StepEvaluated"]
+    found = [entry.data for entry in ran.journal if entry.event == "CritiqueEvaluated"]
     return [data.get(keys[0]) if len(keys) == 1 else tuple(data.get(key) for key in keys) for data in found]

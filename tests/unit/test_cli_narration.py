@@ -143,17 +143,19 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         ),
         pytest.param(an_entry("CircuitClosed", tool="look"), "✓ look works again", id="a circuit closes"),
         pytest.param(
-            an_entry("StepEvaluated", critic="q", target="answer", score=0.9, approved=True, then="accepted"),
+            an_entry("CritiqueEvaluated", critic="q", target="answer", score=0.9, approved=True, then="accepted"),
             "✓ critic q approves answer 0.90 (accepted)",
             id="a critic approves",
         ),
         pytest.param(
-            an_entry("StepEvaluated", critic="q", target="pay", approved=False, then="revise", feedback="too\nmuch"),
+            an_entry(
+                "CritiqueEvaluated", critic="q", target="pay", approved=False, then="revise", feedback="too\nmuch"
+            ),
             "✗ critic q rejects pay (revise): too much",
             id="a critic rejects",
         ),
         pytest.param(
-            an_entry("StepEvaluated", critic="q", target="pay", approved=False, then="ended", error="401"),
+            an_entry("CritiqueEvaluated", critic="q", target="pay", approved=False, then="ended", error="401"),
             "✗ critic q cannot review pay (ended): 401",
             id="a critic fails",
         ),

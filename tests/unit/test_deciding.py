@@ -228,7 +228,7 @@ def happened(decision: AgentState) -> list[JournalEntry]:
 
 def test_the_journal_has_the_decision_with_its_grounds() -> None:
     *_, entry, collected = happened(after(a_run(taint=("read_file",)), "critical"))
-    assert entry.event == "DecisionMade"
+    assert entry.event == "DecisionGrounded"
     assert entry.data["outcome"] == {"severity": "high", "page": "support"}
     assert entry.data["facts"]["tainted"] == {"value": True, "source": "read_file"}
     assert collected.data["outcomes"] == [{"tool": "decide", "call_id": "c1", "outcome": "ok"}]

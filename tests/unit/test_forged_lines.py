@@ -118,7 +118,7 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "ApprovalResolved", "kind": "call", "tool": "{}", "approver": "{}", "reason": "{}", "id": "{}"},
     {"event": "InterventionReceived", "kind": "steer", "text": "{}"},
     {"event": "InterventionReceived", "kind": "extend_budget", "text": {"{}": "{}"}},
-    {"event": "DecisionMade", "decision": "{}", "outcome": {"{}": "{}"}, "rule": "{}"},
+    {"event": "DecisionGrounded", "decision": "{}", "outcome": {"{}": "{}"}, "rule": "{}"},
     {"event": "DecisionGrounded", "decision": "{}", "outcome": {"{}": "{}"}, "rule": "{}"},
     {"event": "NotificationFailed", "about": "{}", "error": "{}"},
     {"event": "OfALaterVersion", "{}": "{}"},

@@ -31,7 +31,7 @@ def said(call: str, approved: bool = True) -> Happening:
 
 
 def reviewed(call: str, then: str) -> Happening:
-    return note("StepEvaluated", kind="critic", call_id=call, then=then)
+    return note("CritiqueEvaluated", kind="critic", call_id=call, then=then)
 
 
 def begun(key: str, name: str = "any") -> Happening:

@@ -73,7 +73,7 @@ def evaluated(
     optional = {"says_approved": found.says_approved, "usage": found.usage and found.usage.model_dump()}
     texts = {"feedback": found.feedback or None, "error": found.failure or None, "call_id": call_id or None}
     more = {key: value for key, value in (optional | texts).items() if value is not None}
-    return with_note(state, "StepEvaluated", **data, **more)
+    return with_note(state, "CritiqueEvaluated", **data, **more)
 
 
 def with_usage(state: AgentState, reply: Reply) -> AgentState:

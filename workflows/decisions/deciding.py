@@ -8,7 +8,7 @@ from workflows.decisions.grounding import decided
 from workflows.decisions.notes import MAX_TEXT_CHARS, with_note
 from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
 from workflows.types.context import MessageRef
-from workflows.types.decision import DECISION_MADE, Decided, GroundedDecision
+from workflows.types.decision import DECISION_GROUNDED, Decided, GroundedDecision
 from workflows.types.loop_tools import DECIDE
 from workflows.types.messages import Message, Reply, ToolCall
 from workflows.types.state import AgentState
@@ -40,7 +40,7 @@ def with_decision(state: AgentState, place: str, name: str, made: Decided) -> Ag
     """Take in a decision, for the result and the journal."""
     state = state.model_copy(update={"decided": {**state.decided, name: made}})
     told = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
-    return with_note(state, DECISION_MADE, place=place, decision=name, **told)
+    return with_note(state, DECISION_GROUNDED, place=place, decision=name, **told)
 
 
 def in_words(made: Decided) -> str:

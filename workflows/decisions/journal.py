@@ -11,7 +11,7 @@ from workflows.decisions.journal_iteration import JournalIteration
 from workflows.decisions.journal_start import JournalStart
 from workflows.types import names
 from workflows.types.context import ReasonRequest, Setup
-from workflows.types.decision import DECISION_MADE
+from workflows.types.decision import DECISION_GROUNDED
 from workflows.types.delegation import delegated_place
 from workflows.types.gate import Verdicts
 from workflows.types.history import Happening, HappeningKind
@@ -181,7 +181,7 @@ class JournalFold:
 
     def _told(self, note: Note) -> Found:
         told = (note.event, note.data)
-        if note.event not in {SAGA_ENDED, DECISION_MADE}:
+        if note.event not in {SAGA_ENDED, DECISION_GROUNDED}:
             self._run.noted(note)
             return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_settled()]
         place, is_saga = str(note.data.get("place")), note.event == SAGA_ENDED

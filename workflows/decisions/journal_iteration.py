@@ -87,7 +87,7 @@ class JournalIteration:
             return
         elif note.event == "ApprovalRequested":
             verdicts.asked(str(told.get("id")), index)
-        elif note.event == "StepEvaluated" and told.get("then") == "revise":
+        elif note.event == "CritiqueEvaluated" and told.get("then") == "revise":
             verdicts.rejected(index)
 
     def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pydantic import Field
 from workflows.types.decision_values import Condition, Fact, Kind, Value, VariableName
 from workflows.types.record import Border, Record
 
-DECISION_MADE = "DecisionMade"
+DECISION_GROUNDED = "DecisionGrounded"
 """The note that tells what was decided, and on which grounds: no activity stands for the call."""
 
 TAINTED = "tainted"
