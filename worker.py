@@ -28,6 +28,7 @@ from activities.summarise import SummariseActivities
 from activities.tool_circuits import ToolCircuits
 from activities.tools import source_activity, tool_activities
 from activities.watchdog import NamedTasks, Watchdog
+from client.build import BUILD_ID
 from client.checked_worker import checked
 from client.config import OrgaConfig
 from client.config_file import load_config
@@ -50,9 +51,6 @@ from client.writable_rules import writable_rules
 from orga import start
 from orga.own_code import keep_out, seal
 from workflows.agent import AgentWorkflow
-
-BUILD_ID = "0.1.0"
-"""Stands in three events of every workflow and activity task, so it is short."""
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
 """How old the live text of a model may be, and how soon an abort is heard."""

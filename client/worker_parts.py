@@ -8,7 +8,7 @@ from pathlib import Path
 from activities.adapters.agents import ConfiguredAgents
 from activities.adapters.mcp.settings import secret_variables
 from activities.adapters.models.registry import ModelRegistry, default_model
-from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine
+from activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from activities.adapters.schemas.arguments import argument_errors
 from activities.adapters.tools.catalog import ToolCatalog
 from activities.adapters.webhook.sender import Link, Webhook, no_link
@@ -18,6 +18,7 @@ from activities.known_secrets import NO_SECRETS, KnownSecrets
 from activities.model_calls import Models
 from activities.permits import PermitKeys, permit_keys
 from activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
+from client.build import BUILD_ID
 from client.config import OrgaConfig
 from client.mcp_servers import configured_servers
 from client.model_prices import is_priced
@@ -91,6 +92,7 @@ def configured_parts(
         agent="",
         model="",
         policy=engine_name(settings),
+        build=BUILD_ID,
         gate_execution=gate_execution(policy),
         search_attributes=knows_attributes,
         roll_over_events=config.temporal.roll_over_events,
@@ -108,6 +110,7 @@ def configured_parts(
         facts,
         source=servers,
         is_priced=is_priced(config.models, models),
+        policy_version=lambda: policy_version(policy),
     )
     return Parts(
         agents,

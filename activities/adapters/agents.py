@@ -37,6 +37,7 @@ class ConfiguredAgents:
         *,
         source: ToolSource | None = None,
         is_priced: Callable[[str], bool] = lambda model: True,
+        policy_version: Callable[[], str] = lambda: "",
     ) -> None:
         """Take what the worker has.
 
@@ -48,6 +49,7 @@ class ConfiguredAgents:
             worker_facts: A setup whose policy, search attributes and roll-over limits are taken over.
             source: Where there are more tools, which may differ from run to run.
             is_priced: Whether the cost of a model's replies will be known, or nobody minds.
+            policy_version: Of the rules that judge now, "" where there are none.
 
         Raises:
             ValueError: Delegates that are no agents.
@@ -59,6 +61,7 @@ class ConfiguredAgents:
         self._facts = worker_facts
         self._source = source
         self._is_priced = is_priced
+        self._policy_version = policy_version
         found = [found for name, agent in agents.items() for found in delegate_problems(name, agent, self.known)]
         found += [found for name, agent in agents.items() for found in critic_problems(name, agent)]
         if found:
@@ -101,6 +104,7 @@ class ConfiguredAgents:
             "decisions": offered.decisions or None,
             "critics": agent.critics or None,
             "output_schema": request.output_schema,
+            "policy_version": self._policy_version() or None,
         }
         set_fields = {key: value for key, value in optional.items() if value is not None}
         return self._facts.model_copy(update=fields | set_fields)

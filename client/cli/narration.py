@@ -39,6 +39,13 @@ class Narrator:
             )
         return lines
 
+    def _prepared(self, entry: JournalEntry) -> list[Line]:
+        model, policy = (on_one_line(str(entry.data.get(key) or "")) for key in ("model", "policy"))
+        version = on_one_line(str(entry.data.get("policy_version") or ""))
+        tools = len(entry.data.get("tools") or ())
+        judged_by = f"policy {policy}{' ' if version else ''}{version}"
+        return [Line(f"model {model}, {tools} tool{'' if tools == 1 else 's'}, {judged_by}", "quiet")]
+
     def _reasoned(self, entry: JournalEntry) -> list[Line]:
         actions: list[dict[str, Any]] = entry.data.get("actions", [])
         self._calls = [(str(a.get("call_id")), _call(a)) for a in actions if "tool" in a]
@@ -99,6 +106,7 @@ class Narrator:
 
 _TELLERS: dict[str, Callable[[Narrator, JournalEntry], list[Line]]] = {
     "Started": Narrator._started,
+    "Prepared": Narrator._prepared,
     "ReasoningComplete": Narrator._reasoned,
     "PolicyEvaluated": Narrator._judged,
     "ToolsDispatched": Narrator._dispatched,

@@ -13,6 +13,7 @@ from workflows.types.waits import Wait
 
 _PHASES = {
     "Started": "preparing",
+    "Prepared": "reasoning",
     "PreHydrationComplete": "reasoning",
     "ApprovalRequested": "waiting",
     "ApprovalResolved": "acting",

@@ -16,6 +16,7 @@ async def test_text_is_an_answer(client: Client) -> None:
     assert ran.result.usage.total_tokens == 110
     assert ran.events == [
         "Started",
+        "Prepared",
         "ReasoningComplete",
         "PolicyEvaluated",
         "ToolsDispatched",

@@ -83,14 +83,14 @@ TOOL_THEN_TEXT = [
 
 def test_a_tool_then_text_gives_exactly_these_events() -> None:
     entries = journal(TOOL_THEN_TEXT)
-    assert events(entries) == ["Started", *ROUND, *ROUND, "Terminated"]
-    assert [entry.iteration for entry in entries] == [0, 1, 1, 1, 1, 2, 2, 2, 2, 2]
-    assert [entry.sequence for entry in entries] == list(range(10))
+    assert events(entries) == ["Started", "Prepared", *ROUND, *ROUND, "Terminated"]
+    assert [entry.iteration for entry in entries] == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert [entry.sequence for entry in entries] == list(range(11))
     assert {entry.agent for entry in entries} == {"default"}
 
 
 def test_each_event_says_what_happened() -> None:
-    data = [entry.data for entry in journal(TOOL_THEN_TEXT)]
+    data = [entry.data for entry in journal(TOOL_THEN_TEXT) if entry.event != "Prepared"]
     no_usage = {"input_tokens": 0, "output_tokens": 0, "cached_input_tokens": 0}
     tool = {"tool": "read", "call_id": "read_0"}
     assert data[:9] == [
@@ -105,6 +105,25 @@ def test_each_event_says_what_happened() -> None:
         {"observation_count": 0, "outcomes": []},
     ]
     assert (data[9]["reason"], data[9]["iterations"]) == ("completed", 0)
+
+
+def test_a_journal_says_what_acts_in_the_run() -> None:
+    """A signed export shows which model acted, by which rules, and whether a tool is still the one that was offered."""
+    changed = SETUP.model_copy(update={"tools": tuple(t.model_copy(update={"effect": "read_only"}) for t in SETUP.tools)})
+    setups = [
+        SETUP,
+        SETUP.model_copy(update={"instructions": "Be brief.", "policy_version": "1f", "build": "2"}),
+        changed,
+    ]
+    told = [journal(start(), happened("finished", "prepare", value=setup))[1].data for setup in setups]
+    assert (told[0]["model"], told[0]["policy"]) == (SETUP.model, SETUP.policy)
+    assert told[0]["config"]["max_iterations"] == SETUP.config.max_iterations
+    assert list(told[0]["tools"]) == [spec.name for spec in SETUP.tools]
+    assert not {"policy_version", "build"} & told[0].keys()
+    assert (told[1]["policy_version"], told[1]["build"]) == ("1f", "2")
+    assert told[1]["instructions"] != told[0]["instructions"]
+    assert told[2]["tools"].keys() == told[0]["tools"].keys()
+    assert told[2]["tools"] != told[0]["tools"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from workflows.decisions.compaction import compaction_data
 from workflows.decisions.journal_chain import GENESIS, chained
 from workflows.decisions.journal_data import Found, as_object, intervention, termination, used
 from workflows.decisions.journal_iteration import JournalIteration
-from workflows.decisions.journal_start import JournalStart
+from workflows.decisions.journal_start import JournalStart, prepared
 from workflows.types import names
 from workflows.types.context import ReasonRequest, Setup
 from workflows.types.decision import DECISION_GROUNDED
@@ -125,10 +125,11 @@ class JournalFold:
         return readers.get(happening.name, self._acted)(happening)
 
     def _prepared(self, happening: Happening) -> Found:
-        if happening.kind == "finished":
-            self._setup = Setup.model_validate(happening.value)
-            self._agent = self._setup.agent
-        return []
+        if happening.kind != "finished":
+            return []
+        self._setup = Setup.model_validate(happening.value)
+        self._agent = self._setup.agent
+        return [("Prepared", prepared(self._setup))]
 
     def _summarised(self, happening: Happening) -> Found:
         """Keep what a summary used for the compaction that it is for."""

@@ -3,6 +3,8 @@
 from typing import Any
 
 from workflows.decisions.journal_data import Found, as_object
+from workflows.types.context import Setup
+from workflows.types.digest import record_digest, reference, text_digest
 from workflows.types.fork import is_fork
 from workflows.types.state import AgentState, ForkedFrom
 
@@ -44,3 +46,16 @@ class JournalStart:
         self.agent, self._awaiting = str(given.get("agent") or "default"), None
         rest = {key: value for key, value in given.items() if key not in {"task", "fork"}}
         return [("Started", {"task": str(given.get("task") or ""), "input": rest, **forked})]
+
+
+def prepared(setup: Setup) -> dict[str, Any]:
+    """Return what acts in the run: in full, but for instructions and definitions of tools, which are told by digest."""
+    optional = {"policy_version": setup.policy_version, "build": setup.build}
+    return {
+        "model": setup.model,
+        "instructions": reference(text_digest(setup.instructions)),
+        "tools": {spec.name: reference(record_digest(spec)) for spec in setup.tools},
+        "config": setup.config.model_dump(mode="json", exclude_none=True),
+        "policy": setup.policy,
+        **{key: value for key, value in optional.items() if value},
+    }

@@ -39,6 +39,10 @@ class Setup(Record):
     output_schema: dict[str, Any] | None = None
     """What the final answer has to fit."""
     policy: str = "default"
+    policy_version: str = ""
+    """Of its rules when the run was prepared, where it has any; each verdict names the one that it was made by."""
+    build: str = ""
+    """Of the worker that prepared the run."""
     gate_execution: Literal["local", "activity"] = "local"
     """An engine that is a server of its own takes an ordinary activity."""
     search_attributes: bool = True

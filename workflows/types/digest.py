@@ -36,6 +36,11 @@ def record_digest(record: BaseModel) -> str:
     return sha256(canonical(record)).hexdigest()
 
 
+def text_digest(text: str) -> str:
+    """Return the digest of a text in UTF-8, 64 hex characters."""
+    return sha256(text.encode()).hexdigest()
+
+
 def canonical(record: BaseModel) -> bytes:
     """Return the one JSON text of a record: field order of its type, defaults left out."""
     return record.model_dump_json(exclude_defaults=True).encode()

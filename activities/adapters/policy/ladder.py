@@ -59,6 +59,11 @@ def gate_execution(engine: PolicyEngine) -> Literal["local", "activity"]:
     return "local" if engine.is_embedded else "activity"
 
 
+def policy_version(engine: PolicyEngine) -> str:
+    """Return the version of the rules that judge now; "" where the engine has none, or a server has them."""
+    return engine.version if isinstance(engine, CedarPolicies | OpaWasm) else ""
+
+
 def _cedar(settings: PolicySettings) -> CedarPolicies:
     if settings.folder is None:
         raise ValueError('policy.dir: engine = "cedar" needs a folder with *.cedar files; orga policy check explains')

@@ -35,7 +35,7 @@ class OpaWasm:
             ValueError: The file or the entrypoint cannot be used, or the extra `opa-wasm` is not installed.
         """
         content = _content(file)
-        self._version = sha256(content).hexdigest()[:VERSION_CHARS]
+        self.version = sha256(content).hexdigest()[:VERSION_CHARS]
         self._path = path.strip("/")
         self._policy = _policy(file, content)
         if self._path not in self._policy.entrypoints:
@@ -47,7 +47,7 @@ class OpaWasm:
         from opapywasm import UNDEFINED
 
         found = await asyncio.to_thread(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)
-        return undefined(self._path, self._version) if found is UNDEFINED else judgement(found, self._version)
+        return undefined(self._path, self.version) if found is UNDEFINED else judgement(found, self.version)
 
 
 def _content(file: Path) -> bytes:
