@@ -109,7 +109,9 @@ def test_each_event_says_what_happened() -> None:
 
 def test_a_journal_says_what_acts_in_the_run() -> None:
     """A signed export shows which model acted, by which rules, and whether a tool is still the one that was offered."""
-    changed = SETUP.model_copy(update={"tools": tuple(t.model_copy(update={"effect": "read_only"}) for t in SETUP.tools)})
+    changed = SETUP.model_copy(
+        update={"tools": tuple(t.model_copy(update={"effect": "read_only"}) for t in SETUP.tools)}
+    )
     setups = [
         SETUP,
         SETUP.model_copy(update={"instructions": "Be brief.", "policy_version": "1f", "build": "2"}),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
 from tests.support.strategies import LAW, messages
-from workflows.decisions.begin import first_state
+from workflows.decisions.begin import NewerState, first_state
 from workflows.decisions.carrying import MAX_CARRIED_BYTES, carried
 from workflows.decisions.conversation import full_digest, handed_over
 from workflows.decisions.interventions import with_pause
@@ -94,6 +94,20 @@ def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
     forged = carried(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
     with pytest.raises(InvalidInput, match="not made by the run before"):
         first_state(None, forged, "run 1", ORIGIN, T0)
+
+
+@pytest.mark.parametrize("place", [(), ("setup",), ("conversation",), ("setup", "config")])
+@pytest.mark.parametrize("by", ["run 1", "run 7"])
+def test_what_a_newer_version_knows_is_never_dropped(place: tuple[str, ...], by: str) -> None:
+    """Nor does a state that a starter made up hold the run: it is refused as that."""
+    sent: Any = carried(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
+    inner = sent
+    for key in place:
+        inner = inner.setdefault(key, {})
+    inner["from_the_future"] = 1
+    refused = pytest.raises(NewerState, match="from_the_future: unknown key")
+    with refused if by == "run 1" else pytest.raises(InvalidInput):
+        first_state(None, sent, "run 1", ORIGIN, T0)
 
 
 def test_a_new_run_starts_with_the_task_pinned() -> None:

@@ -14,6 +14,13 @@ from workflows.types.messages import Message
 from workflows.types.state import AgentState, Clock, Conversation
 
 
+class NewerState(Exception):
+    """The run before this one was of a version that knows more: going on without that would lose it.
+
+    It fails the workflow task, which is tried again until a worker of such a version takes it.
+    """
+
+
 def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run: the task is the first message."""
     task = Message(role="user", text=run_input.task, pinned=True)
@@ -64,4 +71,7 @@ def _carried(given: object, before: str | None) -> AgentState:
         raise InvalidInput("carried state: " + "; ".join(problems(error))) from None
     if state.carried_by != before:
         raise InvalidInput("carried state: it was not made by the run before; start with the input alone")
-    return state
+    try:
+        return AgentState.model_validate(given, extra="forbid")
+    except ValidationError as error:
+        raise NewerState("; ".join(problems(error))) from None
