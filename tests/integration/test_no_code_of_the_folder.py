@@ -50,7 +50,7 @@ def test_a_folder_with_modules_of_our_names_works_like_any_other(path: str, home
 async def test_a_run_gets_the_code_that_its_worker_started_with(client: Client, tmp_path: Path) -> None:
     """Somebody develops orga in its clone, where a model rewrites what decides over it."""
     install = an_install(tmp_path)
-    (install / "notes.md").write_text("The limit of a run is 25 iterations.")
+    (install / "notes.md").write_text("The quagga of the meadow eats 25 thistles.")
     queue = f"folder-{uuid.uuid4()}"
     with a_worker(install, client, queue):
         await answered(client, queue)
@@ -64,10 +64,10 @@ async def test_a_run_gets_the_code_that_its_worker_started_with(client: Client, 
 
 
 async def answered(client: Client, queue: str) -> None:
-    given = {"task": "What is the limit of a run?"}
+    given = {"task": "What does the quagga of the meadow eat?"}
     ended = await client.execute_workflow("AgentWorkflow", given, id=f"folder-{uuid.uuid4()}", task_queue=queue)
     assert ended["termination"]["reason"] == "completed"
-    assert "25 iterations" in ended["output"]
+    assert "25 thistles" in ended["output"]
 
 
 @contextmanager
