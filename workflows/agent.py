@@ -31,7 +31,7 @@ from workflows.decisions.result import result
 from workflows.decisions.summaries import last_calls
 from workflows.handlers import Handlers
 from workflows.phases import act, attributes, gate, more_budget, reason, requeue, spans, stuck
-from workflows.phases.answers import take_answer
+from workflows.phases.answers import conclude
 from workflows.phases.clock import event_time
 from workflows.phases.deadline import watch_clock, watch_length
 from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
@@ -176,7 +176,7 @@ class AgentWorkflow(Handlers):
             if proposed is None:
                 return None
             await checkpoint(run, may_roll_over=True)
-            await self._handle_reply(proposed.judged)
+            gated = await self._gate(proposed.judged)
         except RollOver:
             if proposed is not None:
                 run.change(holding_up, proposed.judged.reply)
@@ -186,6 +186,8 @@ class AgentWorkflow(Handlers):
                 return await wait_if_paused(run)
             reply = proposed.judged.reply
             run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
+        else:  # what is done is done: however this ends, the reply is not judged once more
+            await self._act(gated)
         await wait_if_paused(run, may_roll_over=True)
         attributes.show_progress(run)
         if run.is_due:
@@ -218,19 +220,22 @@ class AgentWorkflow(Handlers):
         run.change(observe.with_reply, proposed.judged.reply, proposed.seen)
         return proposed
 
-    async def _handle_reply(self, judged: ClassifiedReply) -> None:
-        """Do with a reply what it asks for, once it has passed the gate and its stages."""
+    async def _gate(self, judged: ClassifiedReply) -> gate.Gated:
+        """Return the reply once it has passed the gate and its stages; one to repair has nothing for them."""
         run = self._run
         if judged.kind not in {"calls", "answer", "cut_answer"}:
-            return run.change(observe.with_repair, judged)
+            repair = gate.conclusion(observe.with_repair, judged)
+            return gate.Gated(judged, (), run.state.clock.stopped_s, conclusion=repair)
         set_phase(run, "gating")
         with spans.phase_span("gate", run.state.iteration):
             gated = await gate.judge(run, judged)
-        gated = await pass_stages(run, gated)
-        return await self._act(gated) if judged.reply.calls else take_answer(run, gated)
+        return await pass_stages(run, gated)
 
     async def _act(self, gated: gate.Gated) -> None:
+        """Carry out what is allowed, and take in what comes of it; of a reply without calls the answer."""
         run = self._run
+        if gated.conclusion is not None or not gated.reply.calls:
+            return conclude(run, gated)
         run.change(last_calls, gated.reply)
         if all(each.permitted is not None for each in gated.results):
             run.change(gathering.with_gathered, gated.reply.text)
@@ -242,7 +247,7 @@ class AgentWorkflow(Handlers):
         invalid = denials.invalid_calls(acted.outcomes, verdicts)
         run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
         run.change(progress.with_attempts, acted.outcomes, run.now)
-        await stuck.resolve_stuck_steps(run)
+        return await stuck.resolve_stuck_steps(run)
 
     def _stop_reason(self) -> tuple[StopReason, str] | None:
         state = self._run.state

@@ -35,8 +35,8 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def journal(outcome: Outcome) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return the journal without what names this very run."""
-    own = ("run", "workflow_id", "input")
+    """Return the journal without what names this very run; what a delegate has left of the time is in its config."""
+    own = ("run", "workflow_id", "input", "config")
     return [(e, i, {key: value for key, value in data.items() if key not in own}) for e, i, data in outcome.journal]
 
 

@@ -96,6 +96,24 @@ async def test_a_step_that_waits_for_a_decision_waits_on(client: Client) -> None
     assert any("42" in message.text for message in loop.provider.seen[-1].messages)  # pyright: ignore
 
 
+async def test_what_was_done_beside_a_step_that_waits_is_not_done_again(client: Client) -> None:
+    def body(arguments: dict[str, Any], context: object) -> str:
+        raise ValueError("no")
+
+    look, pay = FakeTool("look", body), FakeTool("pay", effect="irreversible")
+    once = {"strategy": "retry", "max_attempts": 1}
+    steps = [calls("look"), calls("look", "pay"), answers("done")]
+    async with a_loop(client, steps, look, pay, setup=SHORT) as loop:
+        handle = await loop.start(step_iteration={"on_limit_reached": "escalate"}, recovery=once)
+        before = await waiting(handle)
+        await talked_to(handle)
+        decision = {"escalation_id": before["wait_id"], "choice": "result", "result": "42"}
+        await updated(handle, "resolve_escalation", decision)
+        ran = await loop.ended(handle)
+    assert (len(look.contexts), len(pay.contexts)) == (2, 1)
+    assert (ran.result.tool_calls.run, ran.result.iterations, len(ran.histories)) == (3, 3, 2)
+
+
 async def test_a_pause_lasts_on(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(calls("look")), answers("done")], FakeTool("look"), setup=SHORT) as loop:

@@ -28,6 +28,6 @@ def _problem(run: Run, gated: Gated) -> Conclusion | None:
     return None
 
 
-def take_answer(run: Run, gated: Gated) -> None:
-    """Take the answer in as the stages have it."""
+def conclude(run: Run, gated: Gated) -> None:
+    """Take a reply in that asks for no calls, or is to be repaired: an answer as the stages have it."""
     run.change(gated.conclusion or conclusion(observe.with_answer, gated.reply))
