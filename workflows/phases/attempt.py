@@ -98,7 +98,7 @@ def outcome_of(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
     return task.result()
 
 
-async def execute_activity(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
+async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
     try:
         await run.slots.acquire()
