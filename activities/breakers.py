@@ -11,9 +11,9 @@ from threading import Lock
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.instruments import count_opened_circuit
-from activities.ports import ModelError
-from workflows.types.breaker import Breaker, CircuitOptions, cause_named
+from orga.activities.instruments import count_opened_circuit
+from orga.activities.ports import ModelError
+from orga.workflows.types.breakers import Breaker, CircuitOptions, cause_named
 
 MAX_CAUSE_CHARS = 200
 

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from activities.cache import ByteCache
-from activities.instruments import count
-from activities.ports import HistorySource, Rebuilt, RunKey
-from workflows.types import telemetry_names as names
-from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
-from workflows.types.digest import canonical, record_digest, reference
-from workflows.types.messages import Message, Reply
-from workflows.types.outcome import tool_message
-from workflows.types.summary import summary_message
+from orga.activities.cache import ByteCache
+from orga.activities.instruments import count
+from orga.activities.ports import HistorySource, Rebuilt, RunKey
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
+from orga.workflows.types.digest import canonical, record_digest, reference
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.outcome import tool_message
+from orga.workflows.types.summary import summary_message
+from orga.workflows.types.text import clip
 
 CACHE_BYTES = 128 * 1024 * 1024
 ENTRY_OVERHEAD = 500

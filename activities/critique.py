@@ -6,19 +6,18 @@ from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.conversations import Conversations
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.model_calls import ModelCalls, Models
-from activities.model_context import model_context
-from activities.ports import ModelRequest, Rebuilt
-from activities.replies import normalised, text_alone
-from activities.transcript import transcript
-from workflows.types.clipped import clip
-from workflows.types.context import Setup
-from workflows.types.critic import Critic, verdict_schema
-from workflows.types.critique import CritiqueRequest
-from workflows.types.messages import Message, Reply
-from workflows.types.untrusted import delimited
+from orga.activities.conversations import Conversations
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.model_calls import ModelCalls, Models
+from orga.activities.model_context import model_context
+from orga.activities.ports import ModelRequest, Rebuilt
+from orga.activities.replies import normalised, text_alone
+from orga.activities.transcript import transcript
+from orga.workflows.types.context import CritiqueRequest, Setup
+from orga.workflows.types.critics import Critic, verdict_schema
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.text import clip
+from orga.workflows.types.untrusted import delimited
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000
@@ -51,7 +50,7 @@ class CritiqueActivities:
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
         critic = _critic(context.setup, request.critic)
-        setup = context.setup.model_copy(update={"model": critic.model}) if critic.model else context.setup
+        setup = context.setup.with_model(critic.model) if critic.model else context.setup
         reply = await self._calls.complete(setup, _model_request(context, critic, request), began)
         reply = normalised(reply, ())
         return text_alone(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))

@@ -6,8 +6,8 @@ from typing import Any, cast
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.ports import Acted
-from workflows.types.tools import DONE, EARLIER_UNKNOWN, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
+from orga.activities.ports import Acted
+from orga.workflows.types.tools import DONE, EARLIER_UNKNOWN, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
 
 _FAILED = "failed"
 _TOLD: dict[Acted | None, tuple[str, ...]] = {None: (), "no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}

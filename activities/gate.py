@@ -9,22 +9,21 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.beating import heartbeats
-from activities.error_text import error_text
-from activities.instruments import count_verdicts
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.log_context import log_iteration
-from activities.narrowing import narrowed, target_of
-from activities.permits import PermitKeys, own_place
-from activities.ports import Judgement, PolicyEngine, Proposal
-from activities.recordable import recordable
-from workflows.types.answer_json import answer_json
-from workflows.types.engines import is_weaker
-from workflows.types.gate import GateRequest, Verdict, Verdicts
-from workflows.types.loop_tools import LOOP_TOOLS, loop_tool
-from workflows.types.messages import ToolCall
-from workflows.types.text import clean_text
-from workflows.types.tools import ToolSpec
+from orga.activities.beating import heartbeats
+from orga.activities.error_text import error_text
+from orga.activities.instruments import count_verdicts
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.log_context import log_iteration
+from orga.activities.narrowing import narrowed, target_of
+from orga.activities.permits import PermitKeys, own_place
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.recordable import recordable
+from orga.workflows.types.gate import GateRequest, Verdict, Verdicts, is_weaker
+from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.loop_tools import LOOP_TOOLS, loop_tool
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.text import clean_text
+from orga.workflows.types.tools import ToolSpec
 
 MAX_REASON_CHARS = 1_000
 
@@ -79,9 +78,10 @@ class GateActivities:
             verdicts = await self._all([("the answer", partial(self._on_answer, request))])
         verdicts = recordable(verdicts)
         count_verdicts(request.calls, verdicts, specs)
-        about = {"about": "ending"} if request.purpose == "ending" else {}
-        given = Verdicts.model_validate({"verdicts": verdicts, **about})
-        return self._signed(request, self._secrets.hidden_in(given))
+        given = self._secrets.hidden_in(Verdicts(verdicts=verdicts))
+        if len(request.places) > 1:
+            given = Verdicts(verdicts=given.verdicts, places=request.places)
+        return self._signed(request, given)
 
     def _signed(self, request: GateRequest, given: Verdicts) -> Verdicts:
         """Sign what is allowed, exactly as it is recorded; what the loop carries out itself has no activity to ask."""
@@ -95,10 +95,10 @@ class GateActivities:
             arguments = call.arguments if verdict.arguments is None else verdict.arguments
             terms = (verdict.version, request.purpose, request.approved_by)
             permit = keys.permit(own_place(place), call.name, arguments, terms)
-            return verdict.model_copy(update={"permit": permit})
+            return verdict.with_permit(permit)
 
         judged = zip(given.verdicts, request.calls, request.places, strict=False)
-        return Verdicts(verdicts=tuple(starmap(signed, judged))) if request.calls else given
+        return given.with_verdicts(tuple(starmap(signed, judged))) if request.calls else given
 
     def _too_weak(self, wanted: str) -> Verdict:
         why = f"this run began under the policy engine {wanted}, and its worker has {self._engine_name}"
@@ -156,8 +156,8 @@ class GateActivities:
             judgement = _also_by(by, await self._judgement(proposal))
             if not judgement.allowed or judgement.arguments is None or judgement.arguments == call.arguments:
                 verdict = _verdict(proposal, judgement)
-                return verdict if call.arguments == proposed else _with_arguments(verdict, call)
-            call, by = call.model_copy(update={"arguments": judgement.arguments}), _by(judgement)
+                return verdict if call.arguments == proposed else verdict.with_arguments(call.arguments)
+            call, by = call.with_arguments(judgement.arguments), _by(judgement)
         return _denied(f"the policy changed the arguments of {call.name} again and again", **by)
 
     async def _misfit(self, call: ToolCall, spec: ToolSpec) -> str:
@@ -217,10 +217,6 @@ def _is_approved(proposal: Proposal, judgement: Judgement) -> bool:
     approvers = judgement.approval.approvers if judgement.approval else ()
     may_decide = not approvers or proposal.approved_by in approvers
     return bool(proposal.approved_by) and may_decide and proposal.approved_version == judgement.version
-
-
-def _with_arguments(verdict: Verdict, call: ToolCall) -> Verdict:
-    return verdict.model_copy(update={"arguments": call.arguments})
 
 
 def _denied(reason: str, **by: Any) -> Verdict:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from activities.style_values import colour, is_alike, length, lengths, number
+from orga.activities.style_values import colour, is_alike, length, lengths, number
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|$)", re.S)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|([^\n]))")

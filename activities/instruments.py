@@ -7,10 +7,10 @@ from typing import Any
 from opentelemetry.metrics import get_meter
 from opentelemetry.util.types import Attributes
 
-from workflows.types import telemetry_names as names
-from workflows.types.breaker import PROVIDER_PREFIX, BreakerScope
-from workflows.types.gate import Verdict
-from workflows.types.messages import ToolCall
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.breakers import PROVIDER_PREFIX, BreakerScope
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.messages import ToolCall
 
 COUNTERS: dict[str, tuple[str, str]] = {
     names.ITERATION_COUNT: ("{iteration}", "Replies of models"),

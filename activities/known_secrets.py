@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from activities.environment_secrets import secret_values
-from activities.ports import ToolError
-from activities.secret_spellings import spellings
+from orga.activities.environment_secrets import secret_values
+from orga.activities.ports import ToolError
+from orga.activities.secret_spellings import spellings
 
 MIN_GUESSED_CHARS = 8
 """Of a value that counts as a secret by where it stands; hiding shorter ones would hole every text."""

@@ -8,14 +8,14 @@ from typing import Protocol
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.beating import heartbeats
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.ports import ModelError, ModelProvider, ModelRequest
-from activities.spans import model_span
-from workflows.types.context import Setup
-from workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
-from workflows.types.messages import Reply
-from workflows.types.text import clean_text
+from orga.activities.beating import heartbeats
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.activities.spans import model_span
+from orga.workflows.types.context import Setup
+from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.text import clean_text
 
 TAIL_CHARS = 2_000
 """Characters of partial text in a heartbeat."""

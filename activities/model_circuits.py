@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from activities.breakers import TurnedAway, WorkerBreakers
-from activities.model_calls import Models
-from activities.ports import ModelError, ModelProvider, ModelRequest
-from workflows.types.breaker import CIRCUIT_OPEN, PROVIDER_PREFIX, CircuitOptions
-from workflows.types.messages import Reply
+from orga.activities.breakers import TurnedAway, WorkerBreakers
+from orga.activities.model_calls import Models
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.workflows.types.breakers import CIRCUIT_OPEN, PROVIDER_PREFIX, CircuitOptions
+from orga.workflows.types.messages import Reply
 
 COUNTED = frozenset({"ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream"})
 """Kinds of failure that speak of the provider; a rate limit and a bad request speak of us."""

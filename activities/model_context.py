@@ -2,11 +2,11 @@
 
 from temporalio.exceptions import ApplicationError
 
-from activities.conversations import Conversations
-from activities.log_context import log_iteration
-from activities.own_run import own_run
-from activities.ports import Rebuilt, RunKey
-from workflows.types.context import DigestMismatch, ReasonRequest
+from orga.activities.conversations import Conversations
+from orga.activities.log_context import log_iteration
+from orga.activities.own_run import own_run
+from orga.activities.ports import Rebuilt, RunKey
+from orga.workflows.types.context import DigestMismatch, ReasonRequest
 
 
 async def model_context(conversations: Conversations, request: ReasonRequest) -> tuple[RunKey, Rebuilt]:

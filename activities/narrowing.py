@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from activities.ports import Judgement
-from workflows.types.delegation import DelegateSpec
-from workflows.types.messages import ToolCall
+from orga.activities.ports import Judgement
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.messages import ToolCall
 
 
 def target_of(call: ToolCall, delegates: Sequence[DelegateSpec]) -> DelegateSpec | None:

@@ -5,13 +5,13 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.beating import heartbeats
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.own_run import own_run
-from activities.ports import Notifier, NotifyError
-from activities.shutdown import told_of_shutdown
-from workflows.types.names import NOTIFY
-from workflows.types.notifications import Notification
+from orga.activities.beating import heartbeats
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.own_run import own_run
+from orga.activities.ports import Notifier, NotifyError
+from orga.activities.shutdown import told_of_shutdown
+from orga.workflows.types.names import NOTIFY
+from orga.workflows.types.notifications import Notification
 
 LONGEST_WISH_S = 300.0
 """Of a receiver that asks to be left alone for a while."""

@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from activities.ports import RunKey
+from orga.activities.ports import RunKey
 
 
 def own_run() -> RunKey:

@@ -3,12 +3,12 @@
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.beating import heartbeats
-from activities.ports import Pasts
-from workflows.types.fork import ForkInput
-from workflows.types.input import InvalidInput
-from workflows.types.names import READ_PAST
-from workflows.types.state import AgentState
+from orga.activities.beating import heartbeats
+from orga.activities.ports import Pasts
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.names import READ_PAST
+from orga.workflows.types.past import ForkInput
+from orga.workflows.types.state import AgentState
 
 
 class PastActivities:

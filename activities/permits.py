@@ -12,8 +12,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from workflows.types.permits import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, permit_text, place_of
-from workflows.types.tools import NOT_DONE, ToolRequest
+from orga.workflows.types.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, permit_text, place_of
+from orga.workflows.types.tools import NOT_DONE, ToolRequest
 
 MIN_KEY_CHARS = 32
 

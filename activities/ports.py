@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from workflows.types.context import PrepareRequest, Setup
-from workflows.types.delegation import DelegateSpec
-from workflows.types.fork import ForkInput
-from workflows.types.gate import ApprovalTerms, Purpose
-from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.notifications import Notification
-from workflows.types.state import AgentState
-from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.gate import ApprovalTerms, Purpose
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.notifications import Notification
+from orga.workflows.types.past import ForkInput
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
 """Whether a call that failed had its effect."""

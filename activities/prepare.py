@@ -6,10 +6,10 @@ from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.conversations import Conversations
-from activities.ports import Agents, OtherPlace
-from workflows.types.context import PrepareRequest, Setup
-from workflows.types.input import InvalidInput
+from orga.activities.conversations import Conversations
+from orga.activities.ports import Agents, OtherPlace
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.input import InvalidInput
 
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""

@@ -4,15 +4,15 @@ import time
 
 from temporalio import activity
 
-from activities.conversations import Conversations
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.model_calls import ModelCalls, Models
-from activities.model_context import model_context
-from activities.ports import ModelRequest, Rebuilt
-from activities.replies import calls_room, normalised
-from workflows.types.context import ReasonRequest, Setup
-from workflows.types.messages import Reply
-from workflows.types.untrusted import MEANING, as_sent
+from orga.activities.conversations import Conversations
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.model_calls import ModelCalls, Models
+from orga.activities.model_context import model_context
+from orga.activities.ports import ModelRequest, Rebuilt
+from orga.activities.replies import calls_room, normalised
+from orga.workflows.types.context import ReasonRequest, Setup
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.untrusted import MEANING, as_sent
 
 
 class ReasonActivities:

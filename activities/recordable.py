@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from activities.replies import MAX_DEPTH, is_deeper
-from workflows.types.gate import Verdict
+from orga.activities.replies import MAX_DEPTH, is_deeper
+from orga.workflows.types.gate import Verdict
 
 MAX_BYTES = 400_000
 """Of all verdicts on one reply: they stand in a history, and what they change in calls that wait."""
@@ -29,7 +29,7 @@ def recordable(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 def _with_an_end(verdict: Verdict) -> Verdict:
     if verdict.approval is None or verdict.approval.expires_s <= MAX_WAIT_S:
         return verdict
-    return verdict.model_copy(update={"approval": verdict.approval.model_copy(update={"expires_s": MAX_WAIT_S})})
+    return verdict.with_terms(verdict.approval.with_expiry(MAX_WAIT_S))
 
 
 def _size(verdict: Verdict) -> int | None:

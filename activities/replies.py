@@ -3,14 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from pydantic_core import from_json, to_json
 
-from workflows.types.clipped import clip_json
-from workflows.types.messages import FinishReason, Message, Reply, ToolCall
-from workflows.types.text import clean_json, clean_text
-from workflows.types.usage import Usage
+from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
+from orga.workflows.types.text import clean_json, clean_text, clip_json, json_prefix
 
 MAX_CALLS = 32
 """Calls of one reply that are taken in; the model is told of the others."""
@@ -41,7 +39,11 @@ MAX_DEPTH = 100
 
 MAX_NAME_CHARS = 200
 
-R = TypeVar("R", Reply, ToolCall, Usage)
+MAX_PARTS = 1_000
+"""Of a reply, in the order in which they stood: a state has to carry what they are. Beyond it no blocks are kept."""
+
+MAX_COUNT = 10**15
+"""Tokens of one call; more nobody was ever charged for."""
 
 
 def calls_room(max_output_tokens: int) -> int:
@@ -55,20 +57,21 @@ def normalised(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_B
     Blocks that do not fit into `room` are left out; arguments beyond it are refused as malformed rather than cut.
     """
     text = clip_json(clean_text(reply.text), MAX_TEXT_BYTES)
-    blocks = _fitting_blocks(reply.blocks, room)
+    blocks = _fitting_blocks(reply.blocks, room) if len(reply.order) <= MAX_PARTS else ()
     room -= len(to_json(blocks)) if blocks else 0
     taken = {call.call_id for message in earlier for call in message.calls}
     calls: list[ToolCall] = []
     for call in reply.calls[:MAX_CALLS]:
-        fresh = _changed(call, call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
+        fresh = call.with_differences(call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
         taken.add(fresh.call_id)
         calls.append(_bounded(fresh, max(room, MIN_CALL_BYTES)))
         room -= len(to_json(calls[-1].arguments)) + len(to_json(calls[-1].malformed or ""))
     left_out = len(reply.calls) - len(calls) or reply.left_out
     tools = _left_out_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
-    fields = {"calls": tuple(calls), "left_out": left_out, "left_out_tools": tools}
     order = reply.order if blocks else ()
-    return _changed(_described(reply), text=text, blocks=blocks, order=order, **fields)
+    return _described(reply).with_differences(
+        text=text, blocks=blocks, order=order, calls=tuple(calls), left_out=left_out, left_out_tools=tools
+    )
 
 
 def text_alone(reply: Reply, text: str) -> Reply:
@@ -84,12 +87,14 @@ def _left_out_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
 
 def _described(reply: Reply) -> Reply:
     """Return the reply with what an adapter says about it made sane: budgets only ever grow."""
-    counts = reply.usage.model_dump()
-    cost = reply.cost_usd
-    return _changed(
-        reply,
+    used, cost = reply.usage, reply.cost_usd
+    return reply.with_differences(
         finish=reply.finish if reply.finish in get_args(FinishReason) else "stop",
-        usage=_changed(reply.usage, **{name: max(count, 0) for name, count in counts.items()}),
+        usage=used.with_differences(
+            input_tokens=min(max(used.input_tokens, 0), MAX_COUNT),
+            output_tokens=min(max(used.output_tokens, 0), MAX_COUNT),
+            cached_input_tokens=min(max(used.cached_input_tokens, 0), MAX_COUNT),
+        ),
         cost_usd=cost if cost is not None and isfinite(cost) and cost >= 0 else None,
         model=None if reply.model is None else _name(reply.model, "unnamed"),
     )
@@ -106,8 +111,10 @@ def _unique(call_id: str, taken: set[str]) -> str:
 
 
 def _name(text: str, otherwise: str) -> str:
+    """Return a name of at most so many bytes, and twice as many in a history, where a control character takes six."""
     name = clean_text(text).strip()[:MAX_NAME_CHARS].strip()
-    return name.encode()[:MAX_NAME_CHARS].decode(errors="ignore").strip() or otherwise
+    name = name.encode()[:MAX_NAME_CHARS].decode(errors="ignore")
+    return json_prefix(name, 2 * MAX_NAME_CHARS).strip() or otherwise
 
 
 def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple[dict[str, Any], ...]:
@@ -120,16 +127,16 @@ def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple
 
 def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
     if call.malformed is not None:
-        return _changed(call, arguments={}, malformed=clip_json(clean_text(call.malformed), max_bytes))
+        return call.with_differences(arguments={}, malformed=clip_json(clean_text(call.malformed), max_bytes))
     if is_deeper(call.arguments, MAX_DEPTH):
-        return _changed(call, arguments={}, malformed=f"(nested more than {MAX_DEPTH} deep)")
+        return call.with_differences(arguments={}, malformed=f"(nested more than {MAX_DEPTH} deep)")
     arguments = clean_json(call.arguments)
     text = to_json(arguments)
     if len(text) > max_bytes:
-        return _changed(call, arguments={}, malformed=f"(more than {max_bytes} bytes{TOGETHER})")
+        return call.with_differences(arguments={}, malformed=f"(more than {max_bytes} bytes{TOGETHER})")
     if not _can_be_read(text):
-        return _changed(call, arguments={}, malformed="(a number out of range)")
-    return _changed(call, arguments=arguments)
+        return call.with_differences(arguments={}, malformed="(a number out of range)")
+    return call.with_differences(arguments=arguments)
 
 
 def _can_be_read(text: bytes) -> bool:
@@ -150,9 +157,3 @@ def is_deeper(value: object, levels: int) -> bool:
     else:
         return False
     return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)
-
-
-def _changed(record: R, **fields: object) -> R:
-    """Return the record with what differs set; a default stays unset, which costs no history."""
-    update = {name: value for name, value in fields.items() if getattr(record, name) != value}
-    return record.model_copy(update=update) if update else record

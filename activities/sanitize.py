@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from activities.sanitize_characters import without_invisible, without_sequences
-from activities.sanitize_markup import is_page, without_hidden
-from activities.sanitize_suspects import suspected
+from orga.activities.sanitize_characters import without_invisible, without_sequences
+from orga.activities.sanitize_markup import is_page, without_hidden
+from orga.activities.sanitize_suspects import suspected
 
 MAX_CHARS = 600_000
 """Of a text that are looked at; a result has at most 500,000 bytes."""

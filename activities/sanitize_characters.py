@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from unicodedata import category
 
-from activities.sanitize_emoji import is_emoji
+from orga.activities.sanitize_emoji import is_emoji
 
 SEQUENCE = re.compile(
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])"  # a string: title, link, device

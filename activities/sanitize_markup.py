@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from html import unescape
 
-from activities.hiding_style import declarations, hiding
+from orga.activities.hiding_style import declarations, hiding
 
 _DOCUMENT = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.I)
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,40}")

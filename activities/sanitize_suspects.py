@@ -6,9 +6,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from activities.sanitize_patterns import PATTERNS
-from workflows.types.compatibility import compatible
-from workflows.types.linear_pattern import compiled
+from orga.activities.sanitize_patterns import PATTERNS
+from orga.workflows.types.text import compatible, compiled
 
 _LOOK_ALIKE = str.maketrans(
     "абвгдеёзіїјкмнорсԁтухһѕԛԝαβεικνορτυχγ" + "0134578@$!|",

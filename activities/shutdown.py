@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from workflows.types.tools import WORKER_SHUTDOWN
+from orga.workflows.types.tools import WORKER_SHUTDOWN
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from opentelemetry.util.types import AttributeValue
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.instruments import count, record
-from activities.ports import ModelError, ModelRequest
-from workflows.types import telemetry_names as names
-from workflows.types.context import Setup
-from workflows.types.messages import Reply
+from orga.activities.instruments import count, record
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Reply
 
 Replied = Callable[[Reply], Reply]
 

@@ -4,19 +4,18 @@ import time
 
 from temporalio import activity
 
-from activities.conversations import Conversations
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.model_calls import ModelCalls, Models
-from activities.model_context import model_context
-from activities.ports import ModelRequest, Rebuilt
-from activities.replies import normalised, text_alone
-from activities.sanitize import sanitized
-from activities.transcript import transcript
-from workflows.types.clipped import clip
-from workflows.types.messages import Message, Reply
-from workflows.types.ranges import within
-from workflows.types.summary import BYTES_PER_TOKEN, SummariseRequest
-from workflows.types.untrusted import delimited
+from orga.activities.conversations import Conversations
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.model_calls import ModelCalls, Models
+from orga.activities.model_context import model_context
+from orga.activities.ports import ModelRequest, Rebuilt
+from orga.activities.replies import normalised, text_alone
+from orga.activities.sanitize import sanitized
+from orga.activities.transcript import transcript
+from orga.workflows.types.messages import Message, Reply, within
+from orga.workflows.types.summary import BYTES_PER_TOKEN, SummariseRequest
+from orga.workflows.types.text import clip
+from orga.workflows.types.untrusted import delimited
 
 MAX_TASK_BYTES = 4_000
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 
-from activities.ports import ToolError
-from workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
+from orga.activities.ports import ToolError
+from orga.workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
 
 T = TypeVar("T")
 

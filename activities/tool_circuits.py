@@ -8,11 +8,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.breakers import TurnedAway, WorkerBreakers
-from activities.earlier_attempts import attempt_failed
-from activities.ports import ToolSource
-from workflows.types.breaker import CIRCUIT_OPEN, told_to_model
-from workflows.types.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
+from orga.activities.breakers import TurnedAway, WorkerBreakers
+from orga.activities.earlier_attempts import attempt_failed
+from orga.activities.ports import ToolSource
+from orga.workflows.types.breakers import CIRCUIT_OPEN, told_to_model
+from orga.workflows.types.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
 
 
 class ToolCircuits(Interceptor):

@@ -9,23 +9,22 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from activities.beating import heartbeats
-from activities.conversations import Conversations
-from activities.earlier_attempts import attempt_failed
-from activities.error_text import error_text
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from activities.log_context import log_iteration_of
-from activities.own_run import own_run
-from activities.permits import PermitKeys, check_permit
-from activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
-from activities.sanitize import MAX_CHARS, sanitized
-from activities.shutdown import told_of_shutdown
-from activities.spans import tool_span
-from activities.time_limit import within_limit
-from workflows.types.clipped import clip
-from workflows.types.names import OWN_ACTIVITIES
-from workflows.types.text import clean_text
-from workflows.types.tools import ToolOutput, ToolRequest
+from orga.activities.beating import heartbeats
+from orga.activities.conversations import Conversations
+from orga.activities.earlier_attempts import attempt_failed
+from orga.activities.error_text import error_text
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.log_context import log_iteration_of
+from orga.activities.own_run import own_run
+from orga.activities.permits import PermitKeys, check_permit
+from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
+from orga.activities.sanitize import MAX_CHARS, sanitized
+from orga.activities.shutdown import told_of_shutdown
+from orga.activities.spans import tool_span
+from orga.activities.time_limit import within_limit
+from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.text import clean_text, clip
+from orga.workflows.types.tools import ToolOutput, ToolRequest
 
 MAX_ERROR_BYTES = 4_000
 MAX_ERROR_CHARS = 20_000

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import Effect
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import Effect
 
 __all__ = ["ToolContext", "ToolError", "ToolMarks", "marks_of", "tool"]
 

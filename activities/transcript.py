@@ -2,9 +2,9 @@
 
 from pydantic_core import to_json
 
-from workflows.types.clipped import clip
-from workflows.types.messages import Message
-from workflows.types.untrusted import SOURCE_CHARS, delimited
+from orga.workflows.types.messages import Message
+from orga.workflows.types.text import clip
+from orga.workflows.types.untrusted import SOURCE_CHARS, delimited
 
 MAX_PART_BYTES = 4_000
 """Of one message or one call; what is worth keeping of a longer one stands at its beginning."""

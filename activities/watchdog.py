@@ -14,8 +14,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.instruments import record
-from workflows.types import telemetry_names as names
+from orga.activities.instruments import record
+from orga.workflows.types import telemetry_names as names
 
 TICK_S = 0.1
 

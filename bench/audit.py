@@ -3,14 +3,14 @@
 from collections.abc import Awaitable
 from time import perf_counter
 
-from activities.adapters.policy.cedar import CedarPolicies
 from bench.engines import CEDAR
 from bench.figures import Figure, ratio_of
 from bench.rig import Rig
-from client.audit import audited
-from client.chain import RunHistory, histories, run_chain
-from client.rejudged import Rejudge
-from client.verify import verify
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.proof.audit import audited
+from orga.client.proof.rejudged import Rejudge
+from orga.client.proof.verify import verify
 
 MAX_RATIO = 1.3
 

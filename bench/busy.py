@@ -7,19 +7,19 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHistory
 
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import ModelProvider, ModelRequest, ToolContext, ToolError
 from bench.ours import our_input
 from bench.script import MODEL, RESULT, TEXT
-from client.worker_parts import Parts
-from worker import build_worker
-from workflows.types.agents import AgentConfig
-from workflows.types.context import Setup
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
-from workflows.types.usage import Usage
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import ModelProvider, ModelRequest, ToolContext, ToolError
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.usage import Usage
 
 TASK_QUEUE = "bench-busy"
 READING = 16

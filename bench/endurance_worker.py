@@ -10,8 +10,8 @@ from temporalio.client import Client
 
 from bench.ours import our_worker
 from bench.script import Script
-from client.converter import data_converter
-from client.garbage import collect_ended_runs
+from orga.client.history.converter import data_converter
+from orga.client.workers.garbage import collect_ended_runs
 
 SAMPLE_EVERY = 50
 STATM = Path("/proc/self/statm")

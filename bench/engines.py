@@ -7,16 +7,16 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.policy.opa_server import OpaServer
-from activities.adapters.policy.opa_wasm import OpaWasm
-from activities.ports import Judgement, PolicyEngine, Proposal
 from bench.figures import Figure
 from bench.ours import our_worker
 from bench.rig import Rig
 from bench.script import Script
-from tests.support.opa import bundle, running_opa
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from tests.support.parts.opa import bundle, running_opa
 
 ITERATIONS = 100
 MAX_CEDAR_MS = 1.0

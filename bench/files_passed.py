@@ -14,9 +14,9 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from client.converter import data_converter
-from client.observed_runner import REPLAY_BUILD
-from workflows.agent import AgentWorkflow
+from orga.client.history.converter import data_converter
+from orga.client.runners.observed import REPLAY_BUILD
+from orga.workflows.agent import AgentWorkflow
 
 ROOT = Path(__file__).parents[1]
 HISTORIES = ROOT / "tests" / "replay" / "histories"
@@ -26,7 +26,7 @@ RUNS = {"a plain answer": "answer", "calls and a denial": "tools-and-a-denial", 
 async def files_passed(name: str) -> set[str]:
     """Return the files, as paths in the repository, that the replay of a recorded history goes through."""
     found: set[str] = set()
-    folder = str(ROOT / "workflows")
+    folder = str(ROOT / "orga" / "workflows")
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code

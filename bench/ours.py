@@ -5,17 +5,17 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.policy.ladder import gate_execution
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import PolicyEngine, ToolContext
 from bench.script import MODEL, RESULT, TOOL, Script
-from client.worker_parts import Parts
-from worker import build_worker
-from workflows.types.agents import AgentConfig
-from workflows.types.context import Setup
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.policy.ladder import gate_execution
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import PolicyEngine, ToolContext
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import Setup
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 UNLIMITED_TOKENS = 10**9
 UNLIMITED_S = 3_600

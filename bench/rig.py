@@ -17,11 +17,11 @@ from temporalio.worker import Replayer, Worker
 from bench.floor import Floor, FloorActivities
 from bench.ours import our_input, our_worker
 from bench.script import RESULT, Script
-from client.converter import data_converter
-from client.sandbox import workflow_runner
-from client.server.search_attributes import KEYS
-from workflows.agent import AgentWorkflow
-from workflows.types.names import TASK_QUEUE
+from orga.client.history.converter import data_converter
+from orga.client.runners.sandbox import workflow_runner
+from orga.client.server.search_attributes import KEYS
+from orga.workflows.agent import AgentWorkflow
+from orga.workflows.types.names import TASK_QUEUE
 
 SERVER_ARGUMENTS = [
     "--dynamic-config-value",

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from itertools import count
 
-from activities.ports import ModelProvider, ModelRequest
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.usage import Usage
+from orga.activities.ports import ModelProvider, ModelRequest
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.usage import Usage
 
 MODEL = "scripted:bench"
 TOOL = "read_file"

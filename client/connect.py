@@ -10,17 +10,17 @@ from urllib.parse import quote
 
 from temporalio.client import Client, Plugin
 
-from client.config import OrgaConfig
-from client.config_file import load_config
-from client.converter import data_converter
-from client.pollers import identity_suffix, own_identity
-from client.server.embedded import ensure_server
-from client.server.endpoint import Endpoint, Report, ServerUnavailable
-from client.server.leases import lease
-from client.server.readiness import connect_failure
-from client.server.resolve import connect_options, resolve_endpoint
-from client.workplace import own_queue, settle, workplace
-from workflows.types.workplace import Workplace
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.workplace import own_queue, settle, workplace
+from orga.client.history.converter import data_converter
+from orga.client.server.embedded import ensure_server
+from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
+from orga.client.server.leases import lease
+from orga.client.server.pollers import identity_suffix, own_identity
+from orga.client.server.readiness import connect_failure
+from orga.client.server.resolve import connect_options, resolve_endpoint
+from orga.workflows.types.workplace import Workplace
 
 TIMEOUT_S = 10.0
 
@@ -49,7 +49,7 @@ class Connection:
 
 @asynccontextmanager
 async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
-    """Yield a client for the functions of `client.agents` and `client.journal`.
+    """Yield a client for the functions of `orga.client.runs.agents` and `orga.client.journal.reading`.
 
     `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server the embedded
     one is started, and kept up as long as the block lasts. `start_agent` then sends runs to the task queue that the

@@ -13,9 +13,10 @@ from pathlib import Path
 def run(module: str, *arguments: str) -> None:
     """Run the module's `main`; what `PYTHONPATH` names is searched last, and never the working folder."""
     _import_by_place()
-    from orga.own_code import WORKER, keep_out, pin
+    from orga.own_code import keep_clone_out, keep_out, pin
 
-    pin(WORKER)
+    pin()
+    keep_clone_out()
     sys.path += [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     keep_out(Path.cwd())
     sys.argv = [module, *arguments]
@@ -40,7 +41,9 @@ def _import_by_place() -> None:
     folder = Path(__file__).absolute().parent
     spec = spec_from_file_location("orga", folder / "__init__.py", submodule_search_locations=[str(folder)])
     assert spec is not None
+    assert spec.loader is not None
     sys.modules["orga"] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["orga"])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from site import getsitepackages
 from sysconfig import get_path
@@ -10,28 +10,22 @@ from sysconfig import get_path
 from orga.finder import HeldCode, HeldLoader, absent, installed
 
 ROOT = Path(__file__).absolute().parents[1]
-PACKAGES = ("orga", "workflows", "activities", "client")
-WORKER = "worker"
-"""A module of ours, too, in processes that we start; in another's program the name may be theirs."""
-
-OF_CHILDREN = ("orga", "workflows", "activities")
-"""What the processes that a worker starts are made of."""
+PACKAGE = "orga"
+NOT_OF_CHILDREN = ("orga.client", "orga.worker")
+"""What the processes that a worker starts do without."""
 
 
 class _OwnCode:
     """Looks for our modules below `ROOT` and nowhere else."""
 
     def __init__(self) -> None:
-        self.names = {*PACKAGES}
         self.is_sealed = False
 
     def look(self, fullname: str) -> HeldLoader | None:
         """Return the loader of a module of ours; None for others' modules."""
-        if fullname.partition(".")[0] not in self.names:
+        if not is_ours(fullname):
             return None
-        place = ROOT.joinpath(*fullname.split("."))
-        files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-        file = None if self.is_sealed else next((file for file in files if file.is_file()), None)
+        file = None if self.is_sealed else _file(fullname)
         if file is None:
             raise absent(fullname)
         return HeldLoader(fullname, str(file))
@@ -42,9 +36,13 @@ set_aside: list[Path] = []
 """Folders that stood on `sys.path` although runs may write there."""
 
 
-def pin(*more: str) -> HeldCode:
+def is_ours(module: str) -> bool:
+    """Return whether a module of this name is one of ours, or none at all."""
+    return module.partition(".")[0] == PACKAGE
+
+
+def pin() -> HeldCode:
     """See to it that our names mean our modules, and that each keeps the code that it first had; return the finder."""
-    _own.names |= {*more}
     finder = installed()
     if finder is None:
         finder = HeldCode(_own.look)
@@ -54,21 +52,31 @@ def pin(*more: str) -> HeldCode:
 
 def seal() -> None:
     """Hold the code of all that workers and their children are made of: from now on none of our files is read."""
-    _hold(PACKAGES)
+    _hold(_modules())
     _own.is_sealed = True
+
+
+def sources() -> Iterator[tuple[str, bytes]]:
+    """Yield the source of each module that workers and their children are made of, by name, in order."""
+    for name in sorted(_modules()):
+        if (file := _file(name)) is not None:
+            yield name, file.read_bytes()
 
 
 def held_for_children() -> dict[str, HeldLoader]:
     """Return the modules that a child may need: ours, and those of tools."""
     if not _own.is_sealed:
-        _hold(OF_CHILDREN)
-    others = {*_own.names} - {*OF_CHILDREN}
-    return {name: each for name, each in pin().loaders.items() if name.partition(".")[0] not in others}
+        _hold(name for name in _modules() if _is_of_children(name))
+    return {name: each for name, each in pin().loaders.items() if _is_of_children(name)}
 
 
-def _hold(packages: tuple[str, ...]) -> None:
+def _is_of_children(module: str) -> bool:
+    return not any(f"{module}.".startswith(f"{other}.") for other in NOT_OF_CHILDREN)
+
+
+def _hold(modules: Iterable[str]) -> None:
     finder = pin()
-    for name in _modules(packages):
+    for name in modules:
         loader = finder.loader(name)
         assert loader is not None
         loader.get_code(name)
@@ -76,7 +84,7 @@ def _hold(packages: tuple[str, ...]) -> None:
 
 def foreign() -> list[str]:
     """Return what bears one of our names in this process and is not ours, with the place that it came from."""
-    named = [(name, each) for name, each in list(sys.modules.items()) if name.partition(".")[0] in _own.names]
+    named = [(name, each) for name, each in list(sys.modules.items()) if is_ours(name)]
     places = [(name, getattr(getattr(each, "__spec__", None), "origin", None)) for name, each in named]
     ours = ROOT.resolve()
     return [
@@ -97,6 +105,12 @@ def keep_out(*folders: Path) -> None:
             set_aside.append(place)
 
 
+def keep_clone_out() -> None:
+    """Take a clone off `sys.path`: beside our package lie folders whose names others use, too."""
+    if not is_installed(ROOT):
+        sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT.resolve()]
+
+
 def is_installed(place: Path) -> bool:
     """Return whether a path belongs to Python itself or to its installed packages."""
     folders = {*map(get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *getsitepackages()}
@@ -114,12 +128,18 @@ def found_elsewhere(name: str) -> str | None:
     return None
 
 
-def _modules(packages: tuple[str, ...]) -> Iterator[str]:
-    for package in packages:
-        for folder, below, files in os.walk(ROOT / package):
-            below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]
-            parts = Path(folder).relative_to(ROOT).parts
-            for file in files:
-                stem, dot, ending = file.rpartition(".")
-                if dot and ending == "py" and stem.isidentifier():
-                    yield ".".join(parts if stem == "__init__" else (*parts, stem))
+def _file(fullname: str) -> Path | None:
+    place = ROOT.joinpath(*fullname.split("."))
+    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _modules() -> Iterator[str]:
+    """Yield the modules of the package; in a clone, most of its folders are links."""
+    for folder, below, files in os.walk(ROOT / PACKAGE, followlinks=True):
+        below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]
+        parts = Path(folder).relative_to(ROOT).parts
+        for file in files:
+            stem, dot, ending = file.rpartition(".")
+            if dot and ending == "py" and stem.isidentifier():
+                yield ".".join(parts if stem == "__init__" else (*parts, stem))

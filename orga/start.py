@@ -10,12 +10,12 @@ import sys
 
 def command() -> None:
     """Run `orga`."""
-    _become("client.cli.main", sys.argv[1:])
+    _become("orga.client.cli.main", sys.argv[1:])
 
 
 def worker() -> None:
     """Run `orga-worker`."""
-    _become("worker", sys.argv[1:])
+    _become("orga.worker", sys.argv[1:])
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

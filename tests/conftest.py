@@ -8,11 +8,11 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from xdist.remote import Producer
 
-from client.converter import data_converter
-from client.garbage import collect_ended_runs
-from tests.support.planted import planted
-from tests.support.scheduling import Files
-from tests.support.server import temporal_cli
+from orga.client.history.converter import data_converter
+from orga.client.workers.garbage import collect_ended_runs
+from tests.support.parts.scheduling import Files
+from tests.support.parts.temporal import temporal_cli
+from tests.support.values.planted import planted
 
 os.environ.update(planted())  # no history, no output and no database of the suite may hold one of them
 os.environ["ORGA_TRUST"] = "1"  # the suite wrote the configurations itself; what asks for trust is tested without

@@ -20,33 +20,32 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from workflows.decisions import budget, denials, gathering, interventions, notifications, observe, progress, taint
-from workflows.decisions.begin import first_state
-from workflows.decisions.carrying import carried, holding_up
-from workflows.decisions.limits import is_time_for_another, stop_reason
-from workflows.decisions.notes import with_note
-from workflows.decisions.outcomes import not_run
-from workflows.decisions.replies import ClassifiedReply
-from workflows.decisions.result import result
-from workflows.decisions.summaries import last_calls
-from workflows.handlers import Handlers
-from workflows.phases import act, attributes, gate, more_budget, reason, requeue, spans, stuck
-from workflows.phases.answers import conclude
-from workflows.phases.clock import event_time
-from workflows.phases.deadline import watch_clock, watch_length
-from workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
-from workflows.phases.holding import report_held
-from workflows.phases.hydrate import hydrate
-from workflows.phases.interrupt import Interrupted
-from workflows.phases.notify import Announcer, tell_end
-from workflows.phases.pace import checkpoint, set_phase, wait_if_paused
-from workflows.phases.past import take_past
-from workflows.phases.prepare import prepare_setup
-from workflows.phases.resets import Resets
-from workflows.phases.run import RollOver, Run
-from workflows.phases.stages import pass_stages
-from workflows.types.input import AgentInput, InvalidInput
-from workflows.types.result import AgentResult, StopReason
+from orga.workflows.decisions import denials, dispatch, interventions, limits, notifications, observe, taint
+from orga.workflows.decisions.begin import first_state
+from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.limits import is_time_for_another, stop_reason
+from orga.workflows.decisions.outcomes import not_run
+from orga.workflows.decisions.replies import ClassifiedReply
+from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
+from orga.workflows.decisions.roll_over import carried, cut_parts, holding_up
+from orga.workflows.decisions.summaries import last_calls
+from orga.workflows.handlers import Handlers
+from orga.workflows.phases import act, attributes, gate, questions, reason, requeue, telemetry
+from orga.workflows.phases.answers import conclude
+from orga.workflows.phases.clock import event_time
+from orga.workflows.phases.deadline import watch_clock, watch_length
+from orga.workflows.phases.delegation import report_held
+from orga.workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
+from orga.workflows.phases.hydration import hydrate
+from orga.workflows.phases.interrupt import Interrupted
+from orga.workflows.phases.notifications import Announcer, tell_end
+from orga.workflows.phases.pace import checkpoint, set_phase, wait_if_paused
+from orga.workflows.phases.past import Resets, take_past
+from orga.workflows.phases.prepare import prepare_setup
+from orga.workflows.phases.run import RollOver, Run
+from orga.workflows.phases.stages import pass_stages
+from orga.workflows.types.input import AgentInput, InvalidInput
+from orga.workflows.types.result import AgentResult, StopReason
 
 
 @workflow.defn(name="AgentWorkflow")
@@ -97,7 +96,7 @@ class AgentWorkflow(Handlers):
             await self._prepare()
         if run.state.setup is None:
             return self._end(self._stop_reason() or ("error", "nothing was prepared"))
-        spans.name_run(run.setup)
+        telemetry.name_run(run.setup)
         while (ended := await self._run_until_stopped()) is None:
             attributes.show_goes_on(run)
         return ended
@@ -110,7 +109,8 @@ class AgentWorkflow(Handlers):
         try:
             stop = await self._iterate_until_stop()
         except RollOver:
-            await self._roll_over()
+            run.end_if_outgrown()
+            stop = run.state.stop or await self._roll_over()
         for watch in watches:
             watch.cancel()
         set_phase(run, "done")  # from here on nobody decides anything
@@ -124,16 +124,16 @@ class AgentWorkflow(Handlers):
     async def _bring_gathered(self, reason: StopReason) -> None:
         """Let a run that ends without an answer bring what it has, as far as the gate lets it."""
         run = self._run
-        text = gathering.missing_output(run.state, reason)
+        text = missing_output(run.state, reason)
         if text and await gate.lets_through(run, text):
-            run.change(gathering.with_output, text)
+            run.change(with_output, text)
 
     async def _iterate_until_stop(self) -> tuple[StopReason, str]:
         """Iterate until the run ends, and return how."""
         run = self._run
         await wait_if_paused(run, may_roll_over=True)
         await hydrate(run)
-        await stuck.resolve_stuck_steps(run)
+        await questions.resolve_stuck_steps(run)
         if run.state.pending is not None:
             await self._iterate()
         while (stop := await self._limit_reached()) is None:
@@ -159,13 +159,13 @@ class AgentWorkflow(Handlers):
 
     async def _limit_reached(self) -> tuple[StopReason, str] | None:
         """Return how the run ends now; at a limit a person may be asked first."""
-        while (stop := self._stop_reason()) is not None and budget.is_asked_for(self._run.state, stop):
-            declined = await more_budget.ask_for_budget(
+        while (stop := self._stop_reason()) is not None and limits.is_asked_for(self._run.state, stop):
+            declined = await questions.ask_for_budget(
                 self._run, stop, lambda limit=stop: self._stop_reason() != limit, may_roll_over=True
             )
             if declined is not None:
                 return declined
-        more_budget.withdraw(self._run)
+        questions.withdraw(self._run)
         return stop
 
     async def _iterate(self) -> None:
@@ -192,7 +192,7 @@ class AgentWorkflow(Handlers):
         attributes.show_progress(run)
         if run.is_due:
             raise RollOver
-        return None
+        return run.end_if_outgrown()
 
     def _held_up_reply(self) -> reason.Proposed | None:
         """Return what the model had proposed when the run before this one continued as new."""
@@ -209,7 +209,7 @@ class AgentWorkflow(Handlers):
         await checkpoint(run, may_roll_over=True)
         run.change(interventions.drain_inbox)
         set_phase(run, "reasoning")
-        with spans.phase_span("reason", run.state.iteration + 1):
+        with telemetry.phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
             is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.config, run.now)
@@ -227,7 +227,7 @@ class AgentWorkflow(Handlers):
             repair = gate.conclusion(observe.with_repair, judged)
             return gate.Gated(judged, (), run.state.clock.stopped_s, conclusion=repair)
         set_phase(run, "gating")
-        with spans.phase_span("gate", run.state.iteration):
+        with telemetry.phase_span("gate", run.state.iteration):
             gated = await gate.judge(run, judged)
         return await pass_stages(run, gated)
 
@@ -238,16 +238,16 @@ class AgentWorkflow(Handlers):
             return conclude(run, gated)
         run.change(last_calls, gated.reply)
         if all(each.permitted is not None for each in gated.results):
-            run.change(gathering.with_gathered, gated.reply.text)
+            run.change(with_gathered, gated.reply.text)
         set_phase(run, "acting")
-        with spans.phase_span("act", run.state.iteration):
+        with telemetry.phase_span("act", run.state.iteration):
             acted = await act.run_tools(run, gated)
         verdicts = tuple(each.verdict for each in acted.results)
         denied = denials.repeated(acted.outcomes, verdicts, "denied")
         invalid = denials.invalid_calls(acted.outcomes, verdicts)
         run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
-        run.change(progress.with_attempts, acted.outcomes, run.now)
-        return await stuck.resolve_stuck_steps(run)
+        run.change(dispatch.with_attempts, acted.outcomes, run.now)
+        return await questions.resolve_stuck_steps(run)
 
     def _stop_reason(self) -> tuple[StopReason, str] | None:
         state = self._run.state
@@ -261,9 +261,13 @@ class AgentWorkflow(Handlers):
         if run.state.phase in {"waiting", "paused"}:  # which the next run enters from here
             set_phase(run, "acting")
         state = carried(run.state, workflow.info().run_id)
-        if left_out := len(run.state.conversation.messages) - len(state.conversation.messages):
-            run.change(with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out)
-        workflow.continue_as_new(args=[None, state])
+        left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
+        if (cut := cut_parts(run.state, state)) or left_out:
+            told = {"fields_cut": cut} if cut else {}
+            run.change(with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **told)
+        # Of the deployment's versions the current one goes on, where there are any.
+        current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        workflow.continue_as_new(args=[None, state], initial_versioning_behavior=current)
 
     def _end(self, stop: tuple[StopReason, str]) -> AgentResult:
         run = self._run

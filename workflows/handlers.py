@@ -6,15 +6,16 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from workflows.decisions import approvals, budget, interventions, recovery, waits
-from workflows.decisions.holding import with_delegate_held
-from workflows.decisions.result import parsed_page, shown_conversation, status
-from workflows.phases.clock import live_time, wall_time
-from workflows.phases.resets import Resets
-from workflows.phases.run import Run
-from workflows.types.approvals import ApprovalDecision
-from workflows.types.context import InterventionKind
-from workflows.types.status import AgentStatus, ShownMessage
+from orga.workflows.decisions import approvals, interventions, questions, recovery
+from orga.workflows.decisions.delegation import with_delegate_held
+from orga.workflows.decisions.limits import extended, extension
+from orga.workflows.decisions.result import parsed_page, shown_conversation, status
+from orga.workflows.phases.clock import live_time, wall_time
+from orga.workflows.phases.past import Resets
+from orga.workflows.phases.run import Run
+from orga.workflows.types.control import InterventionKind
+from orga.workflows.types.questions import ApprovalDecision
+from orga.workflows.types.status import AgentStatus, ShownMessage
 
 
 class Handlers:
@@ -67,26 +68,26 @@ class Handlers:
     def extend_budget(self, *limits: Any) -> dict[str, float]:
         """Raise limits of this run; return those that hold now."""
         self._run.heard()
-        raised = budget.extension(self._run.state, _first(limits))
-        self._run.change(budget.extended, raised)
+        raised = extension(self._run.state, _first(limits))
+        self._run.change(extended, raised)
         return self._run.state.extended
 
     @extend_budget.validator
     def _raises_a_limit(self, *limits: Any) -> None:
         self._refuse_when_over()
-        budget.extension(self._run.state, _first(limits))
+        extension(self._run.state, _first(limits))
 
     @workflow.update
     def resolve_escalation(self, *resolution: Any) -> str:
         """Decide what waits for a person; return the choice."""
-        decision = waits.parsed_resolution(self._run.state, _first(resolution))
-        self._run.change(waits.with_resolution, decision, self._run.heard())
+        decision = questions.parsed_resolution(self._run.state, _first(resolution))
+        self._run.change(questions.with_resolution, decision, self._run.heard())
         return decision.choice
 
     @resolve_escalation.validator
     def _decides_what_waits(self, *resolution: Any) -> None:
         self._refuse_when_over()
-        waits.parsed_resolution(self._run.state, _first(resolution))
+        questions.parsed_resolution(self._run.state, _first(resolution))
 
     @workflow.update
     def approve(self, *decision: Any) -> None:

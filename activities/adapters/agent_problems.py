@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from activities.adapters.critic_problems import listed_tools, unwatched
-from activities.adapters.known_names import there_are
-from activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
-from workflows.types.agents import AgentConfig
-from workflows.types.delegation import Delegate
-from workflows.types.loop_tools import DECIDE, LOOP_TOOLS
-from workflows.types.profile import matches
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.critic_problems import listed_tools, unwatched
+from orga.activities.adapters.known_names import there_are
+from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.loop_tools import LOOP_TOOLS, tool_needing
+from orga.workflows.types.tools import ToolSpec, matches
 
 
 @dataclass(frozen=True)
@@ -95,5 +94,6 @@ def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator
             text = f"agent {delegate.agent} does not list the tool {tool}"
             yield AgentProblem(f"{place}.tools", text, there_are(tool, own))
     has_to_decide = any(decision.required for decision in target.decisions.values())
-    if has_to_decide and delegate.tools is not None and not matches(DECIDE, delegate.tools):
-        yield AgentProblem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {DECIDE!r}")
+    decide = tool_needing("decisions")
+    if has_to_decide and delegate.tools is not None and not matches(decide, delegate.tools):
+        yield AgentProblem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")

@@ -3,20 +3,20 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from activities.adapters.agent_problems import critic_problems, delegate_problems
-from activities.adapters.answer_schema import schema_refusal
-from activities.adapters.cost_problems import cost_refusal
-from activities.adapters.critic_problems import critic_refusal
-from activities.adapters.known_names import there_are
-from activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
-from activities.adapters.offered_tools import offered_tools
-from activities.adapters.run_config import run_config
-from activities.ports import Absent, OtherPlace, ToolSource
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest, Setup
-from workflows.types.input import InvalidInput, LoopConfig
-from workflows.types.tools import ToolSpec
-from workflows.types.workplace import Workplace
+from orga.activities.adapters.agent_problems import critic_problems, delegate_problems
+from orga.activities.adapters.answer_schema import schema_refusal
+from orga.activities.adapters.cost_problems import cost_refusal
+from orga.activities.adapters.critic_problems import critic_refusal
+from orga.activities.adapters.known_names import there_are
+from orga.activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
+from orga.activities.adapters.offered_tools import offered_tools
+from orga.activities.adapters.run_config import run_config
+from orga.activities.ports import Absent, OtherPlace, ToolSource
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.input import InvalidInput, LoopConfig
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.workplace import Workplace
 
 
 def with_default(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
@@ -92,22 +92,14 @@ class ConfiguredAgents:
         acting = [f"{key}: {fault}" for key, fault in acting_lookups(config, tools)]
         if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:
             raise InvalidInput("; ".join(faults))
-        fields = {
-            "agent": request.agent,
-            "model": model,
-            "instructions": agent.instructions if request.instructions is None else request.instructions,
-            "tools": offered.tools,
-            "config": config,
-        }
-        optional = {
-            "delegates": offered.delegates or None,
-            "decisions": offered.decisions or None,
-            "critics": agent.critics or None,
-            "output_schema": request.output_schema,
-            "policy_version": self._policy_version() or None,
-        }
-        set_fields = {key: value for key, value in optional.items() if value is not None}
-        return self._facts.model_copy(update=fields | set_fields)
+        instructions = agent.instructions if request.instructions is None else request.instructions
+        return self._facts.with_agent(request.agent, model, instructions, offered.tools, config).with_more(
+            delegates=offered.delegates or None,
+            decisions=dict(offered.decisions) or None,
+            critics=agent.critics or None,
+            output_schema=request.output_schema,
+            policy_version=self._policy_version() or None,
+        )
 
     def _refuse_others(self, place: Workplace | None) -> None:
         own = self._facts.workplace

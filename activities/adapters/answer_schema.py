@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from activities.adapters.models.reader.fill import can_fill
-from activities.adapters.models.settings import EMBEDDED_MODEL
-from activities.adapters.schemas.arguments import schema_problem
+from orga.activities.adapters.models.reader.fill import can_fill
+from orga.activities.adapters.models.settings import EMBEDDED_MODEL
+from orga.activities.adapters.schemas.arguments import schema_problem
 
 
 def schema_refusal(schema: dict[str, Any] | None, model: str) -> str:

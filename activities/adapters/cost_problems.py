@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from workflows.types.critic import Critic
-from workflows.types.input import LoopConfig
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.input import LoopConfig
 
 
 def cost_refusal(config: LoopConfig, model: str, critics: Sequence[Critic], is_priced: Callable[[str], bool]) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from activities.adapters.models.settings import EMBEDDED_MODEL
-from workflows.types.agents import AgentConfig
-from workflows.types.critic import Critic
-from workflows.types.loop_tools import LOOP_TOOLS
-from workflows.types.profile import matches
+from orga.activities.adapters.models.settings import EMBEDDED_MODEL
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.loop_tools import LOOP_TOOLS
+from orga.workflows.types.tools import matches
 
 
 def critic_refusal(critics: Sequence[Critic], model: str, check_model: Callable[[str], None]) -> str:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.types.decision import GroundedDecision
-from workflows.types.decision_values import Kind
-from workflows.types.loop_tools import DECIDE
-from workflows.types.tools import ToolOptions, ToolSpec
+from orga.workflows.types.decision import GroundedDecision, Kind
+from orga.workflows.types.loop_tools import DECIDE
+from orga.workflows.types.tools import ToolOptions, ToolSpec
 
 _OPTIONS = ToolOptions(verified=True, trusted_output=True)
 """Its result is the rules' own word."""

@@ -4,7 +4,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncGenerator
 
-from activities.adapters.http import DecodingError, Response
+from orga.activities.adapters.http import DecodingError, Response
 
 ACCEPTED_ENCODINGS = "gzip"
 PIECE_BYTES = 65_536

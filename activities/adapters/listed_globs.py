@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from workflows.types.profile import is_glob, matches
+from orga.workflows.types.tools import is_glob, matches
 
 IsOfServer = Callable[[str], bool]
 """Tells whether a name or a glob begins as the names of one server's tools do."""

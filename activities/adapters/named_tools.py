@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from activities.adapters.known_names import there_are
-from activities.ports import Absent
-from workflows.types.input import LoopConfig
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.known_names import there_are
+from orga.activities.ports import Absent
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolSpec
 
 
 @dataclass(frozen=True)

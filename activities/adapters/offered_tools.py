@@ -6,19 +6,18 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
-from activities.adapters.decide_tool import decide_tool
-from activities.adapters.known_names import there_are
-from activities.adapters.listed_globs import IsOfServer, is_meant
-from activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_specs, delegate_tool
-from activities.ports import Absent
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.decision import GroundedDecision
-from workflows.types.delegation import DelegateSpec
-from workflows.types.input import InvalidInput
-from workflows.types.loop_tools import DECIDE, loop_tool, needed_keys
-from workflows.types.profile import ToolProfile, is_glob, matches
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.decide_tool import decide_tool
+from orga.activities.adapters.known_names import there_are
+from orga.activities.adapters.listed_globs import IsOfServer, is_meant
+from orga.activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_specs, delegate_tool
+from orga.activities.ports import Absent
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.decision import GroundedDecision
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.loop_tools import loop_tool, needed_keys, tool_needing
+from orga.workflows.types.tools import ToolProfile, ToolSpec, is_glob, matches
 
 MAX_BYTES = 350_000
 """Of all definitions together: they are part of the setup, which every run of a chain carries."""
@@ -109,7 +108,8 @@ def _known(
 def _check_decisions(agent: AgentConfig, left: Mapping[str, GroundedDecision]) -> None:
     required = [name for name, decision in agent.decisions.items() if decision.required and name not in left]
     if required:
-        raise InvalidInput(f"tools: {', '.join(required)} has to be decided; leave the run the tool {DECIDE!r}")
+        decide = tool_needing("decisions")
+        raise InvalidInput(f"tools: {', '.join(required)} has to be decided; leave the run the tool {decide!r}")
 
 
 def _check_size(tools: Sequence[ToolSpec]) -> None:

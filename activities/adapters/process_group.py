@@ -5,7 +5,7 @@ import os
 import signal
 from contextlib import suppress
 
-from activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.process_streams import ProcessStreams
 
 
 async def end_group(group: asyncio.SubprocessTransport, streams: ProcessStreams, grace_s: float) -> None:

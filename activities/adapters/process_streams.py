@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from activities.adapters.head_tail import HeadTail
+from orga.activities.adapters.head_tail import HeadTail
 
 _DRAIN_S = 1.0
 

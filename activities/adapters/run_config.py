@@ -4,8 +4,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from workflows.types.delegation import Ceiling
-from workflows.types.input import InvalidInput, LoopConfig, problems
+from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.input import InvalidInput, LoopConfig, problems
 
 
 def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> LoopConfig:

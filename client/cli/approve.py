@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from client.agents import AgentHandle
-from client.cli import held_in_full
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.held_calls import held_calls, table
-from client.cli.interrupts import completed
-from client.cli.login_name import login_name
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note, result
-from client.cli.session import session
-from client.cli.terminal_text import apart, behind
-from client.errors import Refused
+from orga.client.cli import held_in_full
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.held_calls import held_calls, table
+from orga.client.cli.interrupts import completed
+from orga.client.cli.login_name import login_name
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import apart, behind
+from orga.client.errors import Refused
+from orga.client.runs.agents import AgentHandle
 
 Approvals = Annotated[
     list[str] | None,

@@ -5,16 +5,16 @@ from shlex import quote
 
 from temporalio.client import WorkflowExecutionStatus
 
-from client.cli.following import follow
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, NoWorker, RunId
-from client.cli.output import note
-from client.cli.session import session
-from client.cli.terminal_text import on_one_line
-from client.pollers import may_be_polled
-from client.worker_keeping import kept_worker
-from client.workplace import home_of, worker_command
-from workflows.types.workplace import Workplace
+from orga.client.cli.following import follow
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, NoWorker, RunId
+from orga.client.cli.output import note
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.server.pollers import may_be_polled
+from orga.client.workers.keeping import kept_worker
+from orga.workflows.types.workplace import Workplace
 
 
 def attach(run: RunId, no_worker: NoWorker = False, json: Json = False, config: ConfigFile = None) -> int:

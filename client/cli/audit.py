@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from client.cli import audit_keys, audit_runs
+from orga.client.cli import audit_keys, audit_runs
 
 RUNS = "runs"
 

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from client.cli.exit_codes import UsageError
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.policy_options import Surface, engine_of
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.policy_options import Surface, engine_of
 
 
 def audit(
@@ -45,7 +45,7 @@ def audit(
     """
     if (run is None) == (query is None):
         raise UsageError("name one run, or many with --query")
-    from client.cli.audit_work import Rejudge, Wanted, audit_runs, settings_of
+    from orga.client.cli.audit_work import Rejudge, Wanted, audit_runs, settings_of
 
     settings = settings_of(policy, surface, engine, config)
     wanted = Wanted(run, query, limit)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from client.audit import RunAudit, counts
-from client.cli.terminal_text import on_one_line
-from client.rejudged import SAME, Rejudged
-from workflows.types.visible import in_full
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.proof.audit import RunAudit, counts
+from orga.client.proof.rejudged import SAME, Rejudged
+from orga.workflows.types.text import in_full
 
 PROPOSAL_CHARS = 60
 REASON_CHARS = 80
@@ -26,15 +26,20 @@ def as_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
         "runs": [audit.run for audit in audits],
         "counts": counts(audits),
         "not_rebuilt": [{"run": audit.run, "why": why} for audit in audits for why in audit.not_rebuilt],
+        "breaches": [{"run": audit.run, "why": why} for audit in audits for why in audit.breaches],
         "judgements": [_object(found) for found in _shown(audits, everything=everything)],
     }
 
 
 def summary(audits: Sequence[RunAudit]) -> list[str]:
-    """Return one line that counts, and one for each part that could not be judged anew."""
+    """Return one line that counts, and one for each part that could not be judged anew or was against the law."""
     found = counts(audits)
     told = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
-    lacking = [f"{in_full(audit.run)}: {on_one_line(why, 600)}" for audit in audits for why in audit.not_rebuilt]
+    lacking = [
+        f"{in_full(audit.run)}: {on_one_line(why, 600)}"
+        for audit in audits
+        for why in (*audit.not_rebuilt, *audit.breaches)
+    ]
     return [f"{sum(found.values())} proposals of {len(audits)} runs: {told}", *lacking]
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from activities.adapters.policy.ladder import EngineName, PolicySettings
-from client.audit import RunAudit, audited
-from client.cli.audit_table import as_json, summary, table
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.output import json_result, note, result
-from client.cli.policy_options import chosen
-from client.cli.progress_line import progress_line
-from client.cli.run_rows import Filter, rows
-from client.cli.session import session
-from client.config_file import load_config
-from client.policy_settings import policy_settings
-from client.rejudged import Rejudge
+from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
+from orga.client.cli.audit_table import as_json, summary, table
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.policy_options import chosen
+from orga.client.cli.progress_line import progress_line
+from orga.client.cli.run_rows import Filter, rows
+from orga.client.cli.session import session
+from orga.client.config.file import load_config
+from orga.client.config.policy_settings import policy_settings
+from orga.client.proof.audit import RunAudit, audited
+from orga.client.proof.rejudged import Rejudge
 
 
 class Wanted:

@@ -8,26 +8,27 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from client.agents import start_agent
-from client.cli.output import note
-from client.cli.run_rows import Filter
-from client.cli.session import Session
-from client.cli.terminal_text import on_one_line
-from client.cli.worker_check import WorkerReport, worker_report
-from client.config import OrgaConfig
-from client.config_file import NO_FILE, LoadedConfig, load_config
-from client.connect import Connection, connection
-from client.errors import ConfigError, OrgaError
-from client.failing_tasks import failing_tasks
-from client.held_loops import hold_of
-from client.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, pollers
-from client.server.endpoint import ServerUnavailable
-from client.server.home import prepared_home
-from client.server.lacking import is_lacking, reason_of
-from client.server.search_attributes import NoSearchAttributes, SearchAttributesRefused, missing
-from client.trust import Untrusted
-from client.worker_keeping import kept_worker
-from workflows.types.input import AgentInput, LoopConfig
+from orga.client.cli.output import note
+from orga.client.cli.run_rows import Filter
+from orga.client.cli.session import Session
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.cli.worker_check import WorkerReport, worker_report
+from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.check import Untrusted
+from orga.client.connect import Connection, connection
+from orga.client.errors import ConfigError, OrgaError
+from orga.client.runs.agents import start_agent
+from orga.client.runs.failing_tasks import failing_tasks
+from orga.client.server.endpoint import Endpoint, ServerUnavailable
+from orga.client.server.home import prepared_home
+from orga.client.server.lacking import is_lacking, reason_of
+from orga.client.server.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, pollers
+from orga.client.server.search_attributes import NoSearchAttributes, SearchAttributesRefused, missing
+from orga.client.workers.held_loops import hold_of
+from orga.client.workers.keeping import kept_worker
+from orga.client.workers.routing import Routing, nobody_serves, routing, to_make_current
+from orga.workflows.types.input import AgentInput, LoopConfig
 
 _MODEL_REMEDY = "check its name, key and address: [models] and [agents] of orga.toml, and the provider's variables"
 
@@ -113,6 +114,8 @@ async def _server(here: Session, *, deep: bool) -> AsyncGenerator[Check]:
     yield await _attributes(here)
     there = await pollers(here.client, here.task_queue)
     yield _workers(here, there)
+    for check in await _versions(here):
+        yield check
     for check in held_workers(there or []):
         yield check
     for check in await _runs(here.client):
@@ -140,6 +143,31 @@ def _workers(here: Session, there: list[str] | None) -> Check:
     mine = "this orga.toml" if here.loaded.path else "no orga.toml"
     problem = f"{detail}; here it is {mine}, {own.removeprefix(MARK)}"
     return Check("worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again")
+
+
+async def _versions(here: Session) -> list[Check]:
+    there = await routing(here.client, here.task_queue)
+    return [] if there is None else version_checks(there, here.task_queue, here.connection.endpoint)
+
+
+def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[Check]:
+    """Tell which deployment version takes new runs, where there are any, and whether a worker of it polls."""
+    if there.current is None and not there.waiting:
+        return []
+    names = ", ".join(version.to_canonical_string() for version in there.waiting)
+    polling = f"; workers of {names} poll, too" if names else ""
+    if there.current is not None:
+        name = there.current.to_canonical_string()
+        if there.is_served:
+            return [Check("version", ok=True, detail=f"new runs go to {name}{polling}")]
+        lacking = f"{nobody_serves(there.current, task_queue)}{polling}"
+        other = to_make_current(there.waiting[-1], server) if there.waiting else ""
+        return [Check("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
+    remedy = f"let new runs go there: {to_make_current(there.waiting[-1], server)}"
+    if there.is_served:
+        told = f"new runs go to workers without a version{polling}"
+        return [Check("version", ok=True, detail=told, remedy=remedy, warning=True)]
+    return [Check("version", ok=False, detail=f"no worker takes new runs{polling}", remedy=remedy)]
 
 
 def held_workers(there: list[str]) -> list[Check]:

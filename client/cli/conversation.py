@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, result
-from client.cli.session import session
-from client.cli.terminal_text import apart, below, on_one_line
-from client.errors import NoAnswer
-from client.pollers import may_be_polled
-from client.workplace import home_of, worker_command
-from workflows.decisions.summaries import call_summary
-from workflows.types.status import ShownMessage
-from workflows.types.visible import in_full
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, result
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import apart, below, on_one_line
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import NoAnswer
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.decisions.summaries import call_summary
+from orga.workflows.types.status import ShownMessage
+from orga.workflows.types.text import in_full
 
 
 def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> int:

@@ -2,11 +2,11 @@
 
 from shlex import quote
 
-from workflows.decisions.answering import commands
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.status import Budgets
-from workflows.types.visible import can_be_typed
-from workflows.types.waits import Wait
+from orga.workflows.decisions.notifications import commands
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.status import Budgets
+from orga.workflows.types.text import can_be_typed
 
 NO_COMMAND = "no command: the run's id holds what does not show; decide it in the Temporal UI"
 

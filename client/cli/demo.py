@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from client.agents import start_agent
-from client.cli.demo_documents import copied_documents
-from client.cli.following import follow
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile
-from client.cli.output import note, result
-from client.cli.session import Session, session
-from client.cli.timeline import Timeline
-from client.journal import read_journal
-from client.worker_keeping import WorkerKeeper, kept_worker
+from orga.client.cli.demo_documents import copied_documents
+from orga.client.cli.following import follow
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile
+from orga.client.cli.output import note, result
+from orga.client.cli.session import Session, session
+from orga.client.cli.timeline import Timeline
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import start_agent
+from orga.client.workers.keeping import WorkerKeeper, kept_worker
 
 QUESTION = "How does orga never lose a run and never repeat an effect?"
 

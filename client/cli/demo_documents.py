@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from client.cli.exit_codes import UsageError
-from client.server.home import prepared_home
+from orga.client.cli.exit_codes import UsageError
+from orga.client.server.home import prepared_home
 from orga.own_code import ROOT
 
 NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")

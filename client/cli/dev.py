@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from client.cli.exit_codes import ExitCode
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile
-from client.cli.output import note
-from client.cli.session import Session, session
-from client.server.embedded import stop
-from client.server.home import server_home
-from client.server.leases import unleased
-from client.worker_keeping import HEALTHY_S, MAX_DEATHS
-from client.worker_process import WorkerProcess, spawn_in_foreground
+from orga.client.cli.exit_codes import ExitCode
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile
+from orga.client.cli.output import note
+from orga.client.cli.session import Session, session
+from orga.client.server.embedded import stop
+from orga.client.server.home import server_home
+from orga.client.server.leases import unleased
+from orga.client.workers.keeping import HEALTHY_S, MAX_DEATHS
+from orga.client.workers.process import WorkerProcess, spawn_in_foreground
 
 LOG_S = 0.5
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from client.cli.checks import Check, all_checks
-from client.cli.exit_codes import ExitCode
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, result
-from client.cli.terminal_text import behind
+from orga.client.cli.checks import Check, all_checks
+from orga.client.cli.exit_codes import ExitCode
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, result
+from orga.client.cli.terminal_text import behind
 
 
 def doctor(

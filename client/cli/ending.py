@@ -1,10 +1,10 @@
 """How a run ended: its answer on stdout, the facts on stderr, the exit code."""
 
-from client.cli.exit_codes import of_ending
-from client.cli.output import document, json_result, note
-from client.cli.terminal_text import on_one_line
-from workflows.decisions.summaries import spent
-from workflows.types.result import AgentResult
+from orga.client.cli.exit_codes import of_ending
+from orga.client.cli.output import document, json_result, note
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.decisions.summaries import spent
+from orga.workflows.types.result import AgentResult
 
 
 def show_ending(ended: AgentResult, *, as_json: bool) -> int:

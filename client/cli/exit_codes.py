@@ -5,14 +5,14 @@ from errno import ENAMETOOLONG
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.boundaries import NoSuchIteration
-from client.config_file import ConfigError
-from client.errors import NotAnAgent, Refused, RunFailed, RunNotFound
-from client.explained import NoSuchVerdict
-from client.journal_file import Unwritable
-from client.server.endpoint import ServerUnavailable
-from workflows.types.input import InvalidInput
-from workflows.types.result import StopReason
+from orga.client.config.file import ConfigError
+from orga.client.errors import NotAnAgent, Refused, RunFailed, RunNotFound
+from orga.client.history.boundaries import NoSuchIteration
+from orga.client.journal.file import Unwritable
+from orga.client.policies.explained import NoSuchVerdict
+from orga.client.server.endpoint import ServerUnavailable
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.result import StopReason
 
 
 class ExitCode(IntEnum):

@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from client.cli.audit_keys import signing_key
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.output import note
-from client.cli.session import session
-from client.exports import export_check
-from client.journal import read_journal
-from client.journal_file import JournalFile, read_journal_file, write_journal
-from client.journal_head import misfits, sealed
+from orga.client.cli.audit_keys import signing_key
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.output import note
+from orga.client.cli.session import session
+from orga.client.journal.exports import export_check
+from orga.client.journal.file import JournalFile, read_journal_file, write_journal
+from orga.client.journal.head import misfits, sealed
+from orga.client.journal.reading import read_journal
 
 
 async def checked(run_id: str, path: Path, config: Path | None) -> int:

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from client.cli.exit_codes import UsageError
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note
-from client.cli.session import session
-from workflows.types.extension import BudgetExtension
-from workflows.types.input import problems
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note
+from orga.client.cli.session import session
+from orga.workflows.types.input import problems
+from orga.workflows.types.usage import BudgetExtension
 
 
 def extend(

@@ -3,11 +3,11 @@
 import asyncio
 from shlex import quote
 
-from client.cli.ending import show_ending
-from client.cli.output import note
-from client.cli.session import Session
-from client.cli.watching import Watch, screen
-from client.worker_keeping import WorkerKeeper
+from orga.client.cli.ending import show_ending
+from orga.client.cli.output import note
+from orga.client.cli.session import Session
+from orga.client.cli.watching import Watch, screen
+from orga.client.workers.keeping import WorkerKeeper
 
 
 async def follow(here: Session, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool) -> int:

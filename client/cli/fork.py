@@ -7,20 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from client.agents import run_id_of
-from client.cli.exit_codes import UsageError
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note, result
-from client.cli.session import session
-from client.cli.task_input import pair_of, settings, task_text
-from client.config_problems import nearest
-from client.fork import fork as fork_run
-from client.pollers import may_be_polled
-from client.text_values import annotation_at, from_text
-from client.workplace import home_of, worker_command
-from workflows.types.input import AgentInput, LoopConfig
-from workflows.types.text import clean_text
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import session
+from orga.client.cli.task_input import pair_of, settings, task_text
+from orga.client.config.problems import nearest
+from orga.client.config.text_values import annotation_at, from_text
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.past.fork import fork as fork_run
+from orga.client.runs.agents import run_id_of
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.text import clean_text
 
 OF_THE_INPUT = ("agent", "model", "instructions", "tools")
 

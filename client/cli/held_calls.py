@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from client.cli.ages import age
-from client.cli.terminal_text import on_one_line
-from workflows.types.visible import in_full
-from workflows.types.waits import Wait
+from orga.client.cli.ages import age
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.text import in_full
 
 Call = dict[str, Any]
 """As a wait of kind `approval` has it: id, tool, arguments, reason, approvers, expires_at."""

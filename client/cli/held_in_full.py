@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from client.cli.deciding import NO_COMMAND
-from client.cli.terminal_text import on_one_line
-from workflows.types.approvals import Hold
-from workflows.types.visible import can_be_typed, in_full
+from orga.client.cli.deciding import NO_COMMAND
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.types.questions import Hold
+from orga.workflows.types.text import can_be_typed, in_full
 
 
 def lines_of(run_id: str, holds: Sequence[Hold]) -> list[list[str]]:

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from client.cli.held_calls import in_words
-from client.cli.progress import Progress
-from client.cli.terminal_text import on_one_line
-from client.failing_tasks import FailingTask
-from workflows.types.journal import JournalEntry
-from workflows.types.visible import in_full
+from orga.client.cli.held_calls import in_words
+from orga.client.cli.progress import Progress
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.runs.failing_tasks import FailingTask
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.text import in_full
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from client.cli.ages import age
-from client.cli.deciding import in_one_line
-from client.cli.held_calls import held_calls, named, table
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.required_attributes import require_attributes
-from client.cli.session import session
-from client.cli.terminal_text import apart, on_one_line
-from client.inbox import Question
-from client.inbox import inbox as waiting_questions
-from workflows.decisions.answering import commands
-from workflows.types.search_attributes import WAITING
-from workflows.types.visible import in_full
-from workflows.types.waits import WaitKind
+from orga.client.cli.ages import age
+from orga.client.cli.deciding import in_one_line
+from orga.client.cli.held_calls import held_calls, named, table
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.required_attributes import require_attributes
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import apart, on_one_line
+from orga.client.runs.inbox import Question
+from orga.client.runs.inbox import inbox as waiting_questions
+from orga.workflows.decisions.notifications import commands
+from orga.workflows.types.names import WAITING
+from orga.workflows.types.questions import WaitKind
+from orga.workflows.types.text import in_full
 
 
 def inbox(

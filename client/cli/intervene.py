@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from client.agents import AgentHandle
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note
-from client.cli.session import session
-from client.cli.task_input import task_text
-from workflows.types.text import clean_text
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note
+from orga.client.cli.session import session
+from orga.client.cli.task_input import task_text
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.text import clean_text
 
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from standard input.", show_default=False)]
 

@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.exported_journal import checked, written
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note, result
-from client.cli.session import session
-from client.cli.timeline import Timeline
-from client.cli.watching import followed
-from client.journal import read_journal
-from workflows.decisions.journal_chain import first_break
-from workflows.types.journal import JournalEntry
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.exported_journal import checked, written
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import session
+from orga.client.cli.timeline import Timeline
+from orga.client.cli.watching import followed
+from orga.client.journal.reading import read_journal
+from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.types.journal import JournalEntry
 
 
 def journal(

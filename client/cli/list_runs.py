@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import typer
 from temporalio.client import Client
 
-from client.asking import Asked, Asking
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.required_attributes import require_attributes
-from client.cli.run_rows import Filter, Row, rows, table
-from client.cli.session import session
-from client.cli.status_lines import letter_lines
-from workflows.types.search_attributes import AGENT, DEAD_LETTERS, TENANT
-from workflows.types.status import AgentStatus
-from workflows.types.visible import in_full
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.required_attributes import require_attributes
+from orga.client.cli.run_rows import Filter, Row, rows, table
+from orga.client.cli.session import session
+from orga.client.cli.status_lines import letter_lines
+from orga.client.runs.asking import Asked, Asking
+from orga.workflows.types.names import AGENT, DEAD_LETTERS, TENANT
+from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.text import in_full
 
 
 def list_runs(

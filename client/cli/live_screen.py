@@ -12,12 +12,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from client.cli.line import Line, Tone
-from client.cli.progress import InFlight, Progress
-from client.cli.screen import remarks
-from client.cli.status_lines import call_budgets, held
-from client.cli.terminal_text import harmless, on_one_line
-from workflows.types.visible import as_line, in_full
+from orga.client.cli.line import Line, Tone
+from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.screen import remarks
+from orga.client.cli.status_lines import call_budgets, held
+from orga.client.cli.terminal_text import harmless, on_one_line
+from orga.workflows.types.text import as_line, in_full
 
 TEXT_LINES = 6
 """Of what a model is writing."""

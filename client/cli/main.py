@@ -12,7 +12,7 @@ import typer
 from temporalio.service import RPCError
 from typer.exceptions import TyperException
 
-from client.cli import (
+from orga.client.cli import (
     approve,
     attach,
     audit,
@@ -39,15 +39,15 @@ from client.cli import (
     verify,
     worker,
 )
-from client.cli.exit_codes import ExitCode, UsageError, of_error
-from client.cli.output import note, result
-from client.cli.terminal_text import behind
-from client.cli.trust import is_trusted_now, trust
-from client.errors import OrgaError, RunFailed
-from client.server.endpoint import ServerUnavailable
-from client.server.lacking import reason_of
-from client.trust import Untrusted
-from workflows.types.input import InvalidInput
+from orga.client.cli.exit_codes import ExitCode, UsageError, of_error
+from orga.client.cli.output import note, result
+from orga.client.cli.terminal_text import behind
+from orga.client.cli.trust import is_trusted_now, trust
+from orga.client.config.trust.check import Untrusted
+from orga.client.errors import OrgaError, RunFailed
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.lacking import reason_of
+from orga.workflows.types.input import InvalidInput
 
 app = typer.Typer(
     name="orga",

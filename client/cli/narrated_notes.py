@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from client.cli.held_calls import in_words
-from client.cli.line import Line, Tone
-from client.cli.terminal_text import on_one_line
-from workflows.types.decision import DECISION_GROUNDED
-from workflows.types.journal import JournalEntry
-from workflows.types.saga import SAGA_ENDED
+from orga.client.cli.held_calls import in_words
+from orga.client.cli.line import Line, Tone
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.types.decision import DECISION_GROUNDED
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.saga import SAGA_ENDED
 
 Data = dict[str, Any]
 
@@ -33,6 +33,8 @@ def _compacted(data: Data) -> list[Line]:
         lines.append(f"{_counted(dropped, 'older message')} left out of the context")
     if masked := data.get("messages_masked"):
         lines.append(f"{_counted(masked, 'older result')} left out of the context")
+    if cut := cast("list[Any]", data.get("fields_cut") or []):
+        lines.append(on_one_line(f"cut to be carried on: {', '.join(map(str, cut))}", 300))
     how = {"model": ", summed up by the model", "fallback": ", their calls counted"}
     return [Line(" and ".join(lines) + how.get(str(data.get("summary")), ""), "quiet")]
 

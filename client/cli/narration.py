@@ -5,13 +5,13 @@ from datetime import datetime
 from itertools import chain, repeat
 from typing import Any
 
-from client.cli.line import Line
-from client.cli.narrated_notes import told_note
-from client.cli.terminal_text import on_one_line
-from workflows.decisions.summaries import call_summary
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import ToolCall
-from workflows.types.visible import in_full
+from orga.client.cli.line import Line
+from orga.client.cli.narrated_notes import told_note
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.decisions.summaries import call_summary
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.text import in_full
 
 
 class Narrator:
@@ -44,7 +44,8 @@ class Narrator:
         version = on_one_line(str(entry.data.get("policy_version") or ""))
         tools = len(entry.data.get("tools") or ())
         judged_by = f"policy {policy}{' ' if version else ''}{version}"
-        return [Line(f"model {model}, {tools} tool{'' if tools == 1 else 's'}, {judged_by}", "quiet")]
+        told = f"model {model}, {tools} tool{'' if tools == 1 else 's'}, {judged_by}{_build(entry.data)}"
+        return [Line(told, "quiet")]
 
     def _reasoned(self, entry: JournalEntry) -> list[Line]:
         actions: list[dict[str, Any]] = entry.data.get("actions", [])
@@ -115,6 +116,12 @@ _TELLERS: dict[str, Callable[[Narrator, JournalEntry], list[Line]]] = {
     "DelegationEnded": Narrator._delegation_ended,
     "Terminated": Narrator._terminated,
 }
+
+
+def _build(data: dict[str, Any]) -> str:
+    """Return the words for the build that prepared the run, and for its loop's rules."""
+    named = {"build": data.get("build"), "loop version": data.get("loop_version")}
+    return "".join(f", {name} {on_one_line(str(value))}" for name, value in named.items() if value)
 
 
 def _call(action: dict[str, Any]) -> str:

@@ -6,15 +6,15 @@ from uuid import uuid4
 
 import typer
 
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.config_file import load_config
-from client.errors import OrgaError
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.config.file import load_config
+from orga.client.errors import OrgaError
 
 if TYPE_CHECKING:
-    from activities.adapters.webhook.sender import Answer, WebhookSettings
+    from orga.activities.adapters.webhook.sender import Answer, WebhookSettings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,7 +35,7 @@ def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga notify test
     """
-    from client.notify_settings import notify_settings
+    from orga.client.config.notify_settings import notify_settings
 
     try:
         settings = notify_settings(load_config(config).config.notify, os.environ)
@@ -47,7 +47,7 @@ def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
 
 
 async def _tried(settings: "WebhookSettings", *, as_json: bool) -> int:
-    from activities.ports import NotifyError
+    from orga.activities.ports import NotifyError
 
     try:
         answer = await _answer(settings)
@@ -63,9 +63,9 @@ async def _tried(settings: "WebhookSettings", *, as_json: bool) -> int:
 
 
 async def _answer(settings: "WebhookSettings") -> "Answer":
-    from activities.adapters.webhook.sender import Webhook
-    from activities.ports import RunKey
-    from workflows.types.notifications import Notification
+    from orga.activities.adapters.webhook.sender import Webhook
+    from orga.activities.ports import RunKey
+    from orga.workflows.types.notifications import Notification
 
     question = "this is a test, nothing waits"
     sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)

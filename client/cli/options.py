@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from client.errors import RunNotFound
-from client.run_ids import MAX_ID_BYTES
+from orga.client.errors import RunNotFound
+from orga.client.runs.ids import MAX_ID_BYTES
 
 
 def _possible(run_id: str) -> str:

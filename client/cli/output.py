@@ -4,8 +4,8 @@ import json
 import sys
 from typing import Any, TextIO
 
-from client.cli.terminal_text import harmless
-from workflows.types.visible import as_line, escaped
+from orga.client.cli.terminal_text import harmless
+from orga.workflows.types.text import as_line, escaped
 
 
 def result(*lines: str) -> None:

@@ -2,8 +2,8 @@
 
 import typer
 
-from client.cli import policy_check, policy_explain, policy_tests
-from client.cli.output import document
+from orga.client.cli import policy_check, policy_explain, policy_tests
+from orga.client.cli.output import document
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,7 +18,7 @@ def schema() -> int:
 
     Example: orga policy schema > policies/orga.cedarschema
     """
-    from activities.adapters.policy.cedar_schema import SCHEMA
+    from orga.activities.adapters.policy.cedar_schema import SCHEMA
 
     document(SCHEMA.rstrip())
     return 0

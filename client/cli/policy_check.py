@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.policy_options import Surface, chosen, engine_of
-from client.config_file import load_config
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.policy_options import Surface, chosen, engine_of
+from orga.client.config.file import load_config
 
 if TYPE_CHECKING:
-    from activities.adapters.policy.cedar_names import Vocabulary
-    from activities.adapters.policy.cedar_policy import CedarPolicy
-    from activities.adapters.policy.problems import PolicyProblem
+    from orga.activities.adapters.policy.cedar_names import Vocabulary
+    from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+    from orga.activities.adapters.policy.problems import PolicyProblem
 
 
 def check(
@@ -40,7 +40,7 @@ def check(
 
     Example: orga policy check policies
     """
-    from activities.adapters.policy.ladder import engine_name
+    from orga.activities.adapters.policy.ladder import engine_name
 
     settings = chosen(folder, surface, config, dict(os.environ))
     if engine_name(settings) != "cedar" or settings.folder is None:
@@ -75,7 +75,7 @@ def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
     Raises:
         UsageError: The configuration has a tool that cannot be had.
     """
-    from client.policy_vocabulary import policy_vocabulary, with_tests
+    from orga.client.policies.vocabulary import policy_vocabulary, with_tests
 
     config = load_config(config_file).config
     try:
@@ -86,7 +86,7 @@ def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
 
 
 def _strange(policies: "Sequence[CedarPolicy]", known: "Vocabulary") -> "list[PolicyProblem]":
-    from activities.adapters.policy.cedar_names import strange_names
+    from orga.activities.adapters.policy.cedar_names import strange_names
 
     return [problem for policy in policies for problem in strange_names(policy, known)]
 
@@ -102,9 +102,9 @@ def _surfaces(folder: Path) -> list[str]:
 
 def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[PolicyProblem], str]":
     """Return the policies of all surfaces, each once, what is wrong, and the version of the first set."""
-    from activities.adapters.policy.cedar_files import policy_files, version_of
-    from activities.adapters.policy.cedar_set import read_policies
-    from activities.adapters.policy.problems import BrokenPolicies
+    from orga.activities.adapters.policy.cedar_files import policy_files, version_of
+    from orga.activities.adapters.policy.cedar_set import read_policies
+    from orga.activities.adapters.policy.problems import BrokenPolicies
 
     policies: dict[str, CedarPolicy] = {}
     problems: dict[PolicyProblem, None] = {}

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note, result
-from client.cli.session import session
-from client.cli.terminal_text import apart, behind, on_one_line
-from client.config_file import LoadedConfig
-from client.explained import Explanation, explanations
-from client.journal import read_journal
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import apart, behind, on_one_line
+from orga.client.config.file import LoadedConfig
+from orga.client.journal.reading import read_journal
+from orga.client.policies.explained import Explanation, explanations
 
 if TYPE_CHECKING:
-    from activities.adapters.policy.cedar_policy import CedarPolicy
+    from orga.activities.adapters.policy.cedar_policy import CedarPolicy
 
 SHOWN_CHARS = 600
 
@@ -61,10 +61,10 @@ async def _explain(run_id: str, place: str | None, config: Path | None, *, as_js
 
 
 def _sources(loaded: LoadedConfig) -> Sources:
-    from activities.adapters.policy.cedar_files import policy_files, version_of
-    from activities.adapters.policy.cedar_set import read_policies
-    from activities.adapters.policy.problems import BrokenPolicies
-    from client.policy_settings import policy_settings
+    from orga.activities.adapters.policy.cedar_files import policy_files, version_of
+    from orga.activities.adapters.policy.cedar_set import read_policies
+    from orga.activities.adapters.policy.problems import BrokenPolicies
+    from orga.client.config.policy_settings import policy_settings
 
     settings = policy_settings(loaded.config.policy, os.environ)
     if settings.folder is None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.exit_codes import UsageError
-from client.config_file import load_config
+from orga.client.cli.exit_codes import UsageError
+from orga.client.config.file import load_config
 
 if TYPE_CHECKING:
-    from activities.adapters.policy.ladder import PolicySettings
-    from activities.ports import PolicyEngine
+    from orga.activities.adapters.policy.ladder import PolicySettings
+    from orga.activities.ports import PolicyEngine
 
 Surface = Annotated[
     str | None,
@@ -27,8 +27,8 @@ def chosen(folder: Path | None, surface: str | None, config: Path | None, env: d
     Raises:
         UsageError: The folder is none, or the surface is no plain name.
     """
-    from activities.adapters.policy.ladder import PolicySettings, engine_name
-    from client.policy_settings import policy_settings
+    from orga.activities.adapters.policy.ladder import PolicySettings, engine_name
+    from orga.client.config.policy_settings import policy_settings
 
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
         raise UsageError(f"--surface: {surface!r} is no plain name")
@@ -51,7 +51,7 @@ def engine_of(settings: "PolicySettings") -> "PolicyEngine":
     Raises:
         UsageError: It cannot be had; of Cedar files with every problem.
     """
-    from activities.adapters.policy.ladder import policy_engine
+    from orga.activities.adapters.policy.ladder import policy_engine
 
     try:
         return policy_engine(settings)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.policy_options import Surface, chosen, engine_of
-from client.policy_cases import case_files, read_cases
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.policy_options import Surface, chosen, engine_of
+from orga.client.policies.cases import case_files, read_cases
 
 if TYPE_CHECKING:
-    from activities.ports import PolicyEngine
-    from client.policy_results import CaseResult
+    from orga.activities.ports import PolicyEngine
+    from orga.client.policies.results import CaseResult
 
 
 def run_tests(
@@ -55,7 +55,7 @@ def run_tests(
 
 
 async def _all(engine: "PolicyEngine", path: Path) -> "list[CaseResult]":
-    from client.policy_results import results
+    from orga.client.policies.results import results
 
     files = [read_cases(file) for file in case_files(path)]
     return [done for cases in files async for done in results(engine, cases)]

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from client.cli.nesting import run_of
-from workflows.types.journal import JournalEntry
-from workflows.types.names import OWN_ACTIVITIES
-from workflows.types.state import Child
-from workflows.types.status import AgentStatus, Budgets
-from workflows.types.usage import Usage
-from workflows.types.waits import Wait
+from orga.client.cli.nesting import run_of
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.state import Child
+from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.usage import Usage
 
 _PHASES = {
     "Started": "preparing",

@@ -8,9 +8,9 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from client.cli.live_screen import is_terminal
-from client.cli.terminal_text import on_one_line
-from client.server.endpoint import Report
+from orga.client.cli.live_screen import is_terminal
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.server.endpoint import Report
 
 STEP_CHARS = 200
 

@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 from temporalio.client import WorkflowExecutionStatus
 
-from client.agents import AgentHandle
-from client.cli.exit_codes import UsageError
-from client.cli.fork import changes
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note, result
-from client.cli.session import Session, session
-from client.errors import OrgaError
-from client.pollers import may_be_polled
-from client.requeue import remains, requeue_in_fork
-from client.workplace import home_of, worker_command
-from workflows.types.dead_letters import DeadLetter
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.fork import changes
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import Session, session
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import OrgaError
+from orga.client.past.requeue import remains, requeue_in_fork
+from orga.client.runs.agents import AgentHandle
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.recovery import DeadLetter
 
 
 @dataclass(frozen=True)

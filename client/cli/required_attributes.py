@@ -6,9 +6,9 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 
-from client.cli.output import note
-from client.errors import OrgaError
-from client.server.search_attributes import SearchAttributesRefused, missing
+from orga.client.cli.output import note
+from orga.client.errors import OrgaError
+from orga.client.server.search_attributes import SearchAttributesRefused, missing
 
 
 async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -> None:

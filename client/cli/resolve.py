@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from client.agents import AgentHandle
-from client.cli.deciding import in_one_line
-from client.cli.exit_codes import UsageError
-from client.cli.interrupts import completed
-from client.cli.login_name import login_name
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note
-from client.cli.session import session
-from client.cli.terminal_text import on_one_line
-from workflows.decisions.waits import MAX_RESULT_BYTES
-from workflows.types.waits import Choice
+from orga.client.cli.deciding import in_one_line
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.login_name import login_name
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.questions import MAX_RESULT_BYTES
+from orga.workflows.types.questions import Choice
 
 
 @dataclass(frozen=True)

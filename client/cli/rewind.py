@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from client.aftermath import ENDINGS, Effect, Sent
-from client.cli.exit_codes import UsageError
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note
-from client.cli.session import session
-from client.cli.terminal_text import on_one_line
-from client.delegates import Delegate
-from client.rewind import RewindPlan, carry_out, plan_rewind
-from workflows.types.loop_tools import DELEGATE
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.past.aftermath import ENDINGS, Effect, Sent
+from orga.client.past.delegates import Delegate
+from orga.client.past.rewind import RewindPlan, carry_out, plan_rewind
+from orga.workflows.types.loop_tools import RUN_TOOL, loop_tool
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def _call(effect: Effect) -> str:
     if not effect.is_irreversible:
         return f"iteration {effect.iteration}, {effect.text}"
     arguments = f" {effect.arguments}" if effect.arguments else ""
-    named = effect.text if effect.tool == DELEGATE else effect.tool
+    named = effect.text if loop_tool(effect.tool).is_run else effect.tool
     return f"iteration {effect.iteration}, {named}{arguments}: {effect.outcome}"
 
 
 def _delegation(delegate: Delegate) -> str:
-    return f"iteration {delegate.iteration}, {DELEGATE} {delegate.workflow_id}, still at work"
+    return f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still at work"
 
 
 def _line(at: datetime, text: str) -> str:

@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from client.agents import run_id_of, start_agent
-from client.cli.exit_codes import UsageError
-from client.cli.following import follow
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, NoWorker
-from client.cli.output import json_result, note, result
-from client.cli.session import Session, session
-from client.cli.task_input import Given, agent_input
-from client.cli.terminal_text import on_one_line
-from client.pollers import pollers
-from client.worker_keeping import kept_worker
-from workflows.types.input import AgentInput
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.following import follow
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, NoWorker
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import Session, session
+from orga.client.cli.task_input import Given, agent_input
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.workers.keeping import kept_worker
+from orga.client.workers.routing import nobody_serves, routing
+from orga.workflows.types.input import AgentInput
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,10 @@ async def _followed(wish: _Wish, config: Path | None, *, no_worker: bool, as_jso
 async def _detached(wish: _Wish, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
     async with session(config) as here:
         run_id = await _start(here, wish)
-        there = await pollers(here.client, here.task_queue)
-        if not there:
+        there = await routing(here.client, here.task_queue)
+        if there is not None and there.current is not None and not there.is_served:
+            note(nobody_serves(there.current, here.task_queue))
+        elif there is None or not there.is_served:
             note(f"{_nobody(here.task_queue, is_told=there is not None)}; start one with: orga worker")
         if as_json:
             json_result({"id": run_id, "ui": here.connection.link(run_id)})

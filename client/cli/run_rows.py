@@ -8,15 +8,15 @@ from pathlib import Path
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.cli.exit_codes import UsageError
-from client.cli.terminal_text import on_one_line
-from client.errors import OrgaError
-from client.failing_tasks import FailingTask, failing_tasks
-from client.server.lacking import reason_of
-from client.workplace import home_of, worker_command
-from workflows.types import search_attributes as known
-from workflows.types.names import AGENT_WORKFLOW
-from workflows.types.visible import in_full
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import OrgaError
+from orga.client.runs.failing_tasks import FailingTask, failing_tasks
+from orga.client.server.lacking import reason_of
+from orga.workflows.types import names as known
+from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.text import in_full
 
 LIVE = "running"
 """How the state of a run begins that has not ended."""

@@ -3,15 +3,15 @@
 from datetime import UTC, datetime
 from typing import Protocol
 
-from client.cli.deciding import in_one_line
-from client.cli.held_calls import held_calls, in_words
-from client.cli.line import Line
-from client.cli.output import note
-from client.cli.progress import InFlight, Progress
-from client.cli.terminal_text import on_one_line
-from workflows.types.status import Budgets
-from workflows.types.visible import in_full
-from workflows.types.waits import Wait
+from orga.client.cli.deciding import in_one_line
+from orga.client.cli.held_calls import held_calls, in_words
+from orga.client.cli.line import Line
+from orga.client.cli.output import note
+from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.status import Budgets
+from orga.workflows.types.text import in_full
 
 WAITING = "waiting for a worker on task queue {!r}; start one with: {}"
 

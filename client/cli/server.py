@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.interrupts import completed
-from client.cli.options import Json
-from client.cli.output import json_result, note, result
-from client.server.embedded import ensure_server, running, stop
-from client.server.endpoint import Endpoint
-from client.server.leases import lease
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.server.embedded import ensure_server, running, stop
+from orga.client.server.endpoint import Endpoint
+from orga.client.server.leases import lease
 
 WATCH_S = 2.0
 MISSES = 3

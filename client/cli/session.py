@@ -7,12 +7,12 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from client.agents import AgentHandle
-from client.cli.output import note
-from client.config_file import NO_FILE, LoadedConfig, load_config
-from client.connect import Connection, connection
-from client.worker_order import WorkerOrder
-from client.workplace import own_queue
+from orga.client.cli.output import note
+from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.worker_order import WorkerOrder
+from orga.client.config.workplace import own_queue
+from orga.client.connect import Connection, connection
+from orga.client.runs.agents import AgentHandle
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Session:
     def may_work_on(self, task_queue: str) -> bool:
         """Return whether a worker of this folder may poll that queue: on the embedded server, its own only."""
         config, here = self.loaded.config, self.connection
-        named = config.model_copy(update={"temporal": config.temporal.model_copy(update={"task_queue": task_queue})})
+        named = config.with_temporal(config.temporal.with_named(task_queue=task_queue))
         return own_queue(named, here.workplace, embedded=here.endpoint.embedded) == task_queue
 
     def run(self, workflow_id: str) -> AgentHandle:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from client.cli.exit_codes import ExitCode
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.session import session
-from client.cli.terminal_text import behind
-from client.server.search_attributes import SearchAttributesRefused, register
-from workflows.types.search_attributes import KEYS
+from orga.client.cli.exit_codes import ExitCode
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import behind
+from orga.client.server.search_attributes import SearchAttributesRefused, register
+from orga.workflows.types.names import KEYS
 
 
 def setup(json: Json = False, config: ConfigFile = None) -> int:

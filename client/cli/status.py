@@ -3,18 +3,20 @@
 from dataclasses import replace
 from pathlib import Path
 
-from client.cli.history_status import history_status
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json, RunId
-from client.cli.output import json_result, note, result
-from client.cli.session import Session, session
-from client.cli.status_lines import status_lines
-from client.errors import NoAnswer
-from client.failing_tasks import failing_task
-from client.journal import read_journal
-from client.pollers import may_be_polled
-from client.workplace import home_of, worker_command
-from workflows.types.status import AgentStatus
+from orga.client.cli.history_status import history_status
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import Session, session
+from orga.client.cli.status_lines import status_lines
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import NoAnswer
+from orga.client.journal.reading import read_journal
+from orga.client.runs.failing_tasks import failing_task
+from orga.client.server.pollers import may_be_polled
+from orga.client.workers.routing import lacks_its_version, version_of
+from orga.workflows.types.status import AgentStatus
 
 
 def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -31,15 +33,21 @@ def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 async def _status(run_id: str, config: Path | None, *, as_json: bool) -> int:
     async with session(config) as here:
         described = await here.run(run_id).describe()
-        failing = await failing_task(here.client, described)
-        answer = None if failing else await _asked(here, run_id, described.task_queue)
+        failing, version = await failing_task(here.client, described), version_of(described)
+        is_left = not failing and await lacks_its_version(here.client, described.task_queue, version)
+        answer = None if failing or is_left else await _asked(here, run_id, described.task_queue)
         if answer is None:
             start = worker_command(await home_of(described))
             told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
-            note(told.why or f"no worker answers, so this is what the history tells; start one with: {start}")
+            nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
+            note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
             shown, lines = told.shown(), told.lines()
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
+        if version is not None:
+            name = version.to_canonical_string()
+            shown["version"] = name
+            lines.insert(2, f"version    {on_one_line(name)}")
     if as_json:
         json_result(shown)
     else:

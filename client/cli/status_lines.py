@@ -2,16 +2,16 @@
 
 from datetime import UTC, datetime
 
-from client.cli.ages import age
-from client.cli.deciding import in_one_line, requeueing
-from client.cli.held_calls import held_calls, table
-from client.cli.progress import open_circuits
-from client.cli.terminal_text import on_one_line
-from workflows.decisions.summaries import call_summary, counted_calls, spent
-from workflows.types.state import Child
-from workflows.types.status import AgentStatus, Budgets
-from workflows.types.visible import in_full
-from workflows.types.workplace import Workplace
+from orga.client.cli.ages import age
+from orga.client.cli.deciding import in_one_line, requeueing
+from orga.client.cli.held_calls import held_calls, table
+from orga.client.cli.progress import open_circuits
+from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.decisions.summaries import call_summary, counted_calls, spent
+from orga.workflows.types.state import Child
+from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.text import in_full
+from orga.workflows.types.workplace import Workplace
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:

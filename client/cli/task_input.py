@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from client.cli.exit_codes import UsageError
-from client.config_problems import nearest
-from client.text_values import annotation_at, from_text, known_keys
-from workflows.types.input import AgentInput, LoopConfig, parse_input
-from workflows.types.text import clean_text
+from orga.client.cli.exit_codes import UsageError
+from orga.client.config.problems import nearest
+from orga.client.config.text_values import annotation_at, from_text, known_keys
+from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
+from orga.workflows.types.text import clean_text
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from itertools import chain
 
-from activities.sanitize_characters import SEQUENCE
-from workflows.types.visible import one_line
+from orga.activities.sanitize_characters import SEQUENCE
+from orga.workflows.types.text import one_line
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from datetime import datetime
 
-from client.cli.narration import Narrator
-from client.cli.nesting import INDENT, Nesting, run_of
-from workflows.types.journal import JournalEntry
+from orga.client.cli.narration import Narrator
+from orga.client.cli.nesting import INDENT, Nesting, run_of
+from orga.workflows.types.journal import JournalEntry
 
 EVENT_CHARS = 21
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client.cli.exit_codes import UsageError
-from client.cli.output import note
-from client.config import OrgaConfig
-from client.config_file import load_config
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.output import note
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
 
 if TYPE_CHECKING:
-    from client.worker_tools import WorkerTool
+    from orga.client.workers.tools import WorkerTool
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ async def tools_here(config_file: Path | None, *, ignores_pins: bool = False) ->
     Raises:
         UsageError: They cannot be had; one line a problem.
     """
-    from client.available_tools import available_tools
+    from orga.client.workers.available_tools import available_tools
 
     config = load_config(config_file).config
     if ignores_pins:
-        config = _unpinned(config)
+        config = config.with_mcp(config.mcp.without_pins())
     root = (config.tools.files.root or Path.cwd()).resolve()
     async with AsyncExitStack() as opened:
         try:
@@ -43,8 +43,3 @@ async def tools_here(config_file: Path | None, *, ignores_pins: bool = False) ->
         except ValueError as error:
             raise UsageError(str(error)) from None
         yield Here(config, tools)
-
-
-def _unpinned(config: OrgaConfig) -> OrgaConfig:
-    servers = {name: server.model_copy(update={"pinned": {}}) for name, server in config.mcp.servers.items()}
-    return config.model_copy(update={"mcp": config.mcp.model_copy(update={"servers": servers})})

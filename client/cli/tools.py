@@ -2,7 +2,7 @@
 
 import typer
 
-from client.cli import tools_call, tools_check, tools_list, tools_new, tools_pin
+from orga.client.cli import tools_call, tools_check, tools_list, tools_new, tools_pin
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.interrupts import completed
-from client.cli.login_name import login_name
-from client.cli.options import ConfigFile, Json
-from client.cli.output import document, json_result, note
-from client.cli.terminal_text import behind, on_one_line
-from client.cli.tool_settings import Here, tools_here
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.login_name import login_name
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import document, json_result, note
+from orga.client.cli.terminal_text import behind, on_one_line
+from orga.client.cli.tool_settings import Here, tools_here
 
 if TYPE_CHECKING:
-    from activities.ports import Tool
-    from client.local_call import Asked, Called
-    from workflows.types.gate import Verdict
+    from orga.activities.ports import Tool
+    from orga.client.workers.local_call import Asked, Called
+    from orga.workflows.types.gate import Verdict
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def call(
 
 
 async def _called(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    from activities.known_secrets import KnownSecrets
-    from client.local_call import carried_out, judged
+    from orga.activities.known_secrets import KnownSecrets
+    from orga.client.workers.local_call import carried_out, judged
 
     async with tools_here(config) as here:
         tool, asked = _asked(wish, here)
@@ -72,11 +72,11 @@ async def _called(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
 
 
 def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
-    from activities.adapters.agents import with_default
-    from activities.adapters.known_names import there_are
-    from activities.adapters.listed_globs import is_meant
-    from activities.adapters.mcp.names import is_of_some_server
-    from client.local_call import Asked, read_arguments
+    from orga.activities.adapters.agents import with_default
+    from orga.activities.adapters.known_names import there_are
+    from orga.activities.adapters.listed_globs import is_meant
+    from orga.activities.adapters.mcp.names import is_of_some_server
+    from orga.client.workers.local_call import Asked, read_arguments
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
     agents = with_default(here.config.agents)
@@ -97,16 +97,16 @@ def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
 
 def _not_listed(wish: _Wish) -> "Verdict":
     """Return the verdict of any engine: a run of the agent would not be offered the tool."""
-    from workflows.types.gate import Verdict
+    from orga.workflows.types.gate import Verdict
 
     remedy = f"list it in [agents.{wish.agent}] tools, or name an agent that does with --agent"
     return Verdict(decision="deny", reason=f"agent {wish.agent!r} does not list {wish.name}; {remedy}")
 
 
 def _engine(here: Here) -> Any:
-    from activities.adapters.policy.ladder import engine_name
-    from client.cli.policy_options import engine_of
-    from client.policy_settings import policy_settings
+    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.client.cli.policy_options import engine_of
+    from orga.client.config.policy_settings import policy_settings
 
     try:
         settings = policy_settings(here.config.policy, os.environ)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client.cli.exit_codes import UsageError
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.config_file import load_config
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.config.file import load_config
 
 if TYPE_CHECKING:
-    from client.manifest_files import ManifestFile, ManifestProblem
+    from orga.client.config.manifests import ManifestFile, ManifestProblem
 
 FAULTY = 1
 
@@ -33,7 +33,7 @@ def check(
 
     Example: orga tools check tools/count_words.toml
     """
-    from client.manifest_files import manifest_paths, read_manifests
+    from orga.client.config.manifests import manifest_paths, read_manifests
 
     paths = manifest_paths(map(str, files) if files else load_config(config).config.tools.manifests)
     if not paths:
@@ -51,7 +51,7 @@ def check(
 
 
 def _json(file: "ManifestFile") -> dict[str, Any]:
-    from activities.adapters.manifests.build import manifest_spec
+    from orga.activities.adapters.manifests.build import manifest_spec
 
     spec = manifest_spec(file.manifest)
     return {"name": spec.name, "file": str(file.path), "effect": spec.effect, "parameters": spec.parameters}

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.tool_settings import tools_here
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.tool_settings import tools_here
 
 if TYPE_CHECKING:
-    from client.worker_tools import WorkerTool
+    from orga.client.workers.tools import WorkerTool
 
 
 def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from client.cli.exit_codes import UsageError
-from client.cli.options import ConfigFile
-from client.cli.output import note, result
-from client.cli.terminal_text import behind
-from client.cli.tool_templates import COMMAND, HTTP
-from client.config_file import load_config
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.options import ConfigFile
+from orga.client.cli.output import note, result
+from orga.client.cli.terminal_text import behind
+from orga.client.cli.tool_templates import COMMAND, HTTP
+from orga.client.config.file import load_config
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
@@ -29,7 +29,7 @@ def new(
 
     Example: orga tools new count_words
     """
-    from client.manifest_files import manifest_paths, read_manifests
+    from orga.client.config.manifests import manifest_paths, read_manifests
 
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a tool; use letters, digits, _ and -, a letter first")

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.exit_codes import UsageError
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.terminal_text import on_one_line
-from client.cli.tool_settings import tools_here
-from client.config_problems import nearest
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.cli.tool_settings import tools_here
+from orga.client.config.problems import nearest
 
 if TYPE_CHECKING:
-    from client.worker_tools import WorkerTool
+    from orga.client.workers.tools import WorkerTool
 
 
 def pin(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from client.cli.exit_codes import UsageError
-from client.cli.options import Json
-from client.cli.output import json_result, note, result
-from client.config_file import FILE_NAME, asked_config
-from client.trust import Asked, Untrusted
-from client.trust_store import forget, remember, trusted_digests
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.options import Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.config.file import FILE_NAME, asked_config
+from orga.client.config.trust.check import Asked, Untrusted
+from orga.client.config.trust.store import forget, remember, trusted_digests
 
 
 def trust(

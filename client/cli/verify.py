@@ -8,22 +8,22 @@ from typing import Annotated
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from activities.permits import PermitKeys, permit_keys
-from client.cli.audit_keys import Key, trusted
-from client.cli.exit_codes import ExitCode, UsageError
-from client.cli.exported_journal import read_export
-from client.cli.interrupts import completed
-from client.cli.options import ConfigFile, Json
-from client.cli.output import json_result, note, result
-from client.cli.progress_line import progress_line
-from client.cli.session import session
-from client.cli.terminal_text import on_one_line
-from client.config_file import load_config
-from client.journal_file import JournalFile
-from client.verified import Check, Verification
-from client.verify import verify as verify_run
-from client.verify_file import verify_file
-from workflows.types.visible import in_full
+from orga.activities.permits import PermitKeys, permit_keys
+from orga.client.cli.audit_keys import Key, trusted
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.exported_journal import read_export
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.progress_line import progress_line
+from orga.client.cli.session import session
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.config.file import load_config
+from orga.client.journal.checks import Check, Verification
+from orga.client.journal.file import JournalFile
+from orga.client.proof.verify import verify as verify_run
+from orga.client.proof.verify_file import verify_file
+from orga.workflows.types.text import in_full
 
 DETAIL_CHARS = 600
 

@@ -10,22 +10,22 @@ from datetime import UTC, datetime
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from client.agents import AgentHandle
-from client.cli.in_flight import in_flight
-from client.cli.line import Line
-from client.cli.live_screen import LiveScreen, is_terminal
-from client.cli.narration import Narrator
-from client.cli.nesting import INDENT, Nesting, run_of
-from client.cli.progress import Progress
-from client.cli.screen import PlainScreen, Screen
-from client.errors import NotAnAgent, OrgaError, RunNotFound
-from client.journal import read_journal
-from client.pollers import may_be_polled
-from client.told import Told
-from client.workplace import home_of, worker_command
-from workflows.types.journal import JournalEntry
-from workflows.types.result import AgentResult
-from workflows.types.status import AgentStatus
+from orga.client.cli.in_flight import in_flight
+from orga.client.cli.line import Line
+from orga.client.cli.live_screen import LiveScreen, is_terminal
+from orga.client.cli.narration import Narrator
+from orga.client.cli.nesting import INDENT, Nesting, run_of
+from orga.client.cli.progress import Progress
+from orga.client.cli.screen import PlainScreen, Screen
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
+from orga.client.journal.reading import read_journal
+from orga.client.journal.told import Told
+from orga.client.runs.agents import AgentHandle
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.result import AgentResult
+from orga.workflows.types.status import AgentStatus
 
 FLIGHT_S = 0.3
 STATUS_S = 2.0

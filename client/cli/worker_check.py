@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orga.start import module_command
-from workflows.types.record import Record
+from orga.workflows.types.record import Record
 
 TIMEOUT_S = 60.0
 
@@ -44,7 +44,7 @@ class WorkerReport(Record):
 async def worker_report(config: Path) -> WorkerReport:
     """Return the report of a worker that would start here and now."""
     options = ["--check", "--config", str(config)]
-    command = module_command("client.worker_child", *options)
+    command = module_command("orga.client.workers.child", *options)
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -5,15 +5,15 @@ import time
 
 from temporalio.client import Client
 
-from client.server.endpoint import Endpoint, Report, ServerUnavailable
-from client.server.home import Home, prepared_home, server_home
-from client.server.launch import launched
-from client.server.locate import locate
-from client.server.locks import is_held
-from client.server.readiness import why_silent
-from client.server.record import ServerRecord, read_record
-from client.server.search_attributes import register
-from client.server.stopping import stop_server
+from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
+from orga.client.server.home import Home, prepared_home, server_home
+from orga.client.server.launch import launched
+from orga.client.server.locate import locate
+from orga.client.server.locks import is_held
+from orga.client.server.readiness import why_silent
+from orga.client.server.record import ServerRecord, read_record
+from orga.client.server.search_attributes import register
+from orga.client.server.stopping import stop_server
 
 IDLE_S = 300.0
 START_TIMEOUT_S = 60.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from client.errors import OrgaError
+from orga.client.errors import OrgaError
 
 Report = Callable[[str], None]
 """Takes one line of progress for people."""

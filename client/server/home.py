@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from client.server.endpoint import ServerUnavailable
-from client.user_path import user_path
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.user_path import user_path
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class Home:
 
     @property
     def trust(self) -> Path:
-        """What `client.trust_store` reads and writes."""
+        """What `orga.client.config.trust.store` reads and writes."""
         return self.folder / "trust.json"
 
     @property
     def engines(self) -> Path:
-        """What `client.engine_memory` reads and writes."""
+        """What `orga.client.workers.engine_memory` reads and writes."""
         return self.folder / "engines.json"
 
     @property
     def holds(self) -> Path:
-        """What `client.held_loops` reads and writes."""
+        """What `orga.client.workers.held_loops` reads and writes."""
         return self.folder / "holds.json"
 
     @property

@@ -4,13 +4,13 @@ import os
 import subprocess
 from pathlib import Path
 
-from client.server.home import Home
-from client.server.locks import taken
-from client.server.search_attributes import type_name
-from client.server.stopping import stop_server
+from orga.client.server.home import Home
+from orga.client.server.locks import taken
+from orga.client.server.search_attributes import type_name
+from orga.client.server.stopping import stop_server
 from orga.own_code import ROOT
 from orga.start import module_command
-from workflows.types.search_attributes import KEYS
+from orga.workflows.types.names import KEYS
 
 PORT = 7233
 UI_PORT = 8233
@@ -36,7 +36,7 @@ def launched(home: Home, executable: Path, idle_s: float) -> bool:
         stale = stop_server(home)
         port, ui_port = (stale.port, stale.ui_port) if stale else (PORT, UI_PORT)
         place = ["--home", str(home.folder), "--idle-s", str(idle_s), "--port", str(port), "--ui-port", str(ui_port)]
-        command = module_command("client.server.supervisor", *place, "--", str(executable), *_flags(home))
+        command = module_command("orga.client.server.supervisor", *place, "--", str(executable), *_flags(home))
         _run_detached(command, home.log, lock)
     finally:
         os.close(lock)

@@ -7,8 +7,8 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from client.server.home import Home, prepared_home
-from client.server.locks import taken, waited_for
+from orga.client.server.home import Home, prepared_home
+from orga.client.server.locks import taken, waited_for
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from client.server.endpoint import Report, ServerUnavailable
-from client.server.home import cache_folder
-from client.server.locks import taken
-from client.server.obtain import NotObtained, built, downloaded
-from client.user_path import user_path
+from orga.client.server.endpoint import Report, ServerUnavailable
+from orga.client.server.home import cache_folder
+from orga.client.server.locks import taken
+from orga.client.server.obtain import NotObtained, built, downloaded
+from orga.client.user_path import user_path
 
 REMEDY = (
     "install the `temporal` command (https://docs.temporal.io/cli), name it in ORGA_TEMPORAL_CLI, "

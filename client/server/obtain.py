@@ -13,8 +13,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from client.server.endpoint import Report
-from client.server.release import VERSION, NoRelease, unpacked_release
+from orga.client.server.endpoint import Report
+from orga.client.server.release import VERSION, NoRelease, unpacked_release
 from orga.own_code import ROOT
 
 GO_MODULE = f"github.com/temporalio/cli/cmd/temporal@v{VERSION}"

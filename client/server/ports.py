@@ -9,8 +9,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from client.server.endpoint import ServerUnavailable
-from client.server.locks import taken
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.locks import taken
 
 TRIES = 200
 

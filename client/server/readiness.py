@@ -4,7 +4,7 @@ import asyncio
 
 from temporalio.client import Client
 
-from client.server.endpoint import ServerUnavailable
+from orga.client.server.endpoint import ServerUnavailable
 
 
 async def why_silent(address: str, timeout_s: float = 2.0) -> str | None:

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from client.server.endpoint import Endpoint
+from orga.client.server.endpoint import Endpoint
 
 
 @dataclass(frozen=True)

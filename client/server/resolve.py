@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 
-from client.server.embedded import ensure_server
-from client.server.endpoint import Endpoint, Report, ServerUnavailable
-from client.server.readiness import connect_failure
+from orga.client.server.embedded import ensure_server
+from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
+from orga.client.server.readiness import connect_failure
 
 CONNECT_TIMEOUT_S = 10.0
 

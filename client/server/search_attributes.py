@@ -7,10 +7,10 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.errors import OrgaError
-from client.server.endpoint import Report
-from client.server.lacking import is_lacking
-from workflows.types.search_attributes import KEYS
+from orga.client.errors import OrgaError
+from orga.client.server.endpoint import Report
+from orga.client.server.lacking import is_lacking
+from orga.workflows.types.names import KEYS
 
 
 class SearchAttributesRefused(OrgaError):

@@ -5,10 +5,10 @@ import signal
 import time
 from contextlib import suppress
 
-from client.server.endpoint import ServerUnavailable
-from client.server.home import Home
-from client.server.locks import is_held
-from client.server.record import ServerRecord, read_record
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import Home
+from orga.client.server.locks import is_held
+from orga.client.server.record import ServerRecord, read_record
 
 TERMINATE_TIMEOUT_S = 10.0
 

@@ -1,4 +1,4 @@
-"""The parent of the embedded server: `python -m client.server.supervisor`, detached, standard library only.
+"""The parent of the embedded server: `python -m orga.client.server.supervisor`, detached, standard library only.
 
 It stops the server on SIGTERM and when no lease has existed for a while. A server that died while in use is started
 anew on the same ports, so that clients find it again. The lock that tells that a supervisor lives is inherited open
@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from client.server.endpoint import ServerUnavailable
-from client.server.home import Home, cache_folder
-from client.server.leases import unleased
-from client.server.locks import waited_for
-from client.server.ports import claimed_port
-from client.server.record import ServerRecord, read_record, write_record
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import Home, cache_folder
+from orga.client.server.leases import unleased
+from orga.client.server.locks import waited_for
+from orga.client.server.ports import claimed_port
+from orga.client.server.record import ServerRecord, read_record, write_record
 
 HOST = "127.0.0.1"
 POLL_S = 0.5

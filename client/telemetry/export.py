@@ -13,8 +13,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from temporalio.contrib.opentelemetry import ReplaySafeMeterProvider, create_tracer_provider
 
-from client.config import TelemetryConfig
-from client.telemetry.silence import one_warning
+from orga.client.config.sections import TelemetryConfig
+from orga.client.telemetry.silence import one_warning
 
 EXPORT_S = 5.0
 """One export with its retries; spans that come meanwhile wait in a bounded queue."""

@@ -18,10 +18,10 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from activities.instruments import count, record
-from workflows.phases.spans import opened
-from workflows.types import telemetry_names as names
-from workflows.types.result import AgentResult
+from orga.activities.instruments import count, record
+from orga.workflows.phases.telemetry import opened
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.result import AgentResult
 
 
 def run_spans() -> tuple[SimplePlugin, ...]:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from client.config import TelemetryConfig
+from orga.client.config.sections import TelemetryConfig
 
 if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do without
     from temporalio.client import Client
@@ -45,9 +45,9 @@ def telemetry(config: TelemetryConfig) -> Telemetry:
     """
     if not config.enabled:
         return Telemetry()
-    from client.telemetry.export import export_to
-    from client.telemetry.run_span import run_spans
-    from client.telemetry.waiting import waiting_metrics
+    from orga.client.telemetry.export import export_to
+    from orga.client.telemetry.run_span import run_spans
+    from orga.client.telemetry.waiting import waiting_metrics
 
     close = export_to(config)
     return Telemetry(run_spans(), close, waiting_metrics)

@@ -11,10 +11,10 @@ from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from client.inbox import WAITING_RUNS
-from client.server.lacking import is_lacking, reason_of
-from workflows.types import telemetry_names as names
-from workflows.types.search_attributes import WAITING, WAITING_SINCE
+from orga.client.runs.inbox import WAITING_RUNS
+from orga.client.server.lacking import is_lacking, reason_of
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.names import WAITING, WAITING_SINCE
 
 EVERY_S = 30.0
 MAX_RUNS = 10_000

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from activities.tools_api import tool
+from orga.activities.tools_api import tool
 
 
 @tool(effect="irreversible")

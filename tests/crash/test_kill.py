@@ -7,8 +7,8 @@ from itertools import groupby
 import pytest
 from temporalio.client import Client
 
-from tests.support.crash_stage import EVERY_ITERATION, SHORT, Case, Outcomes, dies, outcome_of, played
-from tests.support.crash_worker import Fate
+from tests.support.crash.stage import EVERY_ITERATION, SHORT, Case, Outcomes, dies, outcome_of, played
+from tests.support.crash.worker import Fate
 
 pytestmark = pytest.mark.timeout(240)
 

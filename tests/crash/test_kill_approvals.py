@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from tests.support.crash_stage import (
+from tests.support.crash.stage import (
     EVERY_ITERATION,
     PATIENCE,
     Case,
@@ -20,9 +20,9 @@ from tests.support.crash_stage import (
     outcome_of,
     played,
 )
-from tests.support.crash_worker import Backstage
-from tests.support.loop import FakeTool
-from tests.support.questions import has_noted, updated, waiting
+from tests.support.crash.worker import Backstage
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.questions import has_noted, updated, waiting
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crash.test_kill_waiting import RETRIED
-from tests.support.crash_stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
 
 pytestmark = pytest.mark.timeout(240)
 

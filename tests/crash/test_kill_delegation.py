@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.support.crash_stage import EVERY_ITERATION, Case, Outcome, Outcomes, dies, outcome_of, played
-from tests.support.crash_worker import Fate
-from tests.support.loop import check_tasks, histories_of, replayed
+from tests.support.crash.stage import EVERY_ITERATION, Case, Outcome, Outcomes, dies, outcome_of, played
+from tests.support.crash.worker import Fate
+from tests.support.runs.loop import check_tasks, histories_of, replayed
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolError
-from tests.support.crash_stage import Case, Outcome, Outcomes, dies, outcome_of, played
-from tests.support.crash_worker import Backstage
-from tests.support.loop import FakeTool
-from workflows.types.breaker import BreakerOptions
+from orga.activities.ports import ToolError
+from orga.workflows.types.breakers import BreakerOptions
+from tests.support.crash.stage import Case, Outcome, Outcomes, dies, outcome_of, played
+from tests.support.crash.worker import Backstage
+from tests.support.runs.loop import FakeTool
 
 pytestmark = pytest.mark.timeout(240)
 

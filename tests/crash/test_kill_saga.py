@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolError
-from tests.support.crash_stage import Case, Outcomes, dies, outcome_of, played
-from tests.support.crash_worker import Backstage
-from tests.support.loop import FakeTool
+from orga.activities.ports import ToolError
+from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
+from tests.support.crash.worker import Backstage
+from tests.support.runs.loop import FakeTool
 
 pytestmark = pytest.mark.timeout(240)
 

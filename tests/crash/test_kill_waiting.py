@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolError
-from tests.support.crash_stage import (
+from orga.activities.ports import ToolError
+from orga.workflows.types.recovery import Recovery
+from tests.support.crash.stage import (
     EVERY_ITERATION,
     PATIENCE,
     Case,
@@ -20,10 +21,9 @@ from tests.support.crash_stage import (
     outcome_of,
     played,
 )
-from tests.support.crash_worker import Backstage
-from tests.support.loop import FakeTool
-from tests.support.questions import has_noted, updated, waiting
-from workflows.types.recovery import Recovery
+from tests.support.crash.worker import Backstage
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.questions import has_noted, updated, waiting
 
 pytestmark = pytest.mark.timeout(240)
 

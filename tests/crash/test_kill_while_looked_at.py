@@ -8,13 +8,13 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
-from client.exchange import UNPROCESSED
-from client.verify import verify
-from tests.support.crash_stage import Case, Outcomes, Stage, outcome_of, played
-from tests.support.crash_worker import Backstage
-from tests.support.looked_at import looked_at, status_of
-from tests.support.loop import FakeTool
-from tests.support.questions import is_on_record, updated
+from orga.client.proof.verify import verify
+from orga.client.runs.exchange import UNPROCESSED
+from tests.support.crash.stage import Case, Outcomes, Stage, outcome_of, played
+from tests.support.crash.worker import Backstage
+from tests.support.runs.looked_at import looked_at, status_of
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.questions import is_on_record, updated
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -33,7 +33,7 @@ async def approve(stage: Stage) -> None:
 
 
 async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
-    """Send an update, again where the SDK left it out of its task, as `client/exchange.py` does."""
+    """Send an update, again where the SDK left it out of its task, as `client/runs/exchange.py` does."""
     while True:
         try:
             return await updated(stage.handle, name, argument)

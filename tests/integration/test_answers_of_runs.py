@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TASK = {"task": "count", "output_schema": SCHEMA}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from activities.ports import Judgement, Proposal
-from tests.support.approvals import Asks, pending, yes
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.journal import JournalEntry
 from tests.support.hold import until
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop, a_worker
-from tests.support.questions import told, updated
-from tests.support.scripted import answers, calls
-from workflows.types.journal import JournalEntry
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop, a_worker
+from tests.support.runs.questions import told, updated
 
 
 def resolved(ran: Ran) -> list[JournalEntry]:

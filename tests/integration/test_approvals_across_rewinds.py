@@ -9,17 +9,17 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.ports import ToolContext, ToolError
-from client.agents import AgentHandle
-from client.errors import Refused
-from client.rewind import plan_rewind, rewind
-from tests.support.approvals import Asks, pending, yes
-from tests.support.critics import a_person, criticised
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, a_loop
-from tests.support.questions import updated
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.messages import Reply, ToolCall
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.errors import Refused
+from orga.client.past.rewind import plan_rewind, rewind
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.messages import Reply, ToolCall
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.critics import a_person, criticised
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop
+from tests.support.runs.questions import updated
+from tests.support.runs.rewound import ended
 
 PAYS = [calls("pay", arguments={"cents": 900}), answers()]
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal
-from tests.support.approvals import pending, yes
-from tests.support.loop import FakeTool, Loop, Ran, a_loop
-from tests.support.questions import told, updated
-from tests.support.scripted import answers, calls
-from workflows.types.gate import ApprovalTerms
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import pending, yes
+from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.questions import told, updated
 
 
 @dataclass

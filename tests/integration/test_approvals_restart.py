@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from client.converter import data_converter
-from client.server.embedded import ensure_server, stop
-from tests.support.approvals import Asks, pending, yes
-from tests.support.loop import FakeTool, Loop, a_loop, a_worker
-from tests.support.questions import told, updated
-from tests.support.scripted import answers, calls
-from tests.support.server import temporal_cli
+from orga.client.history.converter import data_converter
+from orga.client.server.embedded import ensure_server, stop
+from tests.support.model.scripted import answers, calls
+from tests.support.parts.temporal import temporal_cli
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.questions import told, updated
 
 
 @pytest.fixture(scope="module")

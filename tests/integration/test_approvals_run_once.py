@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
-from activities.ports import Judgement, Proposal
-from client.journal import read_journal
-from tests.support.approvals import pending
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import updated
-from tests.support.scripted import answers
-from workflows.types.gate import ApprovalTerms
-from workflows.types.messages import Reply, ToolCall
+from orga.activities.ports import Judgement, Proposal
+from orga.client.journal.reading import read_journal
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.messages import Reply, ToolCall
+from tests.support.model.scripted import answers
+from tests.support.runs.approvals import pending
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import updated
 
 SOON_S, LATE_S = 0.3, 3_600
 LAST = "last"

@@ -8,11 +8,11 @@ import pytest
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tests.support.approvals import Asks, pending, yes
-from tests.support.loop import FakeTool, Loop, a_loop
-from tests.support.questions import told, updated
-from tests.support.scripted import answers, calls
-from tests.support.time_skipping import time_skipping
+from tests.support.model.scripted import answers, calls
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.questions import told, updated
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.client import Client
 
-from client.journal import read_journal
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.decisions.begin import begun
-from workflows.types.input import AgentInput
+from orga.client.journal.reading import read_journal
+from orga.workflows.decisions.begin import begun
+from orga.workflows.types.input import AgentInput
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
 
 LONG = timedelta(seconds=60)
 

@@ -9,18 +9,18 @@ from pydantic_core import from_json, to_json
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from activities.ports import Judgement, PolicyEngine, Proposal
-from client import audit as auditing
-from client.audit import RunAudit, audited, counts
-from client.chain import RunHistory
-from client.errors import OrgaError, RunNotFound
-from client.rejudged import Rejudge, Rejudged
-from tests.support.approvals import Asks, pending, yes
-from tests.support.delegates import a_cast, agent, delegates
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.client.errors import OrgaError, RunNotFound
+from orga.client.history.chain import RunHistory
+from orga.client.proof import audit as auditing
+from orga.client.proof.audit import RunAudit, audited, counts
+from orga.client.proof.rejudged import Rejudge, Rejudged
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
-from tests.support.questions import updated
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.delegates import a_cast, agent, delegates
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.questions import updated
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 

@@ -8,9 +8,9 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from client.journal import read_journal
-from tests.support.loop import EXECUTION_TIMEOUT, FakeTool, Loop, a_loop, check_journal, check_tasks, replayed
-from tests.support.scripted import ScriptedProvider, answers
+from orga.client.journal.reading import read_journal
+from tests.support.model.scripted import ScriptedProvider, answers
+from tests.support.runs.loop import EXECUTION_TIMEOUT, FakeTool, Loop, a_loop, check_journal, check_tasks, replayed
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:

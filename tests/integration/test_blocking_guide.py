@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.catalog import ToolCatalog
-from client.config_file import load_config
-from client.worker_parts import configured_tools
-from tests.support.orga_command import ROOT
-from tests.support.tool_calls import result
+from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.client.config.file import load_config
+from orga.client.workers.parts import configured_tools
+from tests.support.programs.orga_command import ROOT
+from tests.support.tools.calls import result
 
 GUIDE = (ROOT / "docs" / "blocking-tools.md").read_text()
 

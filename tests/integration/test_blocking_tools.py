@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.tools.catalog import with_options
-from activities.adapters.tools.python_function import PythonFunction, load_function
-from activities.ports import Tool, ToolContext
-from activities.replies import MAX_CALLS
-from tests.support import blocking_tools
+from orga.activities.adapters.tools.catalog import with_options
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
+from orga.activities.ports import Tool, ToolContext
+from orga.activities.replies import MAX_CALLS
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, until
-from tests.support.loop import FakeTool, a_loop
-from tests.support.processes import begun, is_alive, is_running
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.programs.processes import begun, is_alive, is_running
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.tools import blocking as blocking_tools
 
 LIMIT_S = 5.0
 """Within it a process starts and stands still; with it a worker has a second to say so, before the server does."""
@@ -80,7 +80,7 @@ async def test_a_crash_is_told_and_the_worker_lives(client: Client) -> None:
 
 async def test_a_crash_is_tried_again_where_that_does_no_harm(client: Client, tmp_path: Path) -> None:
     options = {"crashes_once": ToolOptions(initial_interval_s=0.01)}
-    (tool,) = with_options([load_function("tests.support.blocking_tools:crashes_once")], options)
+    (tool,) = with_options([load_function("tests.support.tools.blocking:crashes_once")], options)
     provider = ScriptedProvider([calls("crashes_once", arguments={"path": str(tmp_path / "been here")}), answers()])
     async with a_loop(client, provider, tool) as loop:
         await loop.run()

@@ -6,9 +6,9 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from tests.support.hold import Hold, happens, until
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.questions import told, updated, waiting
 
 LIMITS = [
     pytest.param({"max_iterations": 2}, "max_iterations", {"max_iterations": 9}, id="iterations"),

@@ -4,12 +4,12 @@ from typing import Any
 
 from temporalio.client import Client
 
-from tests.support.critics import a_critic, a_person, verdict
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import told
-from tests.support.scripted import USAGE, answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply, ToolCall
+from tests.support.model.scripted import USAGE, answers, calls
+from tests.support.runs.critics import a_critic, a_person, verdict
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import told
 
 GUARD = a_person("guard", tools=("pay",))
 

@@ -5,17 +5,17 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal, ToolContext, ToolError
-from tests.support.approvals import pending, yes
-from tests.support.critics import a_person
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import told, updated
-from tests.support.sagas import Ledger, book, pay, saga
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
-from workflows.types.untrusted import undelimited
+from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.untrusted import undelimited
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import pending, yes
+from tests.support.runs.critics import a_person
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import told, updated
+from tests.support.runs.sagas import Ledger, book, pay, saga
 
 PUBLIC = {"path": "public"}
 CHANGED = '[Arguments changed by policy] {"path":"public"}'

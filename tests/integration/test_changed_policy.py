@@ -5,15 +5,15 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from activities.ports import Judgement, Proposal, ToolContext, ToolError
-from tests.support.critics import a_critic, a_person, criticised, verdict
+from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.scripted import answers, calls
-from workflows.types.gate import ApprovalTerms
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.critics import a_critic, a_person, criticised, verdict
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import told, updated, waiting
 
 FORBIDDEN = "[Policy denied] forbidden since noon"
 

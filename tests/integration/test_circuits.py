@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.schemas.arguments import argument_errors
-from activities.breakers import WorkerBreakers, monotonic_time
-from activities.ports import ModelError, ToolContext, ToolError
-from client.worker_parts import Parts
-from tests.support.circuits import Clock
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.breakers import WorkerBreakers, monotonic_time
+from orga.activities.ports import ModelError, ToolContext, ToolError
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.breakers import BreakerOptions, CircuitOptions
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens, until
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop
-from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
-from worker import build_worker
-from workflows.types.agents import AgentConfig
-from workflows.types.breaker import BreakerOptions, CircuitOptions
-from workflows.types.messages import Message, Reply
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
+from tests.support.runs.circuits import Clock
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop
 
 LEFT_ALONE = "[Circuit open] flaky is left alone for 60 s more (failures in a row: 3; last: "
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chat_server import Calls, ChatServer, Says, chat_server
-from tests.support.noted_folder import home, orga
-from tests.support.orga_command import COMMAND, Orga, an_orga
+from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import COMMAND, Orga, an_orga
 
 __all__ = ["home", "orga"]
 

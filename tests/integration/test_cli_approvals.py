@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat_server import Calls, CallsAtOnce, Says, chat_server
-from tests.support.inline_command import InlineOrga
-from tests.support.orga_command import ROOT, Orga, Running, an_orga
+from tests.support.model.chat_server import Calls, CallsAtOnce, Says, chat_server
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import ROOT, Orga, Running, an_orga
 
 GUIDE = (ROOT / "docs" / "approvals.md").read_text()
 REFUNDS = (Calls("refund", {"order": "A-7", "cents": 900}), Calls("refund", {"order": "A-8", "cents": 90_000}))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journals import rechained, without
-from tests.support.orga_command import ROOT, Done, Orga, an_orga
-from workflows.types.journal import JournalEntry
+from orga.workflows.types.journal import JournalEntry
+from tests.support.programs.orga_command import ROOT, Done, Orga, an_orga
+from tests.support.values.journals import rechained, without
 
 RUN = "agent-audited"
 PERMIT = '@id("all") permit (principal, action, resource);\n'

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.chat_server import Calls, Says, chat_server
-from tests.support.inline_command import InlineOrga
-from tests.support.orga_command import ROOT, Orga, Running, an_orga
+from tests.support.model.chat_server import Calls, Says, chat_server
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import ROOT, Orga, Running, an_orga
 
 GUIDE = (ROOT / "docs" / "recovery.md").read_text()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.orga_command import COMMAND, Orga, an_orga
+from tests.support.programs.orga_command import COMMAND, Orga, an_orga
 
 QUESTION = "What is the retry limit?"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.noted_folder import home, orga
-from tests.support.orga_command import Orga, an_orga
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import Orga, an_orga
 
 __all__ = ["home", "orga"]
 

@@ -3,10 +3,12 @@
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ModelError, ModelRequest
-from tests.support.counting import counting, estimate
-from tests.support.loop import FakeTool, a_loop
-from tests.support.outgrown import (
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.decisions.sizes import tokens_in
+from tests.support.model.counting import counting, estimate
+from tests.support.model.scripted import ScriptedProvider, calls
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.outgrown import (
     BUDGET,
     LOOKS,
     RUN,
@@ -18,9 +20,7 @@ from tests.support.outgrown import (
     pages,
     run_with_context,
 )
-from tests.support.scripted import ScriptedProvider, calls
-from tests.support.turns import are_paired
-from workflows.decisions.estimate import tokens_in
+from tests.support.values.turns import are_paired
 
 __all__ = ["kept"]
 

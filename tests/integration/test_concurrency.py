@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ModelRequest, ToolContext, ToolError
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.messages import Reply
-from workflows.types.tools import ToolOptions
+from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import Deny, FakeTool, a_loop
 
 KINDS = ["works"] * 6 + ["fails"] * 2 + ["breaks"] * 2 + ["denied"] * 2 + ["hangs"] * 2
 ALLOWED = 12

@@ -7,14 +7,14 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
-from client.server.search_attributes import register
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.server.search_attributes import register
+from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import ToolCall
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.decisions.idempotency import idempotency_key
-from workflows.types.context import Setup
-from workflows.types.messages import ToolCall
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 ROOM: dict[str, Any] = {"max_iterations": 1_000, "max_total_tokens": 10_000_000, "context_token_budget": 1_000_000}

@@ -3,11 +3,11 @@
 import pytest
 from temporalio.client import Client
 
-from client.verify import verify
-from tests.support.critics import BAD, a_critic, criticised, evaluations, is_review, verdict
-from tests.support.loop import Deny, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.messages import Reply
+from orga.client.proof.verify import verify
+from orga.workflows.types.messages import Reply
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.critics import BAD, a_critic, criticised, evaluations, is_review, verdict
+from tests.support.runs.loop import Deny, a_loop
 
 
 async def test_an_answer_that_the_critic_approves_is_the_output(client: Client) -> None:
@@ -21,6 +21,7 @@ async def test_an_answer_that_the_critic_approves_is_the_output(client: Client) 
     assert told == {
         "kind": "critic",
         "critic": "quality",
+        "place": "1",
         "target": "answer",
         "score": 0.74,
         "approved": True,

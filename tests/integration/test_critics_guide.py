@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from client.config_file import load_config
-from tests.support.critics import evaluations
-from tests.support.loop import FakeTool, a_loop
-from tests.support.orga_command import ROOT
-from tests.support.questions import updated, waiting
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.critic import Critic
-from workflows.types.messages import Reply
+from orga.client.config.file import load_config
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.messages import Reply
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.programs.orga_command import ROOT
+from tests.support.runs.critics import evaluations
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import updated, waiting
 
 GUIDE = (ROOT / "docs" / "critics.md").read_text()
 TOML = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)[0]

@@ -3,10 +3,10 @@
 import pytest
 from temporalio.client import Client
 
-from tests.support.critics import BAD, GARBAGE, a_critic, a_person, criticised, evaluations
-from tests.support.loop import a_loop
-from tests.support.questions import updated, waiting
-from tests.support.scripted import ScriptedProvider, answers
+from tests.support.model.scripted import ScriptedProvider, answers
+from tests.support.runs.critics import BAD, GARBAGE, a_critic, a_person, criticised, evaluations
+from tests.support.runs.loop import a_loop
+from tests.support.runs.questions import updated, waiting
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ModelError
-from tests.support.critics import BAD, GARBAGE, a_critic, criticised, evaluations, verdict
+from orga.activities.ports import ModelError
 from tests.support.hold import Hold, happens
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
-from tests.support.whereabouts import paused
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.critics import BAD, GARBAGE, a_critic, criticised, evaluations, verdict
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.whereabouts import paused
 
 
 @pytest.mark.parametrize(

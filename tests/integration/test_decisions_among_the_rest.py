@@ -6,21 +6,21 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client
 
-from activities.ports import Judgement, ModelRequest, Proposal
-from client.chain import RunHistory
-from client.fork import fork
-from client.rewind import rewind
-from client.verify import verified_histories, verify
+from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.client.history.chain import RunHistory
+from orga.client.past.fork import fork
+from orga.client.past.rewind import rewind
+from orga.client.proof.verify import verified_histories, verify
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply
 from tests.integration.test_grounded_decisions import INJECTION, an_agent, decides, decision, triaged
-from tests.support.approvals import Asks, pending, yes
-from tests.support.critics import a_critic, verdict
-from tests.support.decisions import FREE, proposal, proposed, trusted
-from tests.support.loop import Deny, FakeTool, Ran, a_loop
-from tests.support.questions import told, updated
-from tests.support.rewound import ended
-from tests.support.scripted import answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.messages import Reply
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.critics import a_critic, verdict
+from tests.support.runs.decisions import FREE, proposal, proposed, trusted
+from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.questions import told, updated
+from tests.support.runs.rewound import ended
 
 TASK = {"task": "triage the ticket", "trusted_context": FREE}
 AGENTS = {"default": an_agent()}

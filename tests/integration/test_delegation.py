@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal
-from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of, shown
-from tests.support.loop import Deny, FakeTool
-from tests.support.questions import updated, waiting
-from tests.support.scripted import answers, calls
-from workflows.types.delegation import DelegateSpec
-from workflows.types.messages import Reply, ToolCall
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.messages import Reply, ToolCall
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of, shown
+from tests.support.runs.loop import Deny, FakeTool
+from tests.support.runs.questions import updated, waiting
 
 
 async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client) -> None:

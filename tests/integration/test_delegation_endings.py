@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from activities.ports import ToolContext
-from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of
+from orga.activities.ports import ToolContext
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, happens
-from tests.support.loop import FakeTool
-from tests.support.sagas import Ledger, book, pay, saga
-from tests.support.scripted import answers, calls
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.sagas import Ledger, book, pay, saga
 
 
 async def test_an_abort_reaches_the_delegate_and_what_it_had_is_kept(client: Client) -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 from temporalio.client import Client
 
-from client.journal import read_journal
-from client.verify import verify
-from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, shown
+from orga.client.journal.reading import read_journal
+from orga.client.proof.verify import verify
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.messages import Reply
 from tests.support.hold import happens
-from tests.support.loop import WORKER_FACTS, FakeTool, histories_of
-from tests.support.scripted import answers, calls
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, shown
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, histories_of
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 

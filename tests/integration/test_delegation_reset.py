@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from client.agents import AgentHandle
-from client.resets import reset
-from client.rewind import plan_rewind, rewind
-from tests.support.delegates import Cast, a_cast, agent, delegates, leading, led
+from orga.client.past.resets import reset
+from orga.client.past.rewind import plan_rewind, rewind
+from orga.client.runs.agents import AgentHandle
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, Ran
-from tests.support.rewound import ended
-from tests.support.scripted import Step, answers, calls
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.runs.delegates import Cast, a_cast, agent, delegates, leading, led
+from tests.support.runs.loop import FakeTool, Ran
+from tests.support.runs.rewound import ended
 
 AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.ports import ToolContext
-from tests.support.delegates import a_cast, agent, delegates, leading, status_of
+from orga.activities.ports import ToolContext
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, FakeTool
-from tests.support.questions import updated, waiting
-from tests.support.sagas import book, saga
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.delegates import a_cast, agent, delegates, leading, status_of
+from tests.support.runs.loop import WORKER_FACTS, FakeTool
+from tests.support.runs.questions import updated, waiting
+from tests.support.runs.sagas import book, saga
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, ModelRequest, Proposal
-from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, led, result_of, shown
+from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.workflows.types.messages import Reply
 from tests.support.hold import happens
-from tests.support.loop import FakeTool
-from tests.support.scripted import Step, answers, calls
-from workflows.types.messages import Reply
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, led, result_of, shown
+from tests.support.runs.loop import FakeTool
 
 
 @pytest.mark.parametrize("by", ["config", "gate", "both"])

@@ -5,12 +5,12 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from tests.support.delegates import PAIR, a_cast, agent, children_of, delegates, leading, shown, status_of
+from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.hold import Hold, until
-from tests.support.loop import FakeTool
-from tests.support.scripted import USAGE, answers, calls
-from tests.support.whereabouts import begun, paused
-from workflows.types.messages import Reply, ToolCall
+from tests.support.model.scripted import USAGE, answers, calls
+from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, shown, status_of
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.whereabouts import begun, paused
 
 
 async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(client: Client) -> None:

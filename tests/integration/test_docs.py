@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.python_function import PythonFunction
-from client.config import OrgaConfig
-from tests.support.orga_command import ROOT, Orga, an_orga
+from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.client.config.sections import OrgaConfig
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

@@ -15,23 +15,23 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from client.server.embedded import ensure_server, running, stop
-from client.server.endpoint import Endpoint, ServerUnavailable
-from client.server.home import Home
-from client.server.leases import lease
-from client.server.locks import is_held
-from client.server.readiness import wait_ready
-from client.server.record import ServerRecord, read_record
-from client.server.resolve import resolve_endpoint
-from client.server.search_attributes import SearchAttributesRefused, missing, register
+from orga.client.server.embedded import ensure_server, running, stop
+from orga.client.server.endpoint import Endpoint, ServerUnavailable
+from orga.client.server.home import Home
+from orga.client.server.leases import lease
+from orga.client.server.locks import is_held
+from orga.client.server.readiness import wait_ready
+from orga.client.server.record import ServerRecord, read_record
+from orga.client.server.resolve import resolve_endpoint
+from orga.client.server.search_attributes import SearchAttributesRefused, missing, register
 from orga.own_code import ROOT
-from tests.support.server import temporal_cli
-from workflows.types.search_attributes import KEYS
+from orga.workflows.types.names import KEYS
+from tests.support.parts.temporal import temporal_cli
 
 OTHER_COMMAND = """
 import asyncio
-from client.server.embedded import ensure_server
-from client.server.leases import lease
+from orga.client.server.embedded import ensure_server
+from orga.client.server.leases import lease
 with lease():
     print(asyncio.run(ensure_server(lambda line: None)).address, flush=True)
     input()

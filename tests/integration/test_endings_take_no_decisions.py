@@ -3,11 +3,11 @@
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from activities.ports import Judgement, Proposal
+from orga.activities.ports import Judgement, Proposal
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.questions import updated
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.questions import updated
 
 BESIDE = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from client.engine_memory import recorded_engine
-from tests.support.loop import a_loop
-from tests.support.orga_command import an_orga
-from tests.support.policies import PERMIT_ALL, a_folder
-from tests.support.scripted import ScriptedProvider, answers
+from orga.client.workers.engine_memory import recorded_engine
+from tests.support.model.scripted import ScriptedProvider, answers
+from tests.support.programs.orga_command import an_orga
+from tests.support.runs.loop import a_loop
+from tests.support.values.policies import PERMIT_ALL, a_folder
 
 
 async def test_the_latest_run_of_a_queue_says_its_engine(client: Client) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal, ToolContext, ToolError
-from client.verify import verify
+from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.client.proof.verify import verify
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
-from tests.support.scripted import answers, calls
-from workflows.types.recovery import Recovery
-from workflows.types.tools import Effect, ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.orga_command import ROOT, an_orga
+from tests.support.programs.orga_command import ROOT, an_orga
 
 
 def python_of(document: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.noted_folder import home
-from tests.support.orga_command import Orga, an_orga
+from tests.support.programs.noted_folder import home
+from tests.support.programs.orga_command import Orga, an_orga
 
 __all__ = ["home"]
 
@@ -125,7 +125,7 @@ def test_an_id_stands_for_one_run(home: Path, tmp_path: Path) -> None:
 def test_the_library_sends_runs_to_the_workers_of_the_folder(home: Path, tmp_path: Path) -> None:
     here = a_folder(home, tmp_path, "library")
     program = (
-        "import asyncio, os\nfrom client.connect import connect\nfrom client.agents import start_agent\n"
+        "import asyncio, os\nfrom orga.client.connect import connect\nfrom orga.client.runs.agents import start_agent\n"
         "async def main():\n    async with connect() as client:\n"
         f"        print((await (await start_agent(client, {TASK!r})).result()).output, flush=True)\n"
         "asyncio.run(main())\nos._exit(0)\n"  # the SDK's threads can abort an interpreter that finishes normally

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from client.agents import AgentHandle
-from client.boundaries import NoSuchIteration
-from client.errors import OrgaError
-from client.fork import fork
+from orga.client.errors import OrgaError
+from orga.client.history.boundaries import NoSuchIteration
+from orga.client.past.fork import fork
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.messages import Message
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.input import InvalidInput
-from workflows.types.messages import Message
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.rewound import ended
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 

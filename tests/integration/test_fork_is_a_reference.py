@@ -8,18 +8,18 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
-from activities.ports import ToolContext, ToolError
-from client.agents import AgentHandle
-from client.fork import fork
-from client.requeue import remains, requeue_in_fork
-from client.verify import verify
-from tests.support.critics import BAD, a_critic, criticised, evaluations, verdict
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.past.fork import fork
+from orga.client.past.requeue import remains, requeue_in_fork
+from orga.client.proof.verify import verify
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, Loop, Ran, a_loop
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.critics import BAD, a_critic, criticised, evaluations, verdict
+from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.rewound import ended
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from orga.activities.ports import Judgement, Proposal
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import Deny, FakeTool, a_loop
 
 
 async def test_the_same_denied_tool_three_iterations_in_a_row_ends_the_run(client: Client) -> None:

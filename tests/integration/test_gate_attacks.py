@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.ports import Judgement, Proposal
-from activities.recordable import UNFIT
+from orga.activities.ports import Judgement, Proposal
+from orga.activities.recordable import UNFIT
+from orga.workflows.types.gate import ApprovalTerms
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.scripted import answers, calls
-from workflows.types.gate import ApprovalTerms
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.questions import told, updated, waiting
 
 
 async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:

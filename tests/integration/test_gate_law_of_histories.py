@@ -8,14 +8,14 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client, WorkflowHistory
 
-from client.audit_law import breaches
-from client.converter import data_converter
-from client.gate_record import GateRecord, Judged
-from client.replay_check import replayed
-from client.verify import verify
+from orga.client.history.converter import data_converter
+from orga.client.proof.gate_law import breaches
+from orga.client.proof.gate_record import GateRecord, Judged
+from orga.client.proof.replay import replayed
+from orga.client.proof.verify import verify
 from tests.support.hold import Hold
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import Deny, FakeTool, a_loop
 
 
 async def found(history: WorkflowHistory) -> tuple[list[str], GateRecord]:

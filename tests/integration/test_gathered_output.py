@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal
-from client.verify import verify
-from tests.support.critics import a_critic, criticised
-from tests.support.delegates import a_cast, agent, delegates, leading, led
+from orga.activities.ports import Judgement, Proposal
+from orga.client.proof.verify import verify
 from tests.support.hold import Hold
-from tests.support.loop import Deny, FakeTool, Ran, a_loop
-from tests.support.scripted import Step, answers, calls
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.runs.critics import a_critic, criticised
+from tests.support.runs.delegates import a_cast, agent, delegates, leading, led
+from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
 
 LOOK = calls("look", text="The first file is fine.")
 

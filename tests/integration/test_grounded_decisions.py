@@ -6,15 +6,15 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client, WorkflowFailureError
 
-from client.chain import RunHistory
-from client.verify import verified_histories, verify
-from tests.support.decisions import FREE, TRIAGE, proposal, proposed, route, the_triage, trusted
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
-from tests.support.questions import told
-from tests.support.scripted import ScriptedProvider, Step, answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.messages import Reply
-from workflows.types.notes import NOTES_MEMO
+from orga.client.history.chain import RunHistory
+from orga.client.proof.verify import verified_histories, verify
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.journal import NOTES_MEMO
+from orga.workflows.types.messages import Reply
+from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.runs.decisions import FREE, TRIAGE, proposal, proposed, route, the_triage, trusted
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.questions import told
 
 INJECTION = (TRIAGE / "tickets" / "4712.md").read_text()
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

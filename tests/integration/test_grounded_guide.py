@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.chat_server import Calls, ChatServer, Says, chat_server
-from tests.support.decisions import TRIAGE, proposal, proposed
-from tests.support.inline_command import InlineOrga
-from tests.support.orga_command import ROOT, Orga, an_orga
+from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
+from tests.support.runs.decisions import TRIAGE, proposal, proposed
 
 GUIDE = (ROOT / "docs" / "grounded-decisions.md").read_text()
 BELIEVES = proposal(proposed("critical", 250_000), rationale="The ticket says so.")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.inline_command import InlineOrga
-from tests.support.mcp_http import free_port
-from tests.support.orga_command import ROOT, Orga, an_orga
+from tests.support.mcp.http_servers import free_port
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
 
 GUIDE = (ROOT / "docs" / "production.md").read_text()
 BLOCK = re.compile(r"^```(\w+)( file)?\n(.*?)^```", re.DOTALL | re.MULTILINE)

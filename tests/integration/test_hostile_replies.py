@@ -11,12 +11,12 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.worker import Worker
 
-from activities.ports import ModelError, ToolContext
-from tests.support.loop import FakeTool, Ran, a_loop
-from tests.support.scripted import ScriptedProvider, Step, answers, calls
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.tools import ToolOptions
-from workflows.types.usage import Usage
+from orga.activities.ports import ModelError, ToolContext
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.usage import Usage
+from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.runs.loop import FakeTool, Ran, a_loop
 
 MB = 1_000_000
 

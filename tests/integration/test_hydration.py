@@ -7,16 +7,16 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from activities.adapters.models.extractive import ExtractiveProvider
-from activities.adapters.tools.read_file import ReadFile
-from activities.adapters.tools.root import Root
-from activities.ports import ModelRequest, ToolContext, ToolError
+from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.tools.read_file import ReadFile
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.workflows.types.hydration import CONTEXT_BLOCK
+from orga.workflows.types.messages import Message
 from tests.support.hold import Hold, happens
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
-from tests.support.whereabouts import paused
-from workflows.types.hydration import CONTEXT_BLOCK
-from workflows.types.messages import Message
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.whereabouts import paused
 
 Body = Callable[[dict[str, Any], ToolContext], Any]
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

@@ -6,10 +6,10 @@ from typing import Any
 
 from temporalio.client import Client
 
-from client.config import OrgaConfig
-from tests.support.loop import FakeTool, a_loop
-from tests.support.orga_command import ROOT
-from tests.support.scripted import ScriptedProvider, answers
+from orga.client.config.sections import OrgaConfig
+from tests.support.model.scripted import ScriptedProvider, answers
+from tests.support.programs.orga_command import ROOT
+from tests.support.runs.loop import FakeTool, a_loop
 
 
 def example() -> OrgaConfig:

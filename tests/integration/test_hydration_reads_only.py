@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from activities.ports import ToolContext, ToolError
-from tests.support.critics import a_critic, criticised
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import answers
-from workflows.types.agents import AgentConfig
-from workflows.types.input import LoopConfig
-from workflows.types.recovery import Recovery
-from workflows.types.tools import Effect, ToolOptions
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import Effect, ToolOptions
+from tests.support.model.scripted import answers
+from tests.support.runs.critics import a_critic, criticised
+from tests.support.runs.loop import FakeTool, a_loop
 
 TICKETS = {"custom_patterns": [{"ref_type": "ticket", "pattern": r"T-\d"}], "resolution_tools": {"ticket": "pay"}}
 

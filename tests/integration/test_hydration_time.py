@@ -8,11 +8,11 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-from activities.ports import ToolContext, ToolError
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers
-from tests.support.time_skipping import time_skipping
-from workflows.types.tools import ToolOptions
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.loop import FakeTool, a_loop
 
 SCHEMA = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
 

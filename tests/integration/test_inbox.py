@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.ports import ModelRequest, ToolContext, ToolError
-from client.inbox import Question, inbox
-from client.server.search_attributes import register
+from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.client.runs.inbox import Question, inbox
+from orga.client.server.search_attributes import register
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import WAITING
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.loop import FakeTool, Loop, a_loop
-from tests.support.questions import updated, waiting
-from tests.support.scripted import answers, calls
-from workflows.types.context import Setup
-from workflows.types.messages import Reply
-from workflows.types.recovery import Recovery
-from workflows.types.search_attributes import WAITING
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.questions import updated, waiting
 
 FACTS = Setup(agent="", model="", search_attributes=True)
 

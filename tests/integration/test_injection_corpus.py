@@ -7,18 +7,18 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.ports import ModelRequest, ToolContext
-from activities.sanitize import sanitized
-from tests.support.corpora import Case, corpus
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.ports import ModelRequest, ToolContext
+from orga.activities.sanitize import sanitized
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.untrusted import MEANING
 from tests.support.hold import until
-from tests.support.loop import FakeTool, Ran, a_loop
-from tests.support.policies import PERMIT_ALL, a_folder
-from tests.support.questions import updated
-from tests.support.scripted import USAGE, ScriptedProvider, Step, answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.untrusted import MEANING
+from tests.support.model.scripted import USAGE, ScriptedProvider, Step, answers, calls
+from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.questions import updated
+from tests.support.values.corpora import Case, corpus
+from tests.support.values.policies import PERMIT_ALL, a_folder
 
 CASES = corpus("injections")["cases"]
 FORBIDDEN = sorted({case["call"] for case in CASES})

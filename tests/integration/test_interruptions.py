@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext
+from orga.activities.ports import ToolContext
+from orga.workflows.types.status import ShownMessage
+from orga.workflows.types.tools import Effect
 from tests.support.hold import PATIENCE_S, Hold, happens
-from tests.support.loop import FakeTool, Loop, Ran, a_loop, a_worker
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.status import ShownMessage
-from workflows.types.tools import Effect
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop, a_worker
 
 CLOCK_S = 5
 """Of a run that it interrupts; what is to be in flight by then has to start first."""

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from client.cli.main import run_command
-from client.journal_file import write_journal
-from client.journal_head import sealed
-from client.signing import public_text
-from tests.support.core import at
-from tests.support.journals import a_journal
-from tests.support.orga_command import ROOT
-from workflows.types.journal import JournalEntry
+from orga.client.cli.main import run_command
+from orga.client.journal.file import write_journal
+from orga.client.journal.head import sealed
+from orga.client.journal.signing import public_text
+from orga.workflows.types.journal import JournalEntry
+from tests.support.programs.orga_command import ROOT
+from tests.support.values.core import at
+from tests.support.values.journals import a_journal
 
 PAGE = ROOT / "docs" / "journal-format.md"
 RUN = "agent-ä\u2028\N{SNOWMAN}"

@@ -4,16 +4,16 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
-from client.explained import explanations
-from tests.support.approvals import Asks, pending, yes
-from tests.support.critics import a_critic, a_person, criticised, verdict
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.policies.explained import explanations
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, Ran, a_loop
-from tests.support.questions import updated
-from tests.support.scripted import answers, calls
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.critics import a_critic, a_person, criticised, verdict
+from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.questions import updated
 
 ROUND = ["ToolsDispatched", "ObservationsCollected"]
 

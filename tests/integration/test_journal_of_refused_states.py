@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from client.boundaries import NoSuchIteration
-from client.journal import read_journal
-from client.rewind import plan_rewind
-from tests.support.loop import a_loop
-from tests.support.scripted import answers
+from orga.client.history.boundaries import NoSuchIteration
+from orga.client.journal.reading import read_journal
+from orga.client.past.rewind import plan_rewind
+from tests.support.model.scripted import answers
+from tests.support.runs.loop import a_loop
 
 STATE: dict[str, Any] = {"input": {"task": "t"}, "origin": "o", "clock": {"started_at": "2020-01-01T00:00:00Z"}}
 

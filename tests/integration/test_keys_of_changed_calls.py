@@ -5,15 +5,15 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import updated
-from tests.support.scripted import answers, calls
-from workflows.decisions.idempotency import idempotency_key
-from workflows.types.messages import ToolCall
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import updated
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
 FALLBACK = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, alternatives=("transfer",)))

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.conversations import Conversations
-from activities.ports import ModelRequest
-from activities.replies import calls_room
-from client.agents import AgentHandle
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
-from tests.support.scripted import ScriptedProvider, Step, answers, calls
-from workflows.decisions.estimate import bytes_for, size_of
-from workflows.types.input import LoopConfig
-from workflows.types.messages import Reply
-from workflows.types.tools import ToolOptions
-from workflows.types.usage import Usage
+from orga.activities.conversations import Conversations
+from orga.activities.ports import ModelRequest
+from orga.activities.replies import calls_room
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.sizes import bytes_for, size_of
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.usage import Usage
+from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
 
 SOON = WORKER_FACTS.model_copy(update={"roll_over_bytes": 500_000})
 """Continues as new at a sixth of the bytes of a worker's own setting."""
@@ -81,7 +81,7 @@ async def test_a_run_rolls_over_and_ends_with_a_result(client: Client, name: str
 async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_history(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.Conversations", partial(Conversations, max_bytes=100))
+    monkeypatch.setattr("orga.worker.Conversations", partial(Conversations, max_bytes=100))
     reply = calls(*["look"] * 3, text="t" * 100_000)
     provider = ScriptedProvider([*[counted(reply)] * 3, answers("all read")])
     async with a_loop(client, provider, FakeTool("look", a_result, options=LARGE)) as loop:

@@ -12,15 +12,15 @@ from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner
 
-import worker
-from client.converter import data_converter
+from orga import worker
+from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.support.laws import LAWS
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.played import Played
-from tests.support.scenarios import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
-from tests.support.scripted import answers, calls
-from tests.support.stage import played
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.scenarios.laws import LAWS
+from tests.support.scenarios.played import Played
+from tests.support.scenarios.scenario import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
+from tests.support.scenarios.stage import played
 
 NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
 """The server lets a run of less than a second wait before it continues as new."""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
 
 
 async def test_endless_tool_calls_end_at_exactly_max_iterations(client: Client) -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.local import LocalProvider
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import ModelRequest
-from workflows.types.answer_json import answer_json
-from workflows.types.messages import Message
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.messages import Message
+from orga.workflows.types.tools import ToolSpec
 
 CITY: dict[str, Any] = {
     "type": "object",

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.models.local import LocalProvider
-from activities.ports import ModelError, ModelRequest
-from tests.support.loop import FakeTool, a_loop
-from tests.support.named import Named
-from workflows.types.messages import Message, ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.named import Named
+from tests.support.runs.loop import FakeTool, a_loop
 
 READ_FILE = ToolSpec(
     name="read_file",

@@ -7,13 +7,13 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.ports import Judgement, Proposal
-from client.logs import configure_logs
-from client.sandbox import workflow_runner
-from tests.support.log_lines import lines, restored_logs
-from tests.support.logging_workflow import LoggingWorkflow
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import answers, calls
+from orga.activities.ports import Judgement, Proposal
+from orga.client.runners.sandbox import workflow_runner
+from orga.client.telemetry.logs import configure_logs
+from tests.support.model.scripted import answers, calls
+from tests.support.programs.log_lines import lines, restored_logs
+from tests.support.runs.logging_workflow import LoggingWorkflow
+from tests.support.runs.loop import FakeTool, a_loop
 
 __all__ = ["restored_logs"]
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from client.verify import verify
+from orga.client.proof.verify import verify
+from orga.workflows.types.tools import ToolOptions
 from tests.replay.record import SCENARIOS
-from tests.support.approvals import Asks, pending, yes
-from tests.support.looked_at import looked_at
-from tests.support.loop import FakeTool, Loop, a_loop
-from tests.support.questions import updated
-from tests.support.scripted import answers, calls
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.looked_at import looked_at
+from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.questions import updated
 
 RUNS = 4
 """One after the other. Without patience with queries some fail to verify, how many depends on the machine:

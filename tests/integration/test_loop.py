@@ -2,9 +2,9 @@
 
 from temporalio.client import Client
 
-from activities.ports import ModelError
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from orga.activities.ports import ModelError
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import Deny, FakeTool, a_loop
 
 
 async def test_text_is_an_answer(client: Client) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.policy.allow_all import AllowAll
-from client.config import OrgaConfig
-from client.worker_parts import configured_tools
-from tests.support.approvals import pending, yes
-from tests.support.echo_http import EchoServer, echo_server
+from orga.activities.adapters.policy.allow_all import AllowAll
+from orga.client.config.sections import OrgaConfig
+from orga.client.workers.parts import configured_tools
 from tests.support.hold import until
-from tests.support.loop import Ran, a_loop
-from tests.support.manifests import a_manifest_tool
-from tests.support.questions import told, updated
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import pending, yes
+from tests.support.runs.loop import Ran, a_loop
+from tests.support.runs.questions import told, updated
+from tests.support.tools.manifests import a_manifest_tool
+from tests.support.web.echo import EchoServer, echo_server
 
 SECRET = "planted-in-the-environment"
 COMMAND = f"""

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.mcp import http_server, listing
-from activities.adapters.mcp.failures import REFUSED, SERVER_FAILED
-from activities.adapters.mcp.listing import MAX_PAGES
-from activities.ports import ToolError
-from tests.support.mcp_hostile_http import hostile_http
-from tests.support.mcp_sources import called, hostile, received, source_of
-from workflows.types.mcp import McpServer
-from workflows.types.tools import PROCESS_CRASHED
+from orga.activities.adapters.mcp import http_server, listing
+from orga.activities.adapters.mcp.failures import REFUSED, SERVER_FAILED
+from orga.activities.adapters.mcp.listing import MAX_PAGES
+from orga.activities.ports import ToolError
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import PROCESS_CRASHED
+from tests.support.mcp.hostile_http import hostile_http
+from tests.support.mcp.sources import called, hostile, received, source_of
 
 AT_ONCE_S = 10.0
 """Far less than a call may take, far more than an answer does."""

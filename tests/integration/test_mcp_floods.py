@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from activities.ports import ToolError
-from tests.support.mcp_floods import FLOODS, flood
-from tests.support.mcp_hostile_http import hostile_http
-from tests.support.mcp_sources import called, hostile, source_of
-from tests.support.standstill import LIMIT_S, longest_pause
-from workflows.types.mcp import McpServer
-from workflows.types.tools import PROCESS_CRASHED
+from orga.activities.ports import ToolError
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import PROCESS_CRASHED
+from tests.support.mcp.floods import FLOODS, flood
+from tests.support.mcp.hostile_http import hostile_http
+from tests.support.mcp.sources import called, hostile, source_of
+from tests.support.programs.standstill import LIMIT_S, longest_pause
 
 PATIENCE_S = 30.0
 AFTER_S = 1.0

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.mcp import connection, keeper
-from activities.adapters.mcp.failures import BAD_RESULT, CHANGED, REPORTED, UNAVAILABLE
-from activities.ports import ToolContext, ToolError
+from orga.activities.adapters.mcp import connection, keeper
+from orga.activities.adapters.mcp.failures import BAD_RESULT, CHANGED, REPORTED, UNAVAILABLE
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import PROCESS_CRASHED
 from tests.support.hold import PATIENCE_S, until
-from tests.support.mcp_sources import a_definition, called, defined, hostile, received, source_of
-from tests.support.processes import begun, is_running
-from workflows.types.mcp import McpServer
-from workflows.types.tools import PROCESS_CRASHED
+from tests.support.mcp.sources import a_definition, called, defined, hostile, received, source_of
+from tests.support.programs.processes import begun, is_running
 
 SECRET = "s3cr3t-token-value"
 ENV = {**os.environ, "HOSTILE_TOKEN": SECRET, "UNNAMED_SECRET": "never-to-be-seen"}
@@ -36,7 +36,7 @@ async def refusal(call: Awaitable[str]) -> ToolError:
 
 
 async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.adapters.mcp.servers.START_S", 2 * PATIENCE_S)
+    monkeypatch.setattr("orga.activities.adapters.mcp.servers.START_S", 2 * PATIENCE_S)
     server = hostile(tmp_path, "silent", connect_timeout_s=0.5)
     began = time.monotonic()
     async with source_of(s=server) as source:
@@ -51,7 +51,7 @@ async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monke
 
 
 async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.adapters.mcp.servers.START_S", 0.2)
+    monkeypatch.setattr("orga.activities.adapters.mcp.servers.START_S", 0.2)
     began = time.monotonic()
     async with source_of(s=hostile(tmp_path, "silent", connect_timeout_s=2 * PATIENCE_S)) as source:
         assert time.monotonic() - began < PATIENCE_S

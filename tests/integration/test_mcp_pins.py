@@ -9,14 +9,14 @@ import pytest
 from mcp_types import Tool
 from temporalio.client import Client
 
-from activities.adapters.mcp.definitions import definition_digest
-from tests.support import mcp_hostile
-from tests.support.approvals import Asks
-from tests.support.loop import FakeTool
-from tests.support.mcp_loop import an_mcp_loop
-from tests.support.mcp_sources import a_definition, defined, hostile
-from tests.support.orga_command import an_orga
-from tests.support.scripted import answers, calls
+from orga.activities.adapters.mcp.definitions import definition_digest
+from tests.support.mcp import hostile as mcp_hostile
+from tests.support.mcp.loop import an_mcp_loop
+from tests.support.mcp.sources import a_definition, defined, hostile
+from tests.support.model.scripted import answers, calls
+from tests.support.programs.orga_command import an_orga
+from tests.support.runs.approvals import Asks
+from tests.support.runs.loop import FakeTool
 
 ECHO = definition_digest(Tool.model_validate(a_definition("echo")))
 

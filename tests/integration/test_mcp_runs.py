@@ -11,19 +11,19 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 
-from activities.adapters.mcp import connection
-from activities.ports import ModelRequest
+from orga.activities.adapters.mcp import connection
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.loop import FakeTool
-from tests.support.mcp_installed import python_program
-from tests.support.mcp_loop import an_mcp_loop
-from tests.support.mcp_sources import a_definition, defined, hostile, received
-from tests.support.processes import is_running
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.breaker import BreakerOptions
-from workflows.types.mcp import McpServer
-from workflows.types.messages import Reply
-from workflows.types.tools import ToolOptions
+from tests.support.mcp.loop import an_mcp_loop
+from tests.support.mcp.sources import a_definition, defined, hostile, received
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.parts.mcp_servers import python_program
+from tests.support.programs.processes import is_running
+from tests.support.runs.loop import FakeTool
 
 SECRET = "s3cr3t-token-value"
 ENV = {**os.environ, "HOSTILE_TOKEN": SECRET, "UNNAMED_SECRET": "never-to-be-seen"}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.mcp.failures import REFUSED, REPORTED, UNAVAILABLE
-from activities.adapters.mcp.servers import McpServers
-from activities.ports import ToolContext, ToolError
-from tests.support import mcp_http
+from orga.activities.adapters.mcp.failures import REFUSED, REPORTED, UNAVAILABLE
+from orga.activities.adapters.mcp.servers import McpServers
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.mcp import McpServer
 from tests.support.hold import until
-from tests.support.mcp_installed import node_program, python_program
-from tests.support.mcp_sources import called, source_of
-from workflows.types.mcp import McpServer
+from tests.support.mcp import http_servers as mcp_http
+from tests.support.mcp.sources import called, source_of
+from tests.support.parts.mcp_servers import node_program, python_program
 
 AT_ONCE_S = 10.0
 """Far less than the calls would take."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from client.config import OrgaConfig
+from orga.client.config.sections import OrgaConfig
 from tests.support.hold import until
-from tests.support.mcp_installed import python_program
-from tests.support.mcp_sources import hostile
-from tests.support.orga_command import ROOT, Orga, an_orga
-from tests.support.processes import begun, is_running
+from tests.support.mcp.sources import hostile
+from tests.support.parts.mcp_servers import python_program
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
+from tests.support.programs.processes import begun, is_running
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ from functools import partial
 import pytest
 from temporalio.client import Client
 
-from activities.conversations import Conversations
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.otlp_receiver import Receiver
-from tests.support.scripted import answers, calls
-from tests.support.telemetry import collector, connected, fresh_globals, started
-from workflows.types import telemetry_names as names
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from orga.activities.conversations import Conversations
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.web.otlp_receiver import Receiver
+from tests.support.web.telemetry import collector, connected, fresh_globals, started
 
 __all__ = ["collector", "fresh_globals"]
 
@@ -57,7 +57,7 @@ async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
 async def test_what_runs_cost_what_was_done_about_failures_and_what_was_rebuilt_is_counted(
     client: Client, collector: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.Conversations", partial(Conversations, max_bytes=100))
+    monkeypatch.setattr("orga.worker.Conversations", partial(Conversations, max_bytes=100))
     on = started(collector.url, export_interval_s=0.05)
     recovery = Recovery(strategy="fallback", alternatives=("look",), max_attempts=1)
     fails = FakeTool("fails", broken, effect="idempotent", options=ToolOptions(recovery=recovery))

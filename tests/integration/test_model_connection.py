@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.adapters.models.registry import ModelRegistry
-from activities.ports import ModelError, ModelProvider
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.ports import ModelError, ModelProvider
+from orga.workflows.phases.interrupt import CANCEL_GRACE_S
 from tests.support.hold import PATIENCE_S
-from tests.support.loop import a_loop
-from tests.support.model_http import a_request
-from tests.support.named import Named
-from workflows.phases.interrupt import CANCEL_GRACE_S
+from tests.support.model.named import Named
+from tests.support.model.providers import a_request
+from tests.support.runs.loop import a_loop
 
 AT_ONCE_S = 5.0
 """Far less than a connection stays open by itself."""

@@ -14,9 +14,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.own_code import ROOT
-from tests.support.installs import a_hostile_folder, an_install
-from tests.support.noted_folder import home
-from tests.support.orga_command import Orga, an_orga
+from tests.support.programs.installs import a_hostile_folder, an_install
+from tests.support.programs.noted_folder import home
+from tests.support.programs.orga_command import Orga, an_orga
 
 __all__ = ["home"]
 
@@ -74,7 +74,7 @@ async def answered(client: Client, queue: str) -> None:
 def a_worker(install: Path, client: Client, queue: str) -> Generator[None]:
     """Have a worker of an install, which works in the folder of the install."""
     place = ["--address", client.service_client.config.target_host, "--namespace", client.namespace]
-    command = [str(install / "orga" / "isolated.py"), "worker", *place, "--task-queue", queue]
+    command = [str(install / "orga" / "isolated.py"), "orga.worker", *place, "--task-queue", queue]
     worker = subprocess.Popen([sys.executable, "-I", *command], cwd=install, stderr=subprocess.DEVNULL)
     try:
         yield

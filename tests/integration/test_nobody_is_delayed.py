@@ -9,18 +9,18 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowFailureError
 
-from activities.ports import ModelRequest
-from activities.watchdog import Watchdog
+from orga.activities.ports import ModelRequest
+from orga.activities.watchdog import Watchdog
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
 from tests.integration.test_hostile_replies import REPLIES
-from tests.support.corpora import corpus
 from tests.support.hold import until
-from tests.support.loop import FakeTool, Loop, a_loop
-from tests.support.odd_payloads import odd, raw
-from tests.support.scripted import ScriptedProvider, Step, answers, calls
-from tests.support.slow_inputs import HELD, TEXTS
-from tests.support.standstill import LIMIT_S, longest_pause
-from workflows.types.messages import Reply
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.programs.standstill import LIMIT_S, longest_pause
+from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.values.corpora import corpus
+from tests.support.values.odd_payloads import odd, raw
+from tests.support.values.slow_inputs import HELD, TEXTS
 
 WITNESS = "witness"
 LARGE = ToolOptions(max_result_bytes=500_000, initial_interval_s=0.01)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.orga_command import ROOT, an_orga
-from tests.support.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
+from tests.support.programs.orga_command import ROOT, an_orga
+from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
 
 GUIDE = (ROOT / "docs" / "notifications.md").read_text()
 RUN = "agent-that-tells"

@@ -6,19 +6,19 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from activities.ports import ModelRequest
-from tests.support.approvals import Asks, pending, yes
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import NOTIFY
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.loop import WORKER_FACTS, FakeTool
-from tests.support.notified import TELLS, TELLS_ALL, attempts, failures, is_signed, telling, written
-from tests.support.questions import updated, waiting
-from tests.support.scripted import answers, calls
-from tests.support.webhook_receiver import SECRET, Says, webhook_receiver
-from workflows.types.agents import AgentConfig
-from workflows.types.messages import Reply
-from workflows.types.names import NOTIFY
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool
+from tests.support.runs.notified import TELLS, TELLS_ALL, attempts, failures, is_signed, telling, written
+from tests.support.runs.questions import updated, waiting
+from tests.support.web.webhook_receiver import SECRET, Says, webhook_receiver
 
 
 async def test_a_held_call_is_told_and_signed(client: Client) -> None:

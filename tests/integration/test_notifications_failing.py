@@ -6,16 +6,26 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from activities.ports import NotifyError, RunKey
-from tests.support.approvals import Asks, pending, yes
+from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.types.context import Setup
+from orga.workflows.types.notifications import Notification
 from tests.support.hold import Hold, until
-from tests.support.loop import FakeTool, a_loop, a_worker
-from tests.support.notified import PAYS, TELLS, TELLS_ALL, a_webhook, attempts, failures, is_signed, telling, written
-from tests.support.questions import has_noted, updated
-from tests.support.scripted import answers
-from tests.support.webhook_receiver import Says, webhook_receiver
-from workflows.types.context import Setup
-from workflows.types.notifications import Notification
+from tests.support.model.scripted import answers
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool, a_loop, a_worker
+from tests.support.runs.notified import (
+    PAYS,
+    TELLS,
+    TELLS_ALL,
+    a_webhook,
+    attempts,
+    failures,
+    is_signed,
+    telling,
+    written,
+)
+from tests.support.runs.questions import has_noted, updated
+from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 
 async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> None:

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from client.agents import AgentHandle
-from client.fork import fork
-from client.rewind import rewind
-from tests.support.approvals import Asks, pending, yes
-from tests.support.loop import FakeTool
-from tests.support.notified import PAYS, TELLS_ALL, attempts, failures, telling
-from tests.support.questions import updated
-from tests.support.rewound import ended
-from tests.support.scripted import answers, calls
-from tests.support.webhook_receiver import Says, webhook_receiver
-from workflows.types.agents import AgentConfig
+from orga.client.past.fork import fork
+from orga.client.past.rewind import rewind
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.agents import AgentConfig
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.notified import PAYS, TELLS_ALL, attempts, failures, telling
+from tests.support.runs.questions import updated
+from tests.support.runs.rewound import ended
+from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 TWICE = [*PAYS[:1], *PAYS]
 

@@ -2,14 +2,14 @@
 
 from temporalio.client import Client
 
-from activities.ports import RunKey
-from client.fork import fork
-from tests.support.delegates import a_cast, agent, delegates, led
+from orga.activities.ports import RunKey
+from orga.client.past.fork import fork
+from orga.workflows.types.notifications import Notification
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, a_loop
-from tests.support.rewound import ended
-from tests.support.scripted import answers
-from workflows.types.notifications import Notification
+from tests.support.model.scripted import answers
+from tests.support.runs.delegates import a_cast, agent, delegates, led
+from tests.support.runs.loop import WORKER_FACTS, a_loop
+from tests.support.runs.rewound import ended
 
 TELLS_THE_END = WORKER_FACTS.model_copy(update={"notify": ("ended",)})
 

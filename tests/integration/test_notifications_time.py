@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.ports import NotifyError, RunKey
-from tests.support.approvals import Asks, pending, yes
+from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.types.notifications import Notification
 from tests.support.hold import until
-from tests.support.loop import FakeTool, a_loop
-from tests.support.notified import PAYS, TELLS, attempts, failures
-from tests.support.questions import updated
-from tests.support.time_skipping import time_skipping
-from workflows.types.notifications import Notification
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.notified import PAYS, TELLS, attempts, failures
+from tests.support.runs.questions import updated
 
 DAY = timedelta(days=1)
 

@@ -11,14 +11,14 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from client.agents import AgentHandle
-from client.errors import TooLong
-from tests.support.approvals import Asks, pending
+from orga.client.errors import TooLong
+from orga.client.runs.agents import AgentHandle
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, Loop, a_loop, a_worker
-from tests.support.odd_payloads import MB, SMALL, odd, quoted, raw
-from tests.support.questions import updated, waiting
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import Asks, pending
+from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.questions import updated, waiting
+from tests.support.values.odd_payloads import MB, SMALL, odd, quoted, raw
 
 SIGNALS = ["steer", "add_context", "pause", "resume", "abort", "rewound", "delegate_held", "no_such_signal"]
 UPDATES = ["extend_budget", "resolve_escalation", "approve", "deny", "requeue"]

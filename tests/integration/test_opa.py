@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.policy.opa_server import OpaServer
-from activities.adapters.policy.opa_wasm import OpaWasm
-from activities.ports import Judgement, PolicyEngine, Proposal
-from tests.support.opa import bundle, opa, running_opa
-from tests.support.policies import a_tool_proposal, an_answer
-from workflows.types.gate import ApprovalTerms
+from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from tests.support.parts.opa import bundle, opa, running_opa
+from tests.support.values.policies import a_tool_proposal, an_answer
 
 RULES = """
 package orga

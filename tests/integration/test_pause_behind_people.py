@@ -2,11 +2,11 @@
 
 from temporalio.client import Client
 
-from tests.support.approvals import Asks, pending, yes
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import stands_still, told, updated, waiting
-from tests.support.sagas import Ledger, an_agency, book, saga
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import stands_still, told, updated, waiting
+from tests.support.runs.sagas import Ledger, an_agency, book, saga
 
 
 async def test_a_step_of_a_saga_that_is_approved_meanwhile_waits(client: Client) -> None:

@@ -16,21 +16,21 @@ from temporalio.api.workflowservice.v1 import RespondActivityTaskCompletedByIdRe
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
-from activities.permits import PermitKeys
-from activities.ports import Judgement, Proposal, ToolContext, ToolError
-from client.requeue import remains, requeue_in_fork
-from client.rewind import rewind
-from client.verify import verify
-from tests.support.approvals import Asks, pending, yes
+from orga.activities.permits import PermitKeys
+from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.client.past.requeue import remains, requeue_in_fork
+from orga.client.past.rewind import rewind
+from orga.client.proof.verify import verify
+from orga.worker import build_worker
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, parts_of
-from tests.support.questions import updated, waiting
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
-from worker import build_worker
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, parts_of
+from tests.support.runs.questions import updated, waiting
+from tests.support.runs.rewound import ended
 
 KEYS = PermitKeys(["k" * 32])
 OTHERS = PermitKeys(["x" * 32])

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from client.server.search_attributes import register
+from orga.client.server.search_attributes import register
 from tests.support.hold import Hold, happens, until
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
 
 
 @dataclass(frozen=True)

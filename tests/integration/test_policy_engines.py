@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.adapters.policy.ladder import gate_execution
-from activities.adapters.policy.opa_server import OpaServer
-from activities.adapters.policy.opa_wasm import OpaWasm
-from activities.ports import PolicyEngine
-from client.explained import Explanation, NoSuchVerdict, explanations
-from tests.support.approvals import pending, yes
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran, a_loop
-from tests.support.opa import bundle, running_opa
-from tests.support.orga_command import ROOT
-from tests.support.policies import PERMIT_ALL, a_folder
-from tests.support.questions import told, updated
-from tests.support.scripted import Step, answers, calls
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.adapters.policy.ladder import gate_execution
+from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.ports import PolicyEngine
+from orga.client.policies.explained import Explanation, NoSuchVerdict, explanations
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.parts.opa import bundle, running_opa
+from tests.support.programs.orga_command import ROOT
+from tests.support.runs.approvals import pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.questions import told, updated
+from tests.support.values.policies import PERMIT_ALL, a_folder
 
 RULES = """
 @id("looking") permit (principal, action == Action::"tool_call", resource) when { resource.effect == "read_only" };

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.policy.opa_server import OpaServer
-from activities.adapters.policy.opa_wasm import OpaWasm
-from activities.ports import Judgement
-from tests.support.opa import bundle, running_opa
-from tests.support.orga_command import ROOT, Orga, an_orga
-from tests.support.policies import a_tool_proposal, an_answer
+from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.ports import Judgement
+from tests.support.parts.opa import bundle, running_opa
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
+from tests.support.values.policies import a_tool_proposal, an_answer
 
 GUIDE = (ROOT / "docs" / "policies.md").read_text()
 

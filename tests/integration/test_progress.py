@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.ports import ModelRequest, ToolContext, ToolError
-from tests.support.loop import FakeTool, Ran, a_loop
-from tests.support.questions import updated, waiting
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.breaker import BreakerOptions
-from workflows.types.messages import Reply
-from workflows.types.tools import ToolOptions
+from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.questions import updated, waiting
 
 
 def down(arguments: dict[str, Any], context: ToolContext) -> str:

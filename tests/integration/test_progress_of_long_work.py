@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
-from client.audit import audited
-from client.rejudged import Rejudge
-from client.verify import verify
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
-from tests.support.orga_command import COMMAND, Orga, an_orga
-from tests.support.scripted import answers, calls
+from orga.client.proof.audit import audited
+from orga.client.proof.rejudged import Rejudge
+from orga.client.proof.verify import verify
+from tests.support.model.scripted import answers, calls
+from tests.support.programs.orga_command import COMMAND, Orga, an_orga
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 RUN = "agent-long"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal
+from orga.activities.ports import Judgement, Proposal
 from tests.integration.test_waiting_roll_over import SHORT, talked_to
-from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import until
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import told, updated, waiting
 
 
 @dataclass

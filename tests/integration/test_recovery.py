@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from activities.ports import ToolContext, ToolError
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.journal import JournalEntry
-from workflows.types.recovery import Recovery
-from workflows.types.tools import Effect, ToolOptions
-from workflows.types.untrusted import undelimited
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.untrusted import undelimited
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.questions import told, updated, waiting
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 from temporalio.client import Client
 
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.messages import Reply
+from orga.workflows.types.messages import Reply
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import Deny, FakeTool, a_loop
 
 BLANK = answers("")
 REFUSAL = answers("I will not", finish="refusal")

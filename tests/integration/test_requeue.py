@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
-from client.agents import AgentHandle
-from client.errors import NoAnswer, NotTakenYet, Refused, RunEnded
-from client.requeue import remains, requeue_in_fork
-from tests.support.loop import FakeTool, a_loop, a_worker
-from tests.support.questions import waiting
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded
+from orga.client.past.requeue import remains, requeue_in_fork
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, a_loop, a_worker
+from tests.support.runs.questions import waiting
+from tests.support.runs.rewound import ended
 
 
 def save(*results: str) -> FakeTool:
@@ -98,7 +98,7 @@ async def test_a_decision_whose_worker_went_away_takes_effect_with_the_next_one(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server lists a worker for a while after it has gone, so the decision is sent."""
-    monkeypatch.setattr("client.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("orga.client.runs.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
     provider = ScriptedProvider([calls("look"), answers()])
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)

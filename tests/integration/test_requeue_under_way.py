@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens
-from tests.support.loop import FakeTool, a_loop
-from tests.support.questions import stands_still, told, updated
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.messages import Reply
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import stands_still, told, updated
 
 LETTERS = Recovery(strategy="dead_letter", max_attempts=1)
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from client.agents import AgentHandle
-from client.boundaries import NoSuchIteration
-from client.errors import OrgaError
-from client.journal import read_journal
-from client.rewind import plan_rewind, rewind
+from orga.client.errors import OrgaError
+from orga.client.history.boundaries import NoSuchIteration
+from orga.client.journal.reading import read_journal
+from orga.client.past.rewind import plan_rewind, rewind
+from orga.client.runs.agents import AgentHandle
 from tests.support.hold import Hold
-from tests.support.long_runs import took
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.long_runs import took
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.rewound import ended
 
 EARLIER = ["[Guidance from the operator] early", '[Context from the operator]\n{"ticket":7}']
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

@@ -6,13 +6,13 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.rewind import rewind
-from client.standstill import StandsStill, let_go, stands_still
-from tests.support.delegates import a_cast, agent, delegates, leading
+from orga.client.past.rewind import rewind
+from orga.client.past.standstill import StandsStill, let_go, stands_still
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, a_loop
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.delegates import a_cast, agent, delegates, leading
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.rewound import ended
 
 
 async def _dies(*_: Any, **__: Any) -> None:
@@ -35,7 +35,7 @@ async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
-            patch.setattr("client.resets.let_go", _dies)
+            patch.setattr("orga.client.past.resets.let_go", _dies)
             if not is_told:
                 patch.setattr("temporalio.client.WorkflowHandle.signal", _dies)
             with pytest.raises(ConnectionError):
@@ -58,7 +58,7 @@ async def test_a_run_that_was_not_let_go_can_be_rewound_further(
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
-            patch.setattr("client.resets.let_go", _dies)
+            patch.setattr("orga.client.past.resets.let_go", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, first.handle.id, 1)
         ran = await ended(client, await rewind(client, first.handle.id, 0))
@@ -76,8 +76,8 @@ async def test_a_run_that_waits_for_its_delegates_goes_on_by_the_same_command(
         handle = await leading(loop)
         await hold.reached()
         with monkeypatch.context() as patch:
-            patch.setattr("client.standstill.let_go", _dies)
-            patch.setattr("client.rewind.reset", _dies)
+            patch.setattr("orga.client.past.standstill.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.reset", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, handle.id, 0)
         assert await stands_still(client, handle.id)
@@ -93,6 +93,6 @@ async def test_a_server_that_does_not_let_a_run_go_is_told_with_the_way_out(
     async def refuses(*_: Any) -> None:
         raise RPCError("try later", RPCStatusCode.UNAVAILABLE, b"")
 
-    monkeypatch.setattr("client.standstill._update", refuses)
+    monkeypatch.setattr("orga.client.past.standstill._update", refuses)
     with pytest.raises(StandsStill, match=r"unavailable: try later; rewind it again with the same command"):
         await let_go(client, "agent-1")

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from activities.ports import ToolContext
-from client import delegates as left_behind
-from client.errors import NoAnswer, OrgaError
-from client.rewind import plan_rewind, rewind
-from tests.support.delegates import a_cast, agent, delegates, leading, result_of, status_of
+from orga.activities.ports import ToolContext
+from orga.client.errors import NoAnswer, OrgaError
+from orga.client.past import delegates as left_behind
+from orga.client.past.rewind import plan_rewind, rewind
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool
-from tests.support.rewound import ended
-from tests.support.sagas import book, saga
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.delegates import a_cast, agent, delegates, leading, result_of, status_of
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.rewound import ended
+from tests.support.runs.sagas import book, saga
 
 AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
 BUYER = agent("buyer", tools=("book", "cancel", "saga"))
@@ -150,7 +150,7 @@ async def test_nothing_is_rewound_where_no_worker_can_abort_a_delegate(client: C
         await hold.reached()
         before = await handle.describe()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("client.exchange.may_be_polled", _nobody)
+        patch.setattr("orga.client.runs.exchange.may_be_polled", _nobody)
         with pytest.raises(NoAnswer):
             await rewind(client, handle.id, 0)
     assert (await handle.describe()).run_id == before.run_id

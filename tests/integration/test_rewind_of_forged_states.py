@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from client.rewind import plan_rewind
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import answers, calls
+from orga.client.past.rewind import plan_rewind
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
 
 FORGED: dict[str, Any] = {
     "input": {"task": "t"},

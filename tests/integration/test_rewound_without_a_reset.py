@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from client.rewind import rewind
+from orga.client.past.rewind import rewind
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, Loop, Ran, a_loop
-from tests.support.questions import stands_still
-from tests.support.rewound import ended
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.questions import stands_still
+from tests.support.runs.rewound import ended
 
 NOW = datetime.now(UTC)
 CLAIMS: dict[str, Any] = {

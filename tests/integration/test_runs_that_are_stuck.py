@@ -13,25 +13,25 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
 from temporalio.worker import UnsandboxedWorkflowRunner
 
-import worker
-from client.agents import AgentHandle
-from client.cli.checks import _runs  # pyright: ignore[reportPrivateUsage]
-from client.cli.history_status import history_status
-from client.cli.inbox import lines_of
-from client.cli.run_rows import Filter, rows
-from client.errors import TaskFails
-from client.failing_tasks import failing_task
-from client.inbox import inbox
-from client.journal import read_journal
-from client.server.search_attributes import register
-from tests.support.approvals import Asks, pending, yes
+from orga import worker
+from orga.client.cli.checks import _runs  # pyright: ignore[reportPrivateUsage]
+from orga.client.cli.history_status import history_status
+from orga.client.cli.inbox import lines_of
+from orga.client.cli.run_rows import Filter, rows
+from orga.client.errors import TaskFails
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.failing_tasks import failing_task
+from orga.client.runs.inbox import inbox
+from orga.client.server.search_attributes import register
+from orga.workflows.decisions import interventions
+from orga.workflows.phases import deadline, notifications
+from orga.workflows.types.context import Setup
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
-from tests.support.questions import updated
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.decisions import interventions
-from workflows.phases import deadline, notify
-from workflows.types.context import Setup
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.questions import updated
 
 
 def unsandboxed(converter: DataConverter) -> UnsandboxedWorkflowRunner:
@@ -96,7 +96,7 @@ async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
 async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = WORKER_FACTS.model_copy(update={"notify": ("approval",)})
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
-        monkeypatch.setattr(notify.notifications, "unannounced", spoiled)
+        monkeypatch.setattr(notifications.notifications, "unannounced", spoiled)
         handle = await loop.start()
         assert "a defect" in await stuck(client, handle)
         await handle.terminate()

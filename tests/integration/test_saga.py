@@ -5,9 +5,12 @@ from typing import Any
 
 from temporalio.client import Client
 
-from tests.support.loop import Ran, a_loop
-from tests.support.questions import told
-from tests.support.sagas import (
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import Ran, a_loop
+from tests.support.runs.questions import told
+from tests.support.runs.sagas import (
     Ledger,
     Step,
     an_agency,
@@ -21,9 +24,6 @@ from tests.support.sagas import (
     saga,
     sagas,
 )
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
 
 
 def ending(ran: Ran) -> dict[str, Any]:

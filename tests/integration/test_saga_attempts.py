@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
-from tests.support.loop import FakeTool
-from tests.support.questions import told
-from tests.support.sagas import Ledger, an_agency, book, pay, saga
-from tests.support.scripted import answers
-from workflows.types.breaker import BreakerOptions
-from workflows.types.tools import ToolOptions
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.questions import told
+from tests.support.runs.sagas import Ledger, an_agency, book, pay, saga
 
 BACK = ["book flight", "cancel flight"]
 ONE_FAILURE = BreakerOptions(scope="worker", failure_threshold=1)

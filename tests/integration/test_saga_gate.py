@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 from temporalio.client import Client
 
-from activities.ports import Judgement, Proposal
-from tests.support.approvals import pending, yes
-from tests.support.loop import Deny
-from tests.support.questions import told, updated
-from tests.support.sagas import (
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from tests.support.model.scripted import answers
+from tests.support.runs.approvals import pending, yes
+from tests.support.runs.loop import Deny
+from tests.support.runs.questions import told, updated
+from tests.support.runs.sagas import (
     Ledger,
     Step,
     an_agency,
@@ -23,8 +25,6 @@ from tests.support.sagas import (
     saga,
     sagas,
 )
-from tests.support.scripted import answers
-from workflows.types.gate import ApprovalTerms
 
 
 @pytest.mark.parametrize(

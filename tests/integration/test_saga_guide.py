@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.tools.catalog import ToolCatalog
-from client.config_file import load_config
-from client.worker_parts import configured_tools
-from tests.support.loop import a_loop
-from tests.support.orga_command import ROOT
-from tests.support.questions import told
-from tests.support.scripted import USAGE, answers
-from workflows.types.messages import Reply, ToolCall
+from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.client.config.file import load_config
+from orga.client.workers.parts import configured_tools
+from orga.workflows.types.messages import Reply, ToolCall
+from tests.support.model.scripted import USAGE, answers
+from tests.support.programs.orga_command import ROOT
+from tests.support.runs.loop import a_loop
+from tests.support.runs.questions import told
 
 GUIDE = (ROOT / "docs" / "saga.md").read_text()
 

@@ -3,11 +3,11 @@
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
-from tests.support.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga
-from tests.support.scripted import answers
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers
+from tests.support.runs.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga
 
 
 async def test_an_abort_in_the_middle_takes_back_what_was_done(client: Client) -> None:

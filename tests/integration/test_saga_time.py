@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.loop import Ran, a_loop
-from tests.support.questions import told, updated
-from tests.support.sagas import Ledger, an_agency, book, fails, pay, saga
-from tests.support.scripted import answers
-from tests.support.time_skipping import time_skipping
-from workflows.types.agents import AgentConfig
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.loop import Ran, a_loop
+from tests.support.runs.questions import told, updated
+from tests.support.runs.sagas import Ledger, an_agency, book, fails, pay, saga
 
 
 @pytest.fixture(scope="module")

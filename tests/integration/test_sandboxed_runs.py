@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.run_command import RunCommand
-from tests.support.bubblewrap import bubblewrap
-from tests.support.loop import a_loop
-from tests.support.processes import is_running
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.sandbox import Isolation, Limits, Sandbox
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.run_command import RunCommand
+from orga.workflows.types.workplace import Isolation, Limits, Sandbox
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.parts.bubblewrap import bubblewrap
+from tests.support.programs.processes import is_running
+from tests.support.runs.loop import a_loop
 
 SCRIPT = """trap '' TERM
 setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &

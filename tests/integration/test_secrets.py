@@ -11,17 +11,17 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from activities.known_secrets import HIDDEN
-from client.converter import data_converter
-from tests.support import mcp_hostile
-from tests.support.chat_server import Calls, CallsAtOnce, ChatServer, Said, TellsHeaders, chat_server
-from tests.support.indiscreet import FORBIDDEN, indiscreet_server
-from tests.support.inline_command import InlineOrga
-from tests.support.mcp_http import modern
-from tests.support.mcp_sources import defined
-from tests.support.orga_command import Done, Orga, an_orga
-from tests.support.otlp_receiver import Receiver, otlp_receiver
-from tests.support.planted import CREDENTIALS, MARK, a_secret, around_marks, marked_files, planted
+from orga.activities.known_secrets import HIDDEN
+from orga.client.history.converter import data_converter
+from tests.support.mcp import hostile as mcp_hostile
+from tests.support.mcp.http_servers import modern
+from tests.support.mcp.sources import defined
+from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Said, TellsHeaders, chat_server
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import Done, Orga, an_orga
+from tests.support.values.planted import CREDENTIALS, MARK, a_secret, around_marks, marked_files, planted
+from tests.support.web.indiscreet import FORBIDDEN, indiscreet_server
+from tests.support.web.otlp_receiver import Receiver, otlp_receiver
 
 CANARY = "canary-that-a-tool-reads-55c2"
 REFUSED = ("openai", "openrouter", "anthropic", "ollama")
@@ -80,7 +80,7 @@ import json
 import logging
 import os
 
-from activities.tools_api import ToolContext, ToolError, tool
+from orga.activities.tools_api import ToolContext, ToolError, tool
 
 
 @tool(effect="read_only")

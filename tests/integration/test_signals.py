@@ -10,12 +10,12 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.ports import ModelRequest
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop, a_worker
-from tests.support.scripted import ScriptedProvider, answers, calls
-from tests.support.whereabouts import paused
-from workflows.types.messages import Reply
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.runs.whereabouts import paused
 
 GUIDANCE = "[Guidance from the operator] "
 

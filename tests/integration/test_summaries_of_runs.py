@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHistory
 
-from activities.ports import ModelError, ModelRequest
-from tests.support.counting import CountingProvider, counting, estimate
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.summary import HEADER
+from orga.workflows.types.untrusted import undelimited
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.outgrown import (
+from tests.support.model.counting import CountingProvider, counting, estimate
+from tests.support.model.scripted import ScriptedProvider, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.outgrown import (
     LOOKS,
     RUN,
     Kept,
@@ -20,11 +24,7 @@ from tests.support.outgrown import (
     pages,
     run_with_context,
 )
-from tests.support.scripted import ScriptedProvider, calls
-from tests.support.turns import are_paired
-from workflows.types.messages import Reply
-from workflows.types.summary import HEADER
-from workflows.types.untrusted import undelimited
+from tests.support.values.turns import are_paired
 
 __all__ = ["kept"]
 

@@ -10,19 +10,19 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Replayer, Worker
 
-from activities.ports import ModelError
-from client.config import TelemetryConfig
-from client.converter import data_converter
-from client.sandbox import workflow_runner
-from client.telemetry.start import telemetry
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, a_loop
-from tests.support.otlp_receiver import Receiver, otlp_receiver
-from tests.support.questions import updated, waiting
-from tests.support.scripted import answers, calls
-from tests.support.telemetry import collector, connected, fresh_globals, started
-from workflows.agent import AgentWorkflow
-from workflows.phases.spans import phase_span
-from workflows.types import telemetry_names as names
+from orga.activities.ports import ModelError
+from orga.client.config.sections import TelemetryConfig
+from orga.client.history.converter import data_converter
+from orga.client.runners.sandbox import workflow_runner
+from orga.client.telemetry.start import telemetry
+from orga.workflows.agent import AgentWorkflow
+from orga.workflows.phases.telemetry import phase_span
+from orga.workflows.types import telemetry_names as names
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, a_loop
+from tests.support.runs.questions import updated, waiting
+from tests.support.web.otlp_receiver import Receiver, otlp_receiver
+from tests.support.web.telemetry import collector, connected, fresh_globals, started
 
 __all__ = ["collector", "fresh_globals"]
 

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.models.registry import ModelRegistry
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import ModelProvider, ModelRequest
-from tests.support.aimock import Aimock, running_aimock
-from tests.support.loop import a_loop
-from tests.support.named import Named
-from workflows.types.answer_json import answer_json
-from workflows.types.messages import Message, Reply
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import ModelProvider, ModelRequest
+from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.named import Named
+from tests.support.parts.aimock import Aimock, running_aimock
+from tests.support.runs.loop import a_loop
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.registry import ModelRegistry
-from activities.ports import ModelError, ModelProvider, ModelRequest
-from tests.support.aimock import Aimock, running_aimock
-from workflows.types.messages import Message, Reply
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.tools import ToolSpec
+from tests.support.parts.aimock import Aimock, running_aimock
 
 WEATHER = ToolSpec(
     name="get_weather",

@@ -9,14 +9,14 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from activities.ports import ModelError, ToolContext, ToolError
+from orga.activities.ports import ModelError, ToolContext, ToolError
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens, until
-from tests.support.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took
-from tests.support.loop import FakeTool, Ran, a_loop
-from tests.support.scripted import answers, calls
-from tests.support.time_skipping import time_skipping
-from tests.support.whereabouts import paused
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took
+from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.whereabouts import paused
 
 NEARLY_ALL = 295
 """Of the 300 s that a run has by default; the rest passes for real while a call is in flight."""

@@ -8,17 +8,17 @@ import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from activities.ports import ToolError
+from orga.activities.ports import ToolError
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.long_runs import EACH_ITERATION, a_long_loop
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran
-from tests.support.questions import told
-from tests.support.scripted import Step, answers, calls
-from tests.support.time_skipping import time_skipping
-from tests.support.whereabouts import paused
-from workflows.types.breaker import BreakerOptions
-from workflows.types.messages import Reply
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.long_runs import EACH_ITERATION, a_long_loop
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.questions import told
+from tests.support.runs.whereabouts import paused
 
 
 @pytest.fixture(scope="module")

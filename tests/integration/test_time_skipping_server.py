@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.worker import Worker
 
-from tests.support.time_skipping import time_skipping
+from tests.support.parts.time_skipping import time_skipping
 
 
 @workflow.defn

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.hold import Hold
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.tools import Effect, ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
 
 
 async def test_results_stand_in_call_order_whichever_tool_ends_first(client: Client) -> None:

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
-from tests.support.approvals import pending, yes
-from tests.support.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens
-from tests.support.loop import Deny, FakeTool, Ran, a_loop
-from tests.support.questions import told, updated
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.approvals import pending, yes
+from tests.support.runs.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
+from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.questions import told, updated
 
 BAD = verdict(0.2, 0.9, "Too much money.")
 

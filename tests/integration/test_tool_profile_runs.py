@@ -2,8 +2,8 @@
 
 from temporalio.client import Client
 
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import ScriptedProvider, answers, calls
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
 
 
 async def test_a_hidden_tool_cannot_be_called_even_when_its_name_is_guessed(client: Client) -> None:

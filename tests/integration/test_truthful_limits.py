@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.ports import ToolContext, ToolError
-from client.agents import AgentHandle
-from client.errors import TooLong
-from tests.support.delegates import a_cast, agent, delegates, led
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.errors import TooLong
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.interventions import MAX_SIGNAL_BYTES
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.usage import Usage
 from tests.support.hold import Hold, until
-from tests.support.loop import Deny, FakeTool, a_loop
-from tests.support.questions import told, updated
-from tests.support.scripted import ScriptedProvider, answers, calls
-from workflows.decisions.interventions import MAX_SIGNAL_BYTES
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
-from workflows.types.usage import Usage
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.delegates import a_cast, agent, delegates, led
+from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.questions import told, updated
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 

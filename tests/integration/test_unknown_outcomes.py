@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities.adapters.tools.python_function import PythonFunction
-from activities.ports import Tool, ToolContext
-from tests.support.charging import charge
-from tests.support.loop import FakeTool, a_loop
-from tests.support.manifests import a_manifest_tool
-from tests.support.mcp_hostile_http import hostile_http
-from tests.support.mcp_loop import an_mcp_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.raw_http import answer, raw_http
-from tests.support.scripted import answers, calls
-from workflows.types.breaker import BreakerOptions
-from workflows.types.mcp import McpServer
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.ports import Tool, ToolContext
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from tests.support.mcp.hostile_http import hostile_http
+from tests.support.mcp.loop import an_mcp_loop
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.questions import told, updated, waiting
+from tests.support.tools.charging import charge
+from tests.support.tools.manifests import a_manifest_tool
+from tests.support.web.raw import answer, raw_http
 
 UNKNOWN = ". The outcome is unknown: it may have taken effect. Do not call it again before you have found out"
 DONE = ". It took effect, its answer can't be read. Do not call it again."
@@ -178,7 +178,7 @@ strict = true
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
 async def test_how_a_python_function_ended(client: Client, isolation: Any) -> None:
-    function = PythonFunction(charge, path="tests.support.charging:charge", isolation=isolation)
+    function = PythonFunction(charge, path="tests.support.tools.charging:charge", isolation=isolation)
     ways = ["error", "timeout", "connection", "exit", "passing", "said", "refused", "not begun", "booked", "no JSON"]
     found = await told_of(client, function, "how", ways)
     assert {way for way in ways[:6] if UNKNOWN not in found[way]} == set()

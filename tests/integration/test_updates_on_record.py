@@ -5,11 +5,11 @@ from typing import Any
 
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
-from activities.ports import Judgement, Proposal
-from client.agents import AgentHandle
+from orga.activities.ports import Judgement, Proposal
+from orga.client.runs.agents import AgentHandle
 from tests.support.hold import Hold, until
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
 
 
 class Sent(Interceptor):

@@ -14,18 +14,18 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError
 
-from client.chain import RunHistory, histories, run_chain
-from client.fork import fork
-from client.journal import read_journal
-from client.rewind import rewind
-from client.verified import Check
-from client.verify import verified_histories, verify
+from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.journal.checks import Check
+from orga.client.journal.reading import read_journal
+from orga.client.past.fork import fork
+from orga.client.past.rewind import rewind
+from orga.client.proof.verify import verified_histories, verify
+from orga.workflows.decisions.journal_entries import chained
+from orga.workflows.types.journal import JournalEntry
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
-from tests.support.rewound import ended
-from tests.support.scripted import answers, calls
-from workflows.decisions.journal_chain import chained
-from workflows.types.journal import JournalEntry
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.rewound import ended
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED

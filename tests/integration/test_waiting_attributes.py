@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.ports import ToolError
-from client.server.search_attributes import register
-from tests.support.approvals import Asks, pending, yes
+from orga.activities.ports import ToolError
+from orga.client.server.search_attributes import register
+from orga.workflows.types.names import ITERATION, PHASE, WAITING
 from tests.support.hold import until
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.questions import updated, waiting
-from tests.support.scripted import answers, calls
-from workflows.types.search_attributes import ITERATION, PHASE, WAITING
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.questions import updated, waiting
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})
 

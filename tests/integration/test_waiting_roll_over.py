@@ -6,11 +6,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
-from tests.support.approvals import Asks, pending, yes
 from tests.support.hold import Hold, until
-from tests.support.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.questions import told, updated, waiting
-from tests.support.scripted import answers, calls
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.questions import told, updated, waiting
 
 SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
 """What some ten signals come to."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from tests.support.orga_command import Done, Orga, an_orga
-from tests.support.time_skipping import time_skipping
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.programs.orga_command import Done, Orga, an_orga
 
 QUESTION = "What is the retry limit?"
 ANSWER = "The retry limit is five attempts."

@@ -4,22 +4,25 @@ import asyncio
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.worker import PatchActivationInput
 
-from activities.ports import ModelRequest, NotifyError, RunKey, ToolContext, ToolError
+from orga.activities.ports import ModelRequest, NotifyError, RunKey, ToolContext, ToolError
+from orga.client.server.search_attributes import register
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.notifications import Notification
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
 from tests.replay.plain import a_stage, look
-from tests.support.counting import counting
-from tests.support.decisions import a_decision
-from tests.support.delegates import Cast, agent, delegates
 from tests.support.hold import happens
-from tests.support.loop import WORKER_FACTS, FakeTool, Ran
-from tests.support.questions import has_noted, updated, waiting
-from tests.support.scripted import answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.breaker import BreakerOptions
-from workflows.types.messages import Reply
-from workflows.types.notifications import Notification
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from tests.support.model.counting import counting
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.decisions import a_decision
+from tests.support.runs.delegates import Cast, agent, delegates
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.questions import has_noted, updated, waiting
 
 
 def failing(name: str, times: int = 1, **options: Any) -> FakeTool:
@@ -82,13 +85,37 @@ async def step_limit(client: Client) -> Ran:
 
 
 async def circuit(client: Client) -> Ran:
+    return await _with_a_circuit(client, WORKER_FACTS)
+
+
+async def circuit_shown(client: Client) -> Ran:
+    """Where the server knows our search attributes, one of them names the tools that are left alone."""
+    return await _with_a_circuit(client, await _known(client))
+
+
+async def circuit_shown_before(client: Client) -> Ran:
+    """As a run goes on that was started before `CLOSED_CIRCUIT_SHOWN`: a closed circuit stays listed."""
+    facts = await _known(client)
+    return await _with_a_circuit(client, facts, patch_activation_callback=_in_none)
+
+
+def _in_none(change: PatchActivationInput) -> bool:
+    return False
+
+
+async def _known(client: Client) -> Setup:
+    await register(client)
+    return WORKER_FACTS.model_copy(update={"search_attributes": True})
+
+
+async def _with_a_circuit(client: Client, facts: Setup, **options: Any) -> Ran:
     async def later(request: ModelRequest) -> Reply:
         await asyncio.sleep(0.6)  # the circuit's time is the server's
         return calls("read", arguments={"n": 3})
 
     read = failing("read", 1, breaker=BreakerOptions(failure_threshold=1, recovery_s=0.5))
     steps = [*(calls("read", arguments={"n": n}) for n in (1, 2)), later, answers("done")]
-    async with a_stage(client, steps, read) as loop:
+    async with a_stage(client, steps, read, setup=facts, **options) as loop:
         return await loop.run()
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from temporalio.client import Client
 
-from activities.ports import ModelProvider, Tool
+from orga.activities.ports import ModelProvider, Tool
+from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold
-from tests.support.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
-from tests.support.scripted import Step, answers, calls
-from workflows.types.messages import Reply
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
 
 FORBIDDEN = "delete"
 

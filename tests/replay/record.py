@@ -14,11 +14,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
-from client.converter import data_converter
+from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 from tests.replay import features, plain, trust
-from tests.support.loop import Ran, histories_of
-from tests.support.server import temporal_cli
+from tests.support.parts.temporal import temporal_cli
+from tests.support.runs.loop import Ran, histories_of
 
 FOLDER = Path(__file__).parent / "histories"
 
@@ -36,6 +36,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "budget-extended": features.budget_extended,
     "step-limit": features.step_limit,
     "circuit": features.circuit,
+    "circuit-shown": features.circuit_shown,
+    "circuit-shown-before": features.circuit_shown_before,
     "hydrated": features.hydrated,
     "summarised": features.summarised,
     "masked": features.masked,

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHistory
 
-from client.history import read_events
+from orga.client.history.events import read_events
+from orga.client.journal.effects import effect_faults
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.types.journal import JournalEntry
 from tests.replay.record import SCENARIOS
-from tests.support.loop import replayed
-from workflows.decisions.context_fold import ContextFold
-from workflows.decisions.journal import JournalFold
-from workflows.decisions.journal_chain import first_break
-from workflows.types.journal import JournalEntry
+from tests.support.runs.loop import replayed
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
@@ -24,6 +25,8 @@ SHOWS = {
     "budget-extended": ("ApprovalRequested", "ApprovalResolved", "extend_budget"),
     "step-limit": ("StepLimitReached",),
     "circuit": ("CircuitOpened", "CircuitClosed"),
+    "circuit-shown": ("CircuitOpened", "CircuitClosed"),
+    "circuit-shown-before": ("CircuitOpened", "CircuitClosed"),
     "hydrated": ("PreHydrationComplete", "unresolvable"),
     "summarised": ("ContextCompacted", "anchored_summary"),
     "masked": ("ContextCompacted", "observation_masking"),
@@ -42,7 +45,7 @@ def test_every_scenario_is_recorded(name: str) -> None:
     assert [path for path in HISTORIES if path.stem == name or path.stem.startswith(f"{name}-")]
 
 
-def _history(path: Path) -> WorkflowHistory:
+def history_in(path: Path) -> WorkflowHistory:
     history = WorkflowHistory.from_json(path.stem, path.read_text())
     started = history.events[0].workflow_execution_started_event_attributes
     return WorkflowHistory(started.workflow_id, history.events)  # delegates' ids are made of their parent's
@@ -50,7 +53,7 @@ def _history(path: Path) -> WorkflowHistory:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_recorded_history_replays(path: Path) -> None:
-    await replayed(_history(path))
+    await replayed(history_in(path))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
@@ -60,6 +63,7 @@ async def test_a_recorded_history_folds(client: Client, path: Path) -> None:
 
     assert contexts.iteration > 0
     assert first_break(entries) is None
+    assert effect_faults(entries) == []
     goes_on = path.stem.startswith("rolled-over") and not path.stem.endswith(_last_of("rolled-over"))
     assert entries[-1].event == "Terminated" or goes_on
 
@@ -74,7 +78,7 @@ async def test_a_recording_is_of_what_its_name_says(client: Client, name: str) -
 async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[JournalEntry]]:
     contexts, journal = ContextFold(), JournalFold()
     entries: list[JournalEntry] = []
-    async for happening in read_events(client, _events(_history(path))):
+    async for happening in read_events(client, _events(history_in(path))):
         contexts.feed(happening)
         entries += journal.feed(happening)
     return contexts, entries

@@ -6,9 +6,9 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import _replayer
 
-from client.converter import data_converter
-from client.replay_check import replayed
-from client.replayed_state import replayed_state
+from orga.client.history.converter import data_converter
+from orga.client.past.replayed_state import replayed_state
+from orga.client.proof.replay import replayed
 from tests.replay.test_histories import HISTORIES
 
 

@@ -4,17 +4,17 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.tools import ToolOptions
 from tests.replay.plain import a_stage, look
-from tests.support.critics import a_critic, criticised, verdict
-from tests.support.delegates import Cast, agent, delegates
 from tests.support.hold import until
-from tests.support.loop import FakeTool, Ran
-from tests.support.questions import updated
-from tests.support.sagas import Ledger, book, fails, pay, saga
-from tests.support.scripted import answers, calls
-from workflows.types.agents import AgentConfig
-from workflows.types.tools import ToolOptions
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.critics import a_critic, criticised, verdict
+from tests.support.runs.delegates import Cast, agent, delegates
+from tests.support.runs.loop import FakeTool, Ran
+from tests.support.runs.questions import updated
+from tests.support.runs.sagas import Ledger, book, fails, pay, saga
 
 PAY = FakeTool("pay", effect="irreversible", options=ToolOptions(approval=True))
 

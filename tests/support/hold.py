@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from activities.ports import ModelRequest
-from workflows.types.messages import Reply
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Reply
 
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
 """How long a test waits for what must happen; a loaded machine needs it, a passing test never does."""
+
+GIVEN_UP = {RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE}
 
 
 class Hold:
@@ -47,7 +51,19 @@ async def happens(event: asyncio.Event, within_s: float = PATIENCE_S) -> None:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
-    """Ask again and again until the condition holds."""
+    """Ask again and again until the condition holds.
+
+    A question that the server gave up (a slow machine's worker has just begun) is no answer: it is asked again.
+    """
     async with asyncio.timeout(within_s):
-        while not await condition():
+        while not await _answered(condition):
             await asyncio.sleep(0.05)
+
+
+async def _answered(condition: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await condition()
+    except RPCError as error:
+        if error.status not in GIVEN_UP:
+            raise
+        return False

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.adapters.agents import ConfiguredAgents
-from activities.conversations import Conversations
-from activities.prepare import PrepareActivities
-from tests.support.activities import Beats, NoHistory
-from tests.support.core import a_setup, a_spec
-from workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.input import InvalidInput, LoopConfig, Recovery
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.conversations import Conversations
+from orga.activities.prepare import PrepareActivities
+from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.input import InvalidInput, LoopConfig, Recovery
+from tests.support.tools.activities import Beats, NoHistory
+from tests.support.values.core import a_setup, a_spec
 
 TOOLS = {name: a_spec(name) for name in (*READ_ONLY_TOOLS, "write_file")}
 FACTS = a_setup(policy="house rules", roll_over_events=50)

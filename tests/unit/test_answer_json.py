@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from tests.support.strategies import LAW, any_text, json_values
-from workflows.types.answer_json import MAX_DEPTH, answer_json
+from orga.workflows.types.json_text import MAX_DEPTH, answer_json
+from tests.support.values.strategies import LAW, any_text, json_values
 
 
 @pytest.mark.parametrize(

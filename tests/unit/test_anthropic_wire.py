@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from activities.adapters import http
-from activities.ports import ModelError
-from tests.support.model_http import a_request, call_block, completed, message_events, streamed, text_block
-from tests.support.sdk_types import assert_anthropic_takes
-from workflows.types.messages import Message, ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters import http
+from orga.activities.ports import ModelError
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.providers import a_request, call_block, completed, message_events, streamed, text_block
+from tests.support.model.sdk_types import assert_anthropic_takes
 
 SEARCH = ToolSpec(name="search", description="Find it.", parameters={"properties": {"q": {"type": "string"}}})
 CACHED = {"cache_control": {"type": "ephemeral"}}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.support.core import a_call, a_state, at
-from tests.support.strategies import LAW
-from workflows.decisions import approvals
-from workflows.types.approvals import Hold
-from workflows.types.gate import ApprovalTerms, Verdict
+from orga.workflows.decisions import approvals
+from orga.workflows.types.gate import ApprovalTerms, Verdict
+from orga.workflows.types.questions import Hold
+from tests.support.values.core import a_call, a_state, at
+from tests.support.values.strategies import LAW
 
 PEOPLE = ("ada", "bob", "eve")
 numbers = st.integers(0, 3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import argument_errors
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from pydantic import BaseModel
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
-from client.bounded_arguments import MAX_UPDATE_BYTES, bound, bounded
-from client.converter import Unreadable, data_converter
-from tests.support.core import a_state, at
-from tests.support.odd_payloads import SMALL, odd, quoted
-from workflows.decisions import approvals, budget, interventions, recovery, result, rewinds, waits
-from workflows.types.fork import is_fork, parse_fork
-from workflows.types.input import InvalidInput, parse_input
+from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound, bounded
+from orga.client.history.converter import Unreadable, data_converter
+from orga.workflows.decisions import approvals, interventions, limits, past, questions, recovery, result
+from orga.workflows.types.input import InvalidInput, parse_input
+from orga.workflows.types.past import is_fork, parse_fork
+from tests.support.values.core import a_state, at
+from tests.support.values.odd_payloads import SMALL, odd, quoted
 
 HELD_S = 0.2
 """Of the two seconds that a workflow task has."""
@@ -65,7 +65,7 @@ def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
     """From the wire to the inbox, as the SDK does it: of a text, too."""
     began = time.process_time()
     interventions.guidance("steer", (read(data),))
-    rewinds.rewind_in(read(data))
+    past.rewind_in(read(data))
     assert (time.process_time() - began) * IN_A_HISTORY / 2 < 1.5
 
 
@@ -88,8 +88,8 @@ def of_argument(data: bytes) -> list[Any]:
 
 
 CHECKS: dict[str, Callable[[Any], object]] = {
-    "extend_budget": lambda raw: budget.extension(a_state(), raw),
-    "resolve_escalation": lambda raw: waits.parsed_resolution(a_state(), raw),
+    "extend_budget": lambda raw: limits.extension(a_state(), raw),
+    "resolve_escalation": lambda raw: questions.parsed_resolution(a_state(), raw),
     "approve": lambda raw: approvals.parsed_decision(a_state(), raw, at(0)),
     "requeue": lambda raw: recovery.requeued(a_state(), recovery.parsed_letter_id(raw)),
     "conversation": lambda raw: result.parsed_page([] if raw is None else raw),

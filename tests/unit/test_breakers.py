@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from tests.support.core import a_spec, a_state, at
-from tests.support.strategies import LAW
-from workflows.decisions.breakers import admitted, with_failure, with_released, with_success
-from workflows.types.breaker import Breaker, BreakerOptions
-from workflows.types.state import AgentState
-from workflows.types.tools import ToolSpec
+from orga.workflows.decisions.breakers import admitted, with_failure, with_released, with_success
+from orga.workflows.types.breakers import Breaker, BreakerOptions
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import ToolSpec
+from tests.support.values.core import a_spec, a_state, at
+from tests.support.values.strategies import LAW
 
 SEARCH = a_spec("search")
 OPEN = Breaker(state="open", failures=3, opened_at=at(0))

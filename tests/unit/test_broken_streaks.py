@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.core import a_state
-from tests.support.critics import a_critic
-from workflows.decisions import observe
-from workflows.decisions.critic_verdict import Assessment
-from workflows.decisions.critique import with_rejected_answer
-from workflows.decisions.deciding import with_undecided_answer
-from workflows.decisions.replies import classify_reply
-from workflows.types.gate import Verdict
-from workflows.types.messages import Reply
-from workflows.types.state import AgentState
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.critics import Assessment
+from orga.workflows.decisions.critique import with_rejected_answer
+from orga.workflows.decisions.decision import with_undecided_answer
+from orga.workflows.decisions.replies import classify_reply
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.state import AgentState
+from tests.support.runs.critics import a_critic
+from tests.support.values.core import a_state
 
 ANSWER = Reply(text="done")
 BLANK = Reply(text="")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.sandbox.bubblewrap import wrapped
-from activities.adapters.sandbox.finished import Finished
-from activities.adapters.sandbox.isolation import check_isolation
-from activities.adapters.sandbox.sandboxed import run_sandboxed
-from activities.ports import ToolError
-from tests.support.bubblewrap import bubblewrap
-from workflows.types.sandbox import Limits
+from orga.activities.adapters.sandbox.bubblewrap import wrapped
+from orga.activities.adapters.sandbox.finished import Finished
+from orga.activities.adapters.sandbox.isolation import check_isolation
+from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.ports import ToolError
+from orga.workflows.types.workplace import Limits
+from tests.support.parts.bubblewrap import bubblewrap
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -149,7 +149,7 @@ def test_a_program_in_a_hidden_folder_is_shown(folder: Path, program: str) -> No
 
 
 def test_a_missing_bubblewrap_says_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
     with pytest.raises(
         ValueError, match=r"not installed; install it \(Debian: apt-get install bubblewrap\), or set iso"
     ):
@@ -161,14 +161,14 @@ def test_a_machine_that_forbids_it_says_the_reason_and_the_remedy(
 ) -> None:
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
-    monkeypatch.setattr("activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
     with pytest.raises(ValueError, match="No permissions to create new namespace; allow user namespaces"):
         check_isolation("bubblewrap")
 
 
 def test_another_system_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr("activities.adapters.sandbox.isolation.IS_LINUX", False)
+    monkeypatch.setattr("orga.activities.adapters.sandbox.isolation.IS_LINUX", False)
     with pytest.raises(ValueError, match="bubblewrap needs Linux"):
         check_isolation("bubblewrap")
     check_isolation("none")

@@ -4,10 +4,10 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.support.core import T0, a_setup, a_state
-from workflows.decisions.budget import extended, extension, is_asked_for, question
-from workflows.types.input import LoopConfig
-from workflows.types.result import StopReason
+from orga.workflows.decisions.limits import extended, extension, is_asked_for, question
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.result import StopReason
+from tests.support.values.core import T0, a_setup, a_state
 
 ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, timeout_s=60)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.run_command import RunCommand
-from tests.support.corpora import Case, cases, filled
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.run_command import RunCommand
+from tests.support.tools.calls import failure, result
+from tests.support.values.corpora import Case, cases, filled
 
 SHOW = f"""#!{sys.executable} -IS
 import json, os, sys

@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
-from tests.support.corpora import Case, cases, filled
-from tests.support.echo_http import EchoServer, echo_server
-from tests.support.manifests import a_manifest_tool
-from tests.support.tool_calls import failure, result
+from tests.support.tools.calls import failure, result
+from tests.support.tools.manifests import a_manifest_tool
+from tests.support.values.corpora import Case, cases, filled
+from tests.support.web.echo import EchoServer, echo_server
 
 PLANTED = {"PLANTED": "planted-secret"}
 SHOW = """

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.tools.list_files import ListFiles
-from activities.adapters.tools.read_file import ReadFile
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.run_command import RunCommand
-from activities.adapters.tools.search_text import SearchText
-from activities.adapters.tools.write_file import WriteFile
-from activities.ports import Tool, ToolError
-from tests.support.corpora import Case, cases, filled
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.list_files import ListFiles
+from orga.activities.adapters.tools.read_file import ReadFile
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.run_command import RunCommand
+from orga.activities.adapters.tools.search_text import SearchText
+from orga.activities.adapters.tools.write_file import WriteFile
+from orga.activities.ports import Tool, ToolError
+from tests.support.tools.calls import failure, result
+from tests.support.values.corpora import Case, cases, filled
 
 SECRET = "the secret of the house"
 

@@ -10,11 +10,11 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
-from activities.adapters.tools.fetch_url import FetchUrl
-from activities.adapters.tools.public_address import is_public
-from activities.ports import ToolError
-from tests.support.corpora import Case, cases
-from tests.support.tool_calls import result
+from orga.activities.adapters.tools.fetch_url import FetchUrl
+from orga.activities.adapters.tools.public_address import is_public
+from orga.activities.ports import ToolError
+from tests.support.tools.calls import result
+from tests.support.values.corpora import Case, cases
 
 
 class Watched(httpcore.AsyncNetworkBackend):

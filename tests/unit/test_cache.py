@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.cache import ByteCache
-from tests.support.strategies import LAW
+from orga.activities.cache import ByteCache
+from tests.support.values.strategies import LAW
 
 
 def cache_of(max_bytes: int, **sizes: int) -> ByteCache[str]:

@@ -4,21 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_setup, a_spec, a_state, user
-from tests.support.strategies import LAW
-from workflows.decisions.calibration import (
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.sizes import (
     HIGHEST,
     LOWEST,
+    frame_tokens,
     halved_budget,
     message_budget,
     sent_tokens,
+    tokens_in,
     with_calibration,
     with_frame,
 )
-from workflows.decisions.conversation import with_message
-from workflows.decisions.estimate import frame_tokens, tokens_in
-from workflows.types.input import LoopConfig
-from workflows.types.state import AgentState, Conversation
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.state import AgentState, Conversation
+from tests.support.values.core import a_setup, a_spec, a_state, user
+from tests.support.values.strategies import LAW
 
 SENT = Conversation(tokens=900, frame=100)
 

@@ -8,21 +8,21 @@ import pytest
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
-from activities.adapters import http
-from activities.adapters.models.registry import ModelRegistry
-from activities.breakers import TurnedAway, WorkerBreakers
-from activities.model_calls import ModelCalls
-from activities.ports import ModelError, ModelRequest
-from client.checked_worker import checked
-from client.config import ModelsConfig, OrgaConfig
-from tests.support.activities import Beats
-from tests.support.core import a_setup, a_state
-from tests.support.model_http import Network
-from tests.support.scripted import ScriptedModels, ScriptedProvider
-from workflows.decisions.limits import is_time_for_another
-from workflows.phases.failures import failure_text, is_out_of_time
-from workflows.types.breaker import CircuitOptions
-from workflows.types.input import SLACK_S
+from orga.activities.adapters import http
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.breakers import TurnedAway, WorkerBreakers
+from orga.activities.model_calls import ModelCalls
+from orga.activities.ports import ModelError, ModelRequest
+from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.workers.checked import checked
+from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.phases.failures import failure_text, is_out_of_time
+from orga.workflows.types.breakers import CircuitOptions
+from orga.workflows.types.input import SLACK_S
+from tests.support.model.providers import Network
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider
+from tests.support.tools.activities import Beats
+from tests.support.values.core import a_setup, a_state
 
 TOO_MANY = ModelError("RateLimited", "acme answered 429: slow down", retryable=True)
 

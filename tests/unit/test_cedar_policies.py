@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.ports import Judgement, Proposal
-from tests.support.policies import PERMIT_ALL, a_folder, a_tool_proposal, an_answer
-from workflows.types.gate import ApprovalTerms
-from workflows.types.messages import ToolCall
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.messages import ToolCall
+from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal, an_answer
 
 READING = """@id("reading") permit (principal, action == Action::"tool_call", resource)
 when { resource.effect == "read_only" };

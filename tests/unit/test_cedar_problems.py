@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.adapters.policy.problems import BrokenPolicies
-from tests.support.policies import PERMIT_ALL, a_folder
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.adapters.policy.problems import BrokenPolicies
+from tests.support.values.policies import PERMIT_ALL, a_folder
 
 CALL = 'permit (principal, action == Action::"tool_call", resource)'
 

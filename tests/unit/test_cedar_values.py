@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.policy.cedar_files import policy_files
-from activities.adapters.policy.cedar_judgement import judged
-from activities.adapters.policy.cedar_set import CedarSet, compiled
-from activities.adapters.policy.cedar_values import Unrepresentable, cedar_value, record, wanted
-from tests.support.policies import PERMIT_ALL, a_folder, a_tool_proposal
-from tests.support.strategies import LAW, any_json, any_text
+from orga.activities.adapters.policy.cedar_files import policy_files
+from orga.activities.adapters.policy.cedar_judgement import judged
+from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
+from orga.activities.adapters.policy.cedar_values import Unrepresentable, cedar_value, record, wanted
+from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
+from tests.support.values.strategies import LAW, any_json, any_text
 
 NAMES = st.sampled_from(["n", "s", "o", "x", "__entity", "__extn", "__expr", "fn", "arg", "type", "id"]) | any_text
 ARGUMENTS = st.dictionaries(NAMES, st.dictionaries(NAMES, any_json, max_size=3) | any_json, max_size=5)

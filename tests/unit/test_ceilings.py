@@ -6,15 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_setup, a_state, at
-from tests.support.strategies import LAW
-from workflows.decisions.ceilings import ceiling_for, lacking, narrowed_tools
-from workflows.decisions.delegation import announced, reserved, settled, without
-from workflows.types.delegation import Ceiling
-from workflows.types.input import LoopConfig
-from workflows.types.result import AgentResult, Termination
-from workflows.types.state import AgentState, Child
-from workflows.types.usage import ToolCallCounts, UsageTotals
+from orga.workflows.decisions.delegation import (
+    announced,
+    ceiling_for,
+    lacking,
+    narrowed_tools,
+    reserved,
+    settled,
+    without,
+)
+from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.result import AgentResult, Termination
+from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+from tests.support.values.core import a_setup, a_state, at
+from tests.support.values.strategies import LAW
 
 LIMITS: dict[str, Any] = {
     "max_iterations": 10,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from activities.adapters.tools.charset import decoded
-from activities.adapters.tools.fetched_text import Fetched, title_and_text
+from orga.activities.adapters.tools.charset import decoded
+from orga.activities.adapters.tools.fetched_text import Fetched, title_and_text
 
 RUSSIAN = (
     "Съешь же ещё этих мягких французских булок, да выпей чаю. Платёж получен и будет обработан завтра утром. " * 4

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from workflows.types.text import clean_json, clean_text
+from orga.workflows.types.text import clean_json, clean_text
 
 
 @pytest.mark.parametrize(

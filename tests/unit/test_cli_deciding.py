@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from client.cli.ages import age
-from client.cli.deciding import in_one_line, requeueing
-from tests.support.core import a_state
+from orga.client.cli.ages import age
+from orga.client.cli.deciding import in_one_line, requeueing
+from orga.workflows.decisions.limits import question
+from orga.workflows.decisions.notifications import commands
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Wait, WaitKind
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.result import StopReason
+from orga.workflows.types.status import Budgets
+from tests.support.values.core import a_state
 from tests.unit.test_cli_screens import a_status
-from workflows.decisions.answering import commands
-from workflows.decisions.budget import question
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import ToolCall
-from workflows.types.result import StopReason
-from workflows.types.status import Budgets
-from workflows.types.waits import Wait, WaitKind
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from client.cli.fork import changes
-from client.cli.main import run_command
+from orga.client.cli.fork import changes
+from orga.client.cli.main import run_command
 
 
 @pytest.fixture(autouse=True)

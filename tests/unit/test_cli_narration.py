@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from client.cli.narration import Narrator
-from client.cli.timeline import Timeline
-from workflows.types.journal import JournalEntry
+from orga.client.cli.narration import Narrator
+from orga.client.cli.timeline import Timeline
+from orga.workflows.types.journal import JournalEntry
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -52,6 +52,24 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
+        pytest.param(
+            an_entry(
+                "Prepared",
+                model="m:1",
+                tools={"a": "x"},
+                policy="cedar",
+                policy_version="7",
+                build="1f",
+                loop_version=2,
+            ),
+            "model m:1, 1 tool, policy cedar 7, build 1f, loop version 2",
+            id="what acts in the run",
+        ),
+        pytest.param(
+            an_entry("Prepared", model="m:1", policy="default"),
+            "model m:1, 0 tools, policy default",
+            id="what acts in a run from before builds were told",
+        ),
         pytest.param(an_entry("PolicyEvaluated", error="Boom: x"), "✗ the gate failed: Boom: x", id="gate down"),
         pytest.param(
             an_entry("PolicyEvaluated", verdicts=[{"decision": "deny", "reason": "no"}]),
@@ -86,6 +104,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             an_entry("ContextCompacted", messages_dropped=1, messages_masked=2),
             "1 older message left out of the context and 2 older results left out of the context",
             id="messages dropped, results masked",
+        ),
+        pytest.param(
+            an_entry("ContextCompacted", messages_dropped=0, fields_cut=["holds", "waits"]),
+            "cut to be carried on: holds, waits",
+            id="parts of the state that were cut",
         ),
         pytest.param(
             an_entry("ContextCompacted", messages_dropped=3, summary="model"), "summed up by the model", id="a summary"

@@ -7,9 +7,9 @@ from typing import Any
 import cedarpy
 import pytest
 
-from client.cli.main import run_command
-from tests.support.orga_command import ROOT
-from tests.support.policies import PERMIT_ALL, a_folder
+from orga.client.cli.main import run_command
+from tests.support.programs.orga_command import ROOT
+from tests.support.values.policies import PERMIT_ALL, a_folder
 
 EXAMPLES = ROOT / "examples" / "policies"
 READING = '@id("reading") permit (principal, action == Action::"tool_call", resource == Tool::"read_file");'

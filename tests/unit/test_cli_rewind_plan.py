@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import client.cli.rewind as command
-from client.aftermath import Effect, Sent
-from client.boundaries import Boundary
-from client.cli.exit_codes import UsageError
-from client.cli.rewind import plan_lines
-from client.delegates import Delegate
-from client.rewind import RewindPlan
-from tests.support.core import T0
+import orga.client.cli.rewind as command
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.rewind import plan_lines
+from orga.client.history.boundaries import Boundary
+from orga.client.past.aftermath import Effect, Sent
+from orga.client.past.delegates import Delegate
+from orga.client.past.rewind import RewindPlan
+from tests.support.values.core import T0
 
 BOUNDARY = Boundary("agent-1", "r", 1, 9, T0)
 PLAN = RewindPlan(

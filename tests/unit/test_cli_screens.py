@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from client.cli.live_screen import block
-from client.cli.progress import InFlight, Progress
-from client.cli.screen import PlainScreen
-from client.cli.status_lines import status_lines
+from orga.client.cli.live_screen import block
+from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.screen import PlainScreen
+from orga.client.cli.status_lines import status_lines
+from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.result import Termination
+from orga.workflows.types.state import Child
+from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.unit.test_cli_narration import A_RUN, an_entry
-from workflows.types.breaker import Breaker
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import ToolCall
-from workflows.types.result import Termination
-from workflows.types.state import Child
-from workflows.types.status import AgentStatus, Budgets
-from workflows.types.usage import ToolCallCounts, UsageTotals
-from workflows.types.waits import Wait
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 LACKING = Progress(task_queue="q", lacks_worker=True)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from client.cli.output import json_result
-from client.cli.terminal_text import harmless, on_one_line
+from orga.client.cli.output import json_result
+from orga.client.cli.terminal_text import harmless, on_one_line
 
 
 @pytest.mark.parametrize(

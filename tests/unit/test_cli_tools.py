@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.manifests.argument import Argument
-from activities.adapters.manifests.flaws import flaws
-from activities.adapters.manifests.manifest import Command, Http, Manifest, Output
-from client.cli.main import run_command
-from tests.support.orga_command import ROOT
-from tests.support.policies import a_folder
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.flaws import flaws
+from orga.activities.adapters.manifests.manifest import Command, Http, Manifest, Output
+from orga.client.cli.main import run_command
+from tests.support.programs.orga_command import ROOT
+from tests.support.values.policies import a_folder
 
 CONFIG = """
 [tools]

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from client.cli.exit_codes import ExitCode, UsageError, of_ending, of_error
-from client.cli.main import app, run_command
-from client.cli.task_input import Given, agent_input
-from client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
-from client.journal_file import Unwritable
-from client.server.endpoint import ServerUnavailable
-from workflows.types.input import InvalidInput
-from workflows.types.result import StopReason
+from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending, of_error
+from orga.client.cli.main import app, run_command
+from orga.client.cli.task_input import Given, agent_input
+from orga.client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
+from orga.client.journal.file import Unwritable
+from orga.client.server.endpoint import ServerUnavailable
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.result import StopReason
 
 
 @pytest.fixture(autouse=True)

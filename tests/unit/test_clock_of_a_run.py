@@ -19,9 +19,9 @@ ASKS_TEMPORAL = {
     "today": set[str](),
     "monotonic": set[str](),
     "perf_counter": set[str](),
-    "get_current_history_length": {"phases/length.py"},
-    "get_current_history_size": {"phases/length.py"},
-    "is_continue_as_new_suggested": {"phases/length.py"},
+    "get_current_history_length": {"phases/clock.py"},
+    "get_current_history_size": {"phases/clock.py"},
+    "is_continue_as_new_suggested": {"phases/clock.py"},
 }
 """Names that ask for what differs from task to task, each with the files that may."""
 
@@ -31,9 +31,9 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 ASKED_BY = {
     "event_time": {"phases/run.py", "agent.py", "phases/clock.py"},
     "live_time": {"handlers.py", "phases/clock.py"},
-    "task_clock": {"phases/resets.py", "phases/clock.py"},
+    "task_clock": {"phases/past.py", "phases/clock.py"},
     "wall_time": {"handlers.py", "phases/clock.py"},
-    "length": {"phases/run.py", "phases/length.py"},
+    "length": {"phases/run.py", "phases/clock.py"},
 }
 """What those files offer, and who may use it."""
 
@@ -96,7 +96,7 @@ def test_the_time_of_an_event_is_asked_only_where_one_is_taken_in(path: Path) ->
     imported = {
         alias.name
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module in {"workflows.phases.clock", "workflows.phases.length"}
+        if isinstance(node, ast.ImportFrom) and node.module in {"orga.workflows.phases.clock"}
         for alias in node.names
     }
     asked = imported | (used & {"event_time", "live_time", "wall_time", "task_clock"})
@@ -120,7 +120,7 @@ def test_the_clock_is_moved_on_by_a_timer_or_a_handler_alone(path: Path) -> None
         for call, name in calls_of(handler)
         if name == "tick"
     ]
-    if path.name not in {"handlers.py", "run.py", "resets.py", "agent.py"}:
+    if path.name not in {"handlers.py", "run.py", "past.py", "agent.py"}:
         assert [call.lineno for call, name in calls_of(tree) if name == "tick" and call not in behind_timers] == []
 
 

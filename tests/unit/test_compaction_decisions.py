@@ -6,22 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import conversation_of, user
-from tests.support.strategies import LAW
-from tests.support.turns import TASK, are_paired, conversations, turn
-from workflows.decisions.compaction import NOTHING, Compaction, compaction, compaction_data
-from workflows.decisions.conversation import handed_over
-from workflows.decisions.estimate import size_of, tokens_in
-from workflows.decisions.masking import UNTOUCHED, results_to_mask
-from workflows.decisions.summary import reserved_tokens, summary_tokens
-from workflows.decisions.window import MAX_CONVERSATION_BYTES, latest_group, messages_to_drop
-from workflows.types.context import ContextRef, MessageRef
-from workflows.types.input import ContextStrategy
-from workflows.types.masked import masked
-from workflows.types.messages import Message
-from workflows.types.ranges import indexes, within
-from workflows.types.state import Conversation
-from workflows.types.summary import BYTES_PER_TOKEN, HEADER, Summary, summary_message
+from orga.workflows.decisions.compaction import (
+    MAX_CONVERSATION_BYTES,
+    NOTHING,
+    UNTOUCHED,
+    Compaction,
+    compaction,
+    compaction_data,
+    latest_group,
+    messages_to_drop,
+    reserved_tokens,
+    results_to_mask,
+    summary_tokens,
+)
+from orga.workflows.decisions.conversation import handed_over
+from orga.workflows.decisions.sizes import size_of, tokens_in
+from orga.workflows.types.context import ContextRef, MessageRef
+from orga.workflows.types.input import ContextStrategy
+from orga.workflows.types.messages import Message, indexes, masked, within
+from orga.workflows.types.state import Conversation
+from orga.workflows.types.summary import BYTES_PER_TOKEN, HEADER, Summary, summary_message
+from tests.support.values.core import conversation_of, user
+from tests.support.values.strategies import LAW
+from tests.support.values.turns import TASK, are_paired, conversations, turn
 
 budgets = st.integers(20, 1_500)
 strategies: st.SearchStrategy[ContextStrategy] = st.sampled_from(get_args(ContextStrategy))

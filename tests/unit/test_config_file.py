@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from client.config_file import ConfigError, load_config
-from client.toml_lines import line_of
-from client.trust import Untrusted
+from orga.client.config.file import ConfigError, load_config
+from orga.client.config.toml_lines import line_of
+from orga.client.config.trust.check import Untrusted
 
 
 def written(folder: Path, text: str) -> Path:

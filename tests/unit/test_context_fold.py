@@ -6,23 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call, a_setup, a_spec, a_state, at, request_for, user
-from tests.support.strategies import LAW, texts
-from workflows.decisions.carrying import carried
-from workflows.decisions.context_fold import ContextFold
-from workflows.decisions.conversation import handed_over, with_message
-from workflows.decisions.observe import with_outcomes, with_reply
-from workflows.types.clipped import clip
-from workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, Setup
-from workflows.types.digest import reference
-from workflows.types.history import Happening, HappeningKind
-from workflows.types.messages import Message, Reply
-from workflows.types.outcome import Outcome
-from workflows.types.ranges import Ranges
-from workflows.types.record import Record
-from workflows.types.state import AgentState
-from workflows.types.summary import SummariseRequest, Summary, summary_message
-from workflows.types.tools import ToolOutput
+from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.workflows.decisions.observe import with_outcomes, with_reply
+from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.decisions.roll_over import carried
+from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, Setup
+from orga.workflows.types.digest import reference
+from orga.workflows.types.journal import Happening, HappeningKind
+from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.record import Record
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.summary import SummariseRequest, Summary, summary_message
+from orga.workflows.types.text import clip
+from orga.workflows.types.tools import ToolOutput
+from tests.support.values.core import a_call, a_setup, a_spec, a_state, at, request_for, user
+from tests.support.values.strategies import LAW, texts
 
 SETUP = a_setup(a_spec("read", max_result_bytes=200), instructions="be short")
 

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import conversation_of, user
-from tests.support.strategies import LAW, messages
-from workflows.decisions.conversation import full_digest, handed_over, settled, with_message
-from workflows.decisions.estimate import size_of, tokens_of
-from workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef
-from workflows.types.digest import digest_of
-from workflows.types.messages import Message
-from workflows.types.ranges import Ranges, with_masks, without
-from workflows.types.state import Conversation
-from workflows.types.summary import Summary, summary_message
+from orga.workflows.decisions.conversation import full_digest, handed_over, settled, with_message
+from orga.workflows.decisions.sizes import size_of, tokens_of
+from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.messages import Message, Ranges, with_masks, without
+from orga.workflows.types.state import Conversation
+from orga.workflows.types.summary import Summary, summary_message
+from tests.support.values.core import conversation_of, user
+from tests.support.values.strategies import LAW, messages
 
 Op = tuple[str, Message, int, int]
 STEPS = ["add", "reply", "hand", "drop", "mask", "sum up", "count", "settle"]

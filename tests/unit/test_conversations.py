@@ -4,17 +4,16 @@ from itertools import pairwise
 
 import pytest
 
-from activities.conversations import Conversations
-from activities.ports import Rebuilt, RunKey
-from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
-from workflows.decisions.conversation import handed_over, with_message
-from workflows.types.clipped import clip
-from workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
-from workflows.types.messages import Message, Reply
-from workflows.types.outcome import tool_message
-from workflows.types.ranges import Ranges
-from workflows.types.state import Conversation
-from workflows.types.summary import Summary, summary_message
+from orga.activities.conversations import Conversations
+from orga.activities.ports import Rebuilt, RunKey
+from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
+from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.outcome import tool_message
+from orga.workflows.types.state import Conversation
+from orga.workflows.types.summary import Summary, summary_message
+from orga.workflows.types.text import clip
+from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 
 SETUP = a_setup(a_spec("read", max_result_bytes=200))
 RUN, OTHER_RUN = RunKey("w", "r1"), RunKey("w", "r2")

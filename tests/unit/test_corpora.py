@@ -1,6 +1,6 @@
 """The corpora are what they say: many cases, each with its own id and the source of its trick."""
 
-from tests.support.corpora import FOLDER, corpus
+from tests.support.values.corpora import FOLDER, corpus
 
 ALL = [case for path in sorted(FOLDER.glob("*.toml")) for part in corpus(path.stem).values() for case in part]
 

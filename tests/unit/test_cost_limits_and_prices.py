@@ -4,20 +4,19 @@ from typing import Any
 
 import pytest
 
-from activities.adapters import http
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.models.registry import ModelRegistry
-from client.checked_worker import checked
-from client.config import ModelsConfig, OrgaConfig
-from client.model_prices import is_priced
-from tests.support.core import a_setup
-from tests.support.model_http import Network, a_request, chunk, streamed
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.critic import Critic, Dimension
-from workflows.types.input import InvalidInput, LoopConfig
-from workflows.types.prices import ModelPrice
-from workflows.types.usage import Usage
+from orga.activities.adapters import http
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.client.config.model_prices import is_priced
+from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.workers.checked import checked
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.critics import Critic, Dimension
+from orga.workflows.types.input import InvalidInput, LoopConfig
+from orga.workflows.types.usage import ModelPrice, Usage
+from tests.support.model.providers import Network, a_request, chunk, streamed
+from tests.support.values.core import a_setup
 
 KEYS = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENROUTER_API_KEY": "k"}
 HOUSE = "openai-compatible:qwen"

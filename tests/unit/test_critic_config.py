@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from activities.adapters.agent_problems import agent_problems
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.critic_problems import critic_refusal
-from client.checked_worker import checked
-from client.config import OrgaConfig
-from client.config_file import load_config
-from client.errors import OrgaError
-from tests.support.core import a_setup, a_spec
-from tests.support.critics import RUBRIC, a_critic, a_person
-from tests.support.strategies import LAW
-from workflows.types.agents import AgentConfig
-from workflows.types.critic import Critic, verdict_schema
-from workflows.types.input import problems
+from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.critic_problems import critic_refusal
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import OrgaError
+from orga.client.workers.checked import checked
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.critics import Critic, verdict_schema
+from orga.workflows.types.input import problems
+from tests.support.runs.critics import RUBRIC, a_critic, a_person
+from tests.support.values.core import a_setup, a_spec
+from tests.support.values.strategies import LAW
 
 
 def refusal(**fields: Any) -> str:

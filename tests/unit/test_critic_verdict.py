@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.critics import a_critic, verdict
-from tests.support.strategies import LAW
-from workflows.decisions.critic_verdict import assessment, score, summed
-from workflows.types.critic import Critic
-from workflows.types.messages import Reply
-from workflows.types.usage import Usage
+from orga.workflows.decisions.critics import assessment, score, summed
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.usage import Usage
+from tests.support.runs.critics import a_critic, verdict
+from tests.support.values.strategies import LAW
 
 SCORES = {"accuracy": 1, "tone": 0.5}
 

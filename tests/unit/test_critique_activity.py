@@ -5,19 +5,18 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.conversations import Conversations
-from activities.critique import MAX_VERDICT_BYTES, CritiqueActivities
-from activities.ports import ModelError, ModelRequest
-from tests.support.activities import RUN, Beats, NoHistory
-from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
-from tests.support.critics import a_critic, verdict
-from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
-from workflows.decisions.conversation import handed_over
-from workflows.types.context import ContextRef
-from workflows.types.critic import verdict_schema
-from workflows.types.critique import CritiqueRequest
-from workflows.types.digest import reference
-from workflows.types.messages import Message, Reply
+from orga.activities.conversations import Conversations
+from orga.activities.critique import MAX_VERDICT_BYTES, CritiqueActivities
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.decisions.conversation import handed_over
+from orga.workflows.types.context import ContextRef, CritiqueRequest
+from orga.workflows.types.critics import verdict_schema
+from orga.workflows.types.digest import reference
+from orga.workflows.types.messages import Message, Reply
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
+from tests.support.runs.critics import a_critic, verdict
+from tests.support.tools.activities import RUN, Beats, NoHistory
+from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 
 TASK = user("how much?", pinned=True)
 TURN = (

@@ -6,14 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call, a_setup, a_state, at, used
-from tests.support.critics import a_critic, a_person
-from tests.support.sagas import book, look, pay
-from tests.support.strategies import LAW
-from workflows.decisions.critic_scope import reviews, subject_of
-from workflows.decisions.critic_texts import MAX_DETAIL_CHARS, ending, remark, told, tries
-from workflows.decisions.critic_verdict import Assessment
-from workflows.decisions.critique import (
+from orga.workflows.decisions.critics import (
+    MAX_DETAIL_CHARS,
+    Assessment,
+    ending,
+    remark,
+    reviews,
+    subject_of,
+    told,
+    tries,
+)
+from orga.workflows.decisions.critique import (
     conclusion,
     evaluated,
     limit_reached,
@@ -22,10 +25,15 @@ from workflows.decisions.critique import (
     with_rejected_answer,
     with_round,
 )
-from workflows.types.critic import Critic
-from workflows.types.input import LoopConfig
-from workflows.types.messages import Reply
-from workflows.types.state import AgentState, Intervention
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.state import AgentState
+from tests.support.runs.critics import a_critic, a_person
+from tests.support.runs.sagas import book, look, pay
+from tests.support.values.core import a_call, a_setup, a_state, at, used
+from tests.support.values.strategies import LAW
 
 YES = Assessment(True, "model:m", score=0.9)
 NO = Assessment(False, "model:m", "No source.", 0.4, {"accuracy": 0.4})

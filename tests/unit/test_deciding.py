@@ -4,33 +4,32 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.agent_problems import agent_problems
-from activities.adapters.agents import ConfiguredAgents, with_default
-from activities.adapters.decide_tool import decide_tool
-from activities.adapters.schemas.arguments import argument_errors
-from activities.adapters.tools.catalog import ToolCatalog
-from client.cli.narrated_notes import told_note
-from client.decision_check import fault_of
-from tests.support.core import T0, a_call, a_request, a_setup, a_spec, a_state, at, user
-from tests.support.decisions import FREE, a_decision, proposal, proposed, route, the_triage
-from tests.support.loop import FakeTool
-from tests.support.scripted import answers
-from workflows.decisions.deciding import decision_of, due, result_data, with_decision, with_undecided_answer
-from workflows.decisions.dispatch import turned_down
-from workflows.decisions.forks import awaiting_past, fork_of, shared
-from workflows.decisions.journal import JournalFold
-from workflows.decisions.outcomes import not_run
-from workflows.decisions.saga import refusal
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.decision import GroundedDecision
-from workflows.types.fork import Fork, ForkInput
-from workflows.types.history import Happening
-from workflows.types.input import AgentInput, InvalidInput, LoopConfig
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply
-from workflows.types.saga import SagaStep
-from workflows.types.state import AgentState, ForkedFrom
+from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agents import ConfiguredAgents, with_default
+from orga.activities.adapters.decide_tool import decide_tool
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.client.cli.narrated_notes import told_note
+from orga.client.proof.decisions import fault_of
+from orga.workflows.decisions.decision import decision_of, due, result_data, with_decision, with_undecided_answer
+from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.outcomes import not_run
+from orga.workflows.decisions.past import awaiting_past, fork_of, shared
+from orga.workflows.decisions.saga import refusal
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.decision import GroundedDecision
+from orga.workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.past import Fork, ForkInput
+from orga.workflows.types.saga import SagaStep
+from orga.workflows.types.state import AgentState, ForkedFrom
+from tests.support.model.scripted import answers
+from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage
+from tests.support.runs.loop import FakeTool
+from tests.support.values.core import T0, a_call, a_request, a_setup, a_spec, a_state, at, user
 
 ROUTE = route()
 TOOLS = {"read_file": a_spec("read_file"), "write": a_spec("write")}
@@ -220,7 +219,7 @@ def happened(decision: AgentState) -> list[JournalEntry]:
     happenings = [
         Happening("scheduled", at(0), 1, name="reason", key="1", value=request),
         Happening("finished", at(1), 2, name="reason", key="1", value=reply),
-        Happening("finished", at(2), 3, name="gate", value={"verdicts": [{"decision": "allow"}]}),
+        Happening("finished", at(2), 3, name="gate", value={"verdicts": [{"decision": "allow"}], "places": ["1.0"]}),
         *([Happening("noted", at(3), 4, value=notes)] if notes else []),
     ]
     return [entry for happening in happenings for entry in fold.feed(happening)]

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from client.config_file import ConfigError, load_config
-from tests.support.decisions import ALL_CASES, TRIAGE, a_decision, decisions
-from tests.support.strategies import LAW
-from workflows.decisions.grounding import settled
-from workflows.types.agents import AgentConfig
-from workflows.types.decision import GroundedDecision
-from workflows.types.decision_checks import CheckedDecision
-from workflows.types.decision_cover import TooEntangled, unreachable
+from orga.client.config.file import ConfigError, load_config
+from orga.workflows.decisions.decision import settled
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.decision import GroundedDecision
+from orga.workflows.types.decision_checks import CheckedDecision, TooEntangled, unreachable
+from tests.support.runs.decisions import ALL_CASES, TRIAGE, a_decision, decisions
+from tests.support.values.strategies import LAW
 
 NUMBER = {"type": "number", "minimum": 0.0, "maximum": 1.0}
 

@@ -9,7 +9,7 @@ from anthropic.types.model import Model
 from genai_prices import Usage, calc_price
 from openai.types.shared.chat_model import ChatModel
 
-from activities.adapters.models.settings import DEFAULTS
+from orga.activities.adapters.models.settings import DEFAULTS
 
 MODELS = {provider: model for provider, _, model in DEFAULTS}
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from client.cli.nesting import Nesting
-from client.cli.progress import Progress
-from client.cli.timeline import Timeline
-from tests.support.core import T0
-from workflows.decisions.journal import JournalFold
-from workflows.decisions.journal_chain import first_break
-from workflows.types.history import Happening
-from workflows.types.journal import JournalEntry
+from orga.client.cli.nesting import Nesting
+from orga.client.cli.progress import Progress
+from orga.client.cli.timeline import Timeline
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.types.journal import Happening, JournalEntry
+from tests.support.values.core import T0
 
 CHILD, GRANDCHILD = "run.1.0", "run.1.0.2.0"
 

@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tests.support.core import T0, a_setup, a_state
-from tests.support.strategies import LAW, texts
-from tests.unit.test_ceilings import a_result
-from workflows.decisions import delegation
-from workflows.decisions.begin import begun, effects_origin, first_state
-from workflows.decisions.delegation import answer_text, child_input, child_tools, refusal, settled, shortfall_text
-from workflows.types.delegation import (
+from orga.workflows.decisions import delegation
+from orga.workflows.decisions.begin import begun, effects_origin, first_state
+from orga.workflows.decisions.delegation import answer_text, child_input, child_tools, refusal, settled, shortfall_text
+from orga.workflows.types.delegation import (
     Ceiling,
     DelegateSpec,
     Lineage,
@@ -20,11 +17,14 @@ from workflows.types.delegation import (
     delegate_arguments,
     delegated_place,
 )
-from workflows.types.gate import Verdict
-from workflows.types.input import AgentInput, InvalidInput, LoopConfig
-from workflows.types.result import StopReason, Termination
-from workflows.types.state import AgentState, Child
-from workflows.types.usage import UsageTotals
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from orga.workflows.types.result import StopReason, Termination
+from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.usage import UsageTotals
+from tests.support.values.core import T0, a_setup, a_state
+from tests.support.values.strategies import LAW, texts
+from tests.unit.test_ceilings import a_result
 
 ALLOW = Verdict(decision="allow")
 CHILD = Child(workflow_id="run.1.0", agent="writer", task="write")

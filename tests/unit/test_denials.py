@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call
-from tests.support.strategies import LAW
-from workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
-from workflows.types.gate import Verdict
-from workflows.types.input import LoopConfig
-from workflows.types.steps import StepIteration
+from orga.workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.recovery import StepIteration
+from tests.support.values.core import a_call
+from tests.support.values.strategies import LAW
 
 NO = Verdict(decision="deny", reason="no")
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import T0, a_call, a_setup, a_spec, a_state
-from tests.support.strategies import LAW
-from workflows.decisions.dispatch import turned_down, wants_more, with_over_budget
-from workflows.decisions.limits import stop_reason
-from workflows.decisions.steps import with_failed_call
-from workflows.types.input import LoopConfig
-from workflows.types.recovery import Recovery
-from workflows.types.state import AgentState
-from workflows.types.usage import ToolCallCounts
+from orga.workflows.decisions.dispatch import turned_down, wants_more, with_over_budget
+from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.steps import with_failed_call
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.usage import ToolCallCounts
+from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state
+from tests.support.values.strategies import LAW
 
 
 def a_run(max_tool_calls: int | None = None, **fields: Any) -> AgentState:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.earlier_attempts import attempt_failed, may_have_acted
-from tests.support.activities import Beats
-from workflows.types.tools import EARLIER_UNKNOWN, TIME_LIMIT
+from orga.activities.earlier_attempts import attempt_failed, may_have_acted
+from orga.workflows.types.tools import EARLIER_UNKNOWN, TIME_LIMIT
+from tests.support.tools.activities import Beats
 
 
 async def is_unsure(attempt: int, last: list[Any]) -> bool:

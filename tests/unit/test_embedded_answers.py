@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.extractive import ExtractiveProvider
-from activities.adapters.models.reader.fill import can_fill, filled
-from activities.adapters.models.smollm.actions import action_schema, data_in, describe
-from activities.adapters.models.smollm.bounds import bounded
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import ModelRequest
-from workflows.types.answer_json import answer_json
-from workflows.types.messages import Message
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.models.reader.fill import can_fill, filled
+from orga.activities.adapters.models.smollm.actions import action_schema, data_in, describe
+from orga.activities.adapters.models.smollm.bounds import bounded
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.messages import Message
+from orga.workflows.types.tools import ToolSpec
 
 ONE: dict[str, Any] = {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 20}}}
 TREE: dict[str, Any] = {

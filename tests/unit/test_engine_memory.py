@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from client.config_file import load_config
-from client.engine_memory import change_of_engine, remember_engine, remembered_engine
-from client.errors import ConfigError
+from orga.client.config.file import load_config
+from orga.client.errors import ConfigError
+from orga.client.workers.engine_memory import change_of_engine, remember_engine, remembered_engine
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.models.extractive import ExtractiveProvider
-from activities.adapters.models.reader.answer import SIGNATURE
-from activities.ports import ModelRequest
-from tests.support.reading import ALL, FILES, LIST, READ, SEARCH, Run, folder, tools_over
-from workflows.types.messages import Message, Reply
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.models.reader.answer import SIGNATURE
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.reading import ALL, FILES, LIST, READ, SEARCH, Run, folder, tools_over
 
 __all__ = ["folder"]
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from activities.adapters.models.reader.passages import passages_of
-from activities.adapters.models.reader.question import question_of
-from activities.adapters.models.reader.results import excerpt_of, hits_of, listed, refusal_of
-from activities.adapters.models.reader.searches import loose_queries, queries_of
-from activities.adapters.models.reader.toolbox import toolbox_of
-from activities.adapters.models.reader.words import stem, words
-from workflows.types.messages import Message, ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.reader.passages import passages_of
+from orga.activities.adapters.models.reader.question import question_of
+from orga.activities.adapters.models.reader.results import excerpt_of, hits_of, listed, refusal_of
+from orga.activities.adapters.models.reader.searches import loose_queries, queries_of
+from orga.activities.adapters.models.reader.toolbox import toolbox_of
+from orga.activities.adapters.models.reader.words import stem, words
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.tools import ToolSpec
 
 
 def user(text: str, *, pinned: bool = False) -> Message:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from client.config_file import load_config
-from client.errors import ConfigError
-from client.file_owner import foreign
-from tests.support.entered_folder import project, written
+from orga.client.config.file import load_config
+from orga.client.config.trust.file_owner import foreign
+from orga.client.errors import ConfigError
+from tests.support.programs.entered_folder import project, written
 
 __all__ = ["project"]
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from activities.adapters import http
-from tests.support.model_http import (
+from orga.activities.adapters import http
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.providers import (
     Network,
     a_request,
     call_block,
@@ -16,9 +18,7 @@ from tests.support.model_http import (
     streamed,
     text_block,
 )
-from tests.support.sdk_types import assert_anthropic_takes, assert_openai_takes
-from workflows.types.messages import ToolCall
-from workflows.types.tools import ToolSpec
+from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes
 
 SEARCH = ToolSpec(name="search", parameters={"type": "object", "properties": {"q": {"type": "string"}}})
 CITY: dict[str, Any] = {

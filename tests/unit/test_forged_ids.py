@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from client.agents import run_id_of, start_agent
-from client.cli import inbox
-from client.cli.deciding import requeueing
-from client.cli.main import run_command
-from client.inbox import Question
+from orga.client.cli import inbox
+from orga.client.cli.deciding import requeueing
+from orga.client.cli.main import run_command
+from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.runs.inbox import Question
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recovery import DeadLetter
 from tests.unit.test_cli_screens import NOW
 from tests.unit.test_held_calls import a_call, asking
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.input import InvalidInput
-from workflows.types.messages import ToolCall
 
 
 def a_letter() -> DeadLetter:

@@ -9,40 +9,39 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from activities.adapters.webhook.message import Format, body
-from activities.ports import RunKey
-from client.aftermath import Sent
-from client.audit import RunAudit
-from client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows
-from client.cli.checks import Check
-from client.cli.held_in_full import as_json, lines_of
-from client.cli.output import note, result
-from client.cli.progress import InFlight, Progress
-from client.cli.screen import PlainScreen, remarks
-from client.cli.status_lines import status_lines
-from client.cli.timeline import Timeline
-from client.delegates import Delegate
-from client.errors import RunEnded
-from client.inbox import Question
-from client.rewind import RewindPlan
-from tests.support.core import a_state
-from tests.support.orga_command import ROOT
-from tests.support.strategies import LAW, any_text
+from orga.activities.adapters.webhook.message import Format, body
+from orga.activities.ports import RunKey
+from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows
+from orga.client.cli.checks import Check
+from orga.client.cli.held_in_full import as_json, lines_of
+from orga.client.cli.output import note, result
+from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.screen import PlainScreen, remarks
+from orga.client.cli.status_lines import status_lines
+from orga.client.cli.timeline import Timeline
+from orga.client.errors import RunEnded
+from orga.client.past.aftermath import Sent
+from orga.client.past.delegates import Delegate
+from orga.client.past.rewind import RewindPlan
+from orga.client.proof.audit import RunAudit
+from orga.client.runs.inbox import Question
+from orga.workflows.decisions.calls import shown_arguments
+from orga.workflows.decisions.summaries import details
+from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.result import Termination
+from orga.workflows.types.state import Child
+from orga.workflows.types.status import ShownMessage
+from orga.workflows.types.text import can_be_typed, in_full, one_line
+from tests.support.programs.orga_command import ROOT
+from tests.support.values.core import a_state
+from tests.support.values.strategies import LAW, any_text
 from tests.unit.test_cli_narration import an_entry
 from tests.unit.test_cli_screens import NOW, a_status, drawn
 from tests.unit.test_held_calls import a_call, asking
-from workflows.decisions.shown_arguments import shown_arguments
-from workflows.decisions.summaries import details
-from workflows.types.approvals import Hold
-from workflows.types.breaker import Breaker
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import ToolCall
-from workflows.types.notifications import Notification, NotifiedCall
-from workflows.types.result import Termination
-from workflows.types.state import Child
-from workflows.types.status import ShownMessage
-from workflows.types.visible import can_be_typed, in_full, one_line
-from workflows.types.waits import Wait
 
 ENTRY = "approval  agent-1 (cashier)  approval-1  3 min\n  → orga approve agent-1 real-id"
 FORGERIES = {

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.support.core import T0
+from orga.workflows.decisions.past import fork_of
+from orga.workflows.decisions.recovery import waiting_letters
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recovery import DeadLetter
+from tests.support.values.core import T0
 from tests.unit.test_forks import SOURCE, started, the_past, wanting
-from workflows.decisions.forks import fork_of
-from workflows.decisions.recovery import waiting_letters
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.input import InvalidInput
-from workflows.types.messages import ToolCall
 
 
 def a_letter(letter_id: str, *, requeued: bool = False) -> DeadLetter:

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import T0, a_setup, a_state, at, conversation_of, user
-from workflows.decisions.begin import begun, first_state
-from workflows.decisions.conversation import full_digest
-from workflows.decisions.forks import fork_of, shared
-from workflows.decisions.interventions import with_abort, with_guidance
-from workflows.types.approvals import Hold
-from workflows.types.breaker import Breaker
-from workflows.types.digest import digest_of
-from workflows.types.fork import ForkInput, parse_fork
-from workflows.types.input import AgentInput, InvalidInput, LoopConfig
-from workflows.types.messages import ToolCall
-from workflows.types.state import AgentState, Child, Clock, ForkedFrom, Intervention
-from workflows.types.waits import Wait
+from orga.workflows.decisions.begin import begun, first_state
+from orga.workflows.decisions.conversation import full_digest
+from orga.workflows.decisions.interventions import with_abort, with_guidance
+from orga.workflows.decisions.past import fork_of, shared
+from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.control import Clock, Intervention
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.past import ForkInput, parse_fork
+from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.state import AgentState, Child, ForkedFrom
+from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 
 SOURCE = ForkedFrom(workflow_id="w", run_id="r", iteration=2)
 

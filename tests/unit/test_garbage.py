@@ -2,7 +2,7 @@
 
 import gc
 
-from client.garbage import THRESHOLDS, collect_ended_runs
+from orga.client.workers.garbage import THRESHOLDS, collect_ended_runs
 
 
 def test_what_was_there_at_the_start_is_left_alone() -> None:

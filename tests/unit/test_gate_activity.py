@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.schemas.arguments import argument_errors
-from activities.gate import AT_ONCE, MAX_REASON_CHARS, GateActivities
-from activities.ports import Judgement, PolicyEngine, Proposal
-from tests.support.activities import Beats
-from tests.support.core import a_call, a_spec
-from workflows.types.gate import ApprovalTerms, GateRequest, Verdict
-from workflows.types.messages import ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.gate import AT_ONCE, MAX_REASON_CHARS, GateActivities
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.workflows.types.gate import ApprovalTerms, GateRequest, Verdict
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tools import ToolSpec
+from tests.support.tools.activities import Beats
+from tests.support.values.core import a_call, a_spec
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 READ = a_spec("read", parameters=SCHEMA)
@@ -51,6 +52,16 @@ def asked_for(*calls: ToolCall, specs: tuple[ToolSpec, ...] = (READ, BROKEN), **
 
 async def verdicts(engine: PolicyEngine, request: GateRequest) -> tuple[Verdict, ...]:
     return (await Beats().run(GateActivities(engine, argument_errors).gate, request)).verdicts
+
+
+async def test_verdicts_name_the_places_that_were_asked_about() -> None:
+    """The gate puts them there, behind all that a policy says and that is hidden in it."""
+    engine, request = Engine(Judgement(allowed=True, policies=("9.9",))), asked_for(GOOD, GOOD, places=("3.0", "3.1"))
+    gate = GateActivities(engine, argument_errors, KnownSecrets(("3.0",)))
+    given = await Beats().run(gate.gate, request)
+    assert given.places == ("3.0", "3.1")
+    one = await Beats().run(gate.gate, asked_for(answer="done", places=("3",)))
+    assert (one.places, one.on(("3",))) == ((), one.verdicts)
 
 
 async def test_what_the_policy_allows_is_allowed_without_a_reason() -> None:

@@ -4,20 +4,26 @@ from typing import Any
 
 import pytest
 
-from client.audit_law import unlicensed
-from client.gate_record import Fact, Judged, Started
-from tests.support.core import a_call
-from workflows.types.gate import Decision, GateRequest, Verdict
-from workflows.types.messages import ToolCall
+from orga.client.proof.gate_law import unlicensed
+from orga.client.proof.gate_record import Fact, Judged, Started
+from orga.workflows.types.gate import Decision, GateRequest, Purpose, Verdict
+from orga.workflows.types.messages import ToolCall
+from tests.support.values.core import a_call
 
 WRITE = a_call("write", "c1", path="a", mode=1)
 READ = a_call("read", "c2")
 DELEGATE = a_call("delegate", "c3", agent="helper", task="look")
 
 
-def judged(*proposed: tuple[ToolCall, Decision], **verdict: Any) -> Judged:
+def judged(
+    *proposed: tuple[ToolCall, Decision], at: str = "", by: str = "", purpose: Purpose = "reply", **verdict: Any
+) -> Judged:
     verdicts = tuple(Verdict(decision=decision, **verdict) for _, decision in proposed)
-    return Judged(GateRequest(agent="a", iteration=1, calls=tuple(call for call, _ in proposed)), verdicts)
+    calls, places = tuple(call for call, _ in proposed), tuple(f"1.{index}" for index in range(len(proposed)))
+    there = (at,) if at else places
+    return Judged(
+        GateRequest(agent="a", iteration=1, calls=calls, places=there, approved_by=by, purpose=purpose), verdicts
+    )
 
 
 def started(call: ToolCall, place: str = "1.0", kind: Any = "activity", **changes: Any) -> Started:
@@ -37,22 +43,28 @@ LAWFUL: dict[str, list[Fact]] = {
     ],
     "retried by the server": [judged((WRITE, "allow")), started(WRITE), started(WRITE)],
     "retried by a person": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.r1")],
-    "after a person's yes": [judged((WRITE, "approval")), judged((WRITE, "allow")), started(WRITE)],
+    "after a person's yes": [judged((WRITE, "approval")), judged((WRITE, "allow"), by="ann"), started(WRITE)],
     "a dead letter judged again": [
         judged((WRITE, "allow")),
         started(WRITE),
-        judged((WRITE, "allow")),
+        judged((WRITE, "allow"), at="1.0.q4"),
         started(WRITE, "1.0.q4"),
     ],
     "a fallback judged by its own name": [
         judged((WRITE, "allow")),
         started(WRITE),
-        judged((WRITE.model_copy(update={"name": "append"}), "allow")),
+        judged((WRITE.model_copy(update={"name": "append"}), "allow"), at="1.0.f0"),
         started(WRITE, "1.0.f0", name="append"),
     ],
     "another agent": [judged((DELEGATE, "allow")), CHILD],
     "a tool that is called delegate": [judged((DELEGATE, "allow")), started(DELEGATE)],
     "within the workflow task": [judged((READ, "allow")), started(READ, kind="local")],
+    "a step that was foreseen": [
+        judged((WRITE, "approval"), at="1.0.s0", purpose="saga"),
+        judged((WRITE, "allow"), at="1.0.s0", purpose="saga"),
+        started(WRITE, "1.0.s0"),
+    ],
+    "confirmed behind a wait": [judged((WRITE, "allow")), judged((WRITE, "allow")), started(WRITE)],
     "denied and not carried out": [judged((WRITE, "deny"))],
 }
 
@@ -72,6 +84,13 @@ UNLAWFUL: dict[str, list[Fact]] = {
     ],
     "by another tool": [judged((WRITE, "allow")), started(WRITE, name="delete")],
     "under another id": [judged((WRITE, "allow")), started(WRITE, call_id="c9")],
+    "after a yes that was taken back": [judged((WRITE, "allow")), judged((WRITE, "deny")), started(WRITE)],
+    "after a no that was turned": [judged((WRITE, "deny")), judged((WRITE, "allow")), started(WRITE)],
+    "after a yes that nobody gave": [judged((WRITE, "approval")), judged((WRITE, "allow")), started(WRITE)],
+    "after the yes to the same call elsewhere": [judged((WRITE, "allow"), at="1.7"), started(WRITE)],
+    "after two verdicts on it, at another place": [
+        *[judged((WRITE, "allow")), judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")]
+    ],
     "twice for one yes": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")],
     "a dead letter not judged again": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.q4")],
     "a fallback not judged": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.f0", name="append")],

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.loop_tools import delegate_tool
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.schemas.arguments import argument_errors
-from activities.gate import MAX_REASON_CHARS, GateActivities
-from activities.narrowing import narrowed
-from activities.ports import Judgement, PolicyEngine, Proposal
-from tests.support.activities import Beats
-from tests.support.core import a_call
-from tests.support.strategies import LAW
-from workflows.types.delegation import DelegateSpec
-from workflows.types.gate import GateRequest, Verdict
-from workflows.types.messages import ToolCall
+from orga.activities.adapters.loop_tools import delegate_tool
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.gate import MAX_REASON_CHARS, GateActivities
+from orga.activities.narrowing import narrowed
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.gate import GateRequest, Verdict
+from orga.workflows.types.messages import ToolCall
+from tests.support.tools.activities import Beats
+from tests.support.values.core import a_call
+from tests.support.values.strategies import LAW
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 DELEGATES = (DelegateSpec(agent="writer", tools=("read", "write")), DelegateSpec(agent="reader"))

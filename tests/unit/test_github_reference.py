@@ -2,8 +2,8 @@
 
 import pytest
 
-from activities.adapters.tools.github_reference import item_of
-from activities.ports import ToolError
+from orga.activities.adapters.tools.github_reference import item_of
+from orga.activities.ports import ToolError
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call, a_setup, a_state, user
-from tests.support.decisions import ALL_CASES, FREE, decisions, proposal, proposed, route, trusted
-from tests.support.strategies import LAW, json_values, texts
-from workflows.decisions.conversation import with_message
-from workflows.decisions.deciding import decision_of
-from workflows.decisions.grounding import decided, fitted_fields, settled, unfounded
-from workflows.types.decision import Decided, GroundedDecision
-from workflows.types.input import AgentInput
-from workflows.types.state import AgentState
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.decision import decided, decision_of, fitted_fields, settled, unfounded
+from orga.workflows.types.decision import Decided, GroundedDecision
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.state import AgentState
+from tests.support.runs.decisions import ALL_CASES, FREE, decisions, proposal, proposed, route, trusted
+from tests.support.values.core import a_call, a_setup, a_state, user
+from tests.support.values.strategies import LAW, json_values, texts
 
 ROUTE = route()
 READ = ("read_file",)

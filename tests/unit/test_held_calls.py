@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from client.cli.deciding import in_one_line
-from client.cli.held_calls import in_words, table
-from client.cli.history_status import history_status
-from client.cli.progress import Progress
-from client.cli.screen import remarks
-from client.cli.status_lines import status_lines
+from orga.client.cli.deciding import in_one_line
+from orga.client.cli.held_calls import in_words, table
+from orga.client.cli.history_status import history_status
+from orga.client.cli.progress import Progress
+from orga.client.cli.screen import remarks
+from orga.client.cli.status_lines import status_lines
+from orga.workflows.decisions.notifications import commands
+from orga.workflows.types.journal import JournalEntry
 from tests.unit.test_cli_deciding import a_wait
 from tests.unit.test_cli_narration import an_entry
 from tests.unit.test_cli_screens import NOW, a_status
-from workflows.decisions.answering import commands
-from workflows.types.journal import JournalEntry
 
 
 def a_call(call_id: str = "a1", **fields: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_state
-from tests.support.strategies import LAW
-from workflows.decisions.delegation import announced, without
-from workflows.decisions.holding import is_held, with_delegate_held
-from workflows.decisions.interventions import with_pause, with_resume
-from workflows.types.state import AgentState, Child, Clock
+from orga.workflows.decisions.delegation import announced, is_held, with_delegate_held, without
+from orga.workflows.decisions.interventions import with_pause, with_resume
+from orga.workflows.types.control import Clock
+from orga.workflows.types.state import AgentState, Child
+from tests.support.values.core import a_state
+from tests.support.values.strategies import LAW
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = (Child(workflow_id=f"run.1.{n}", agent="writer", task="write") for n in range(2))

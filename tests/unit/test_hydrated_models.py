@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.extractive import ExtractiveProvider
-from activities.adapters.models.reader.evidence import evidence_of
-from activities.adapters.models.reader.question import question_of
-from activities.ports import ModelRequest
-from tests.support.model_http import (
+from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.models.reader.evidence import evidence_of
+from orga.activities.adapters.models.reader.question import question_of
+from orga.activities.ports import ModelRequest
+from orga.workflows.decisions.hydration import context_block
+from orga.workflows.types.hydration import CONTEXT_BLOCK, Reference, Resolved
+from orga.workflows.types.messages import Message
+from tests.support.model.providers import (
     a_request,
     chunk,
     completed,
@@ -18,9 +21,6 @@ from tests.support.model_http import (
     streamed,
     text_block,
 )
-from workflows.decisions.hydration_block import context_block
-from workflows.types.hydration import CONTEXT_BLOCK, Reference, Resolved
-from workflows.types.messages import Message
 
 PAGE = "Honey\nBees make honey from nectar in summer.\nThe end"
 FILE = "./hive.md (lines 1-2 of 2)\n1\t# Hive\n2\tThe hive has forty drones."

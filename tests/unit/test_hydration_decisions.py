@@ -8,17 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.strategies import LAW, texts
-from workflows.decisions.begin import begun
-from workflows.decisions.hydration import found, lookups, with_calls, with_hydration
-from workflows.decisions.hydration_block import BYTES_PER_TOKEN, CUT, NO_ROOM, context_block, pruned, total_tokens
-from workflows.decisions.limits import tool_calls_left
-from workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
-from workflows.types.input import AgentInput, LoopConfig
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome, OutcomeStatus
-from workflows.types.state import AgentState
-from workflows.types.tools import Effect, ToolSpec
+from orga.workflows.decisions.begin import begun
+from orga.workflows.decisions.hydration import (
+    BYTES_PER_TOKEN,
+    CUT,
+    NO_ROOM,
+    context_block,
+    found,
+    lookups,
+    pruned,
+    total_tokens,
+    with_calls,
+    with_hydration,
+)
+from orga.workflows.decisions.limits import tool_calls_left
+from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
+from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import Outcome, OutcomeStatus
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import Effect, ToolSpec
+from tests.support.values.strategies import LAW, texts
 
 DEFAULTS = PreHydration()
 URL = Reference(ref_type="url", value="https://a.io")

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call
-from tests.support.strategies import LAW, calls
-from workflows.decisions.idempotency import KEY_CHARS, idempotency_key
-from workflows.types.messages import ToolCall
+from orga.workflows.decisions.calls import KEY_CHARS, idempotency_key
+from orga.workflows.types.messages import ToolCall
+from tests.support.values.core import a_call
+from tests.support.values.strategies import LAW, calls
 
 KEY = idempotency_key("run", "3.0", a_call(path="a"))
 

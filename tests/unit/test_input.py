@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, AgentInput, InvalidInput, LoopConfig, parse_input
+from orga.workflows.types.input import (
+    MAX_REST_BYTES,
+    MAX_SCHEMA_BYTES,
+    MAX_TASK_BYTES,
+    MAX_TRUSTED_BYTES,
+    AgentInput,
+    InvalidInput,
+    LoopConfig,
+    parse_input,
+)
 
 CONTRACT = json.loads("""
 {"task": "...", "agent": "default", "model": null, "instructions": null, "tools": null,
@@ -148,3 +157,27 @@ def test_every_problem_is_named_at_once() -> None:
 def test_checked_input_is_taken_again() -> None:
     checked = AgentInput(task="t")
     assert parse_input(checked) == checked
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "size", "limit"),
+    [
+        pytest.param(
+            "task", '"' * 100_001, 200_002, MAX_TASK_BYTES, id="a task of quotes, which JSON writes in two bytes"
+        ),
+        pytest.param("instructions", "\x01" * 40_000, 240_000, MAX_TASK_BYTES, id="instructions of control characters"),
+        pytest.param("trusted_context", {"k": "é" * 50_000}, 100_008, MAX_TRUSTED_BYTES, id="facts of two bytes each"),
+        pytest.param("output_schema", {"description": "\n" * 30_000}, 60_018, MAX_SCHEMA_BYTES, id="a schema of lines"),
+        pytest.param("tools", ["n" * 200] * 300, None, MAX_REST_BYTES, id="all the rest together"),
+    ],
+)
+def test_what_is_too_large_is_told_with_its_size_the_limit_and_what_to_do(
+    key: str, value: object, size: int | None, limit: int
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_input({"task": "t"} | {key: value})
+    said = str(caught.value)
+    assert said.startswith(f"{key}: " if size else "input: all but task")
+    assert f" {size}; " in said if size else " bytes of JSON together" in said
+    assert f"{limit}" in said
+    assert said.rpartition("; ")[2].split()[0] in {"put", "give", "shorten"}

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from activities import instruments
-from activities.instruments import count_verdicts
-from tests.support.core import a_call
-from workflows.types import telemetry_names as names
-from workflows.types.gate import Verdict
+from orga.activities import instruments
+from orga.activities.instruments import count_verdicts
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.gate import Verdict
+from tests.support.values.core import a_call
 
 DENIED = Verdict(decision="deny", reason="no")
 INVALID = Verdict(decision="invalid", reason="no")

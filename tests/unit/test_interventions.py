@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_setup, a_state, at
-from tests.support.strategies import LAW, any_text
-from workflows.decisions.conversation import handed_over
-from workflows.decisions.interventions import (
+from orga.workflows.decisions.conversation import handed_over, news_room
+from orga.workflows.decisions.interventions import (
     MAX_INBOX_BYTES,
     MAX_INBOX_ITEMS,
     MAX_SIGNAL_BYTES,
@@ -21,9 +19,11 @@ from workflows.decisions.interventions import (
     with_pause,
     with_resume,
 )
-from workflows.decisions.room import news_room
-from workflows.types.input import LoopConfig
-from workflows.types.state import AgentState, Intervention
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.state import AgentState
+from tests.support.values.core import a_setup, a_state, at
+from tests.support.values.strategies import LAW, any_text
 
 
 def guided(state: AgentState, *texts: str) -> AgentState:

@@ -5,18 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import a_call, a_request, a_setup, a_state, at, conversation_of, user
-from workflows.decisions.conversation import handed_over
-from workflows.decisions.journal import JournalFold
-from workflows.decisions.journal_chain import first_break
-from workflows.decisions.result import result
-from workflows.types.gate import Verdict, Verdicts
-from workflows.types.history import Happening, HappeningKind
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.record import Record
-from workflows.types.result import StopReason
-from workflows.types.usage import Usage
+from orga.workflows.decisions.conversation import handed_over
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.decisions.result import result
+from orga.workflows.types.gate import Verdict, Verdicts
+from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.record import Record
+from orga.workflows.types.result import StopReason
+from orga.workflows.types.usage import Usage
+from tests.support.values.core import a_call, a_request, a_setup, a_state, at, conversation_of, user
 
 SETUP = a_setup()
 ALLOW = Verdict(decision="allow")
@@ -42,8 +41,10 @@ def reasoned(reply: Reply, iteration: int) -> list[Happening]:
     return [happened("scheduled", "reason", value=request), happened("finished", "reason", value=reply)]
 
 
-def gated(*verdicts: Verdict) -> Happening:
-    return happened("finished", "gate", value=Verdicts(verdicts=verdicts))
+def gated(*verdicts: Verdict, at: str = "1.") -> Happening:
+    """Return the gate's verdicts on the calls of iteration 1, or on what stands `at` a place."""
+    places = tuple(f"{at}{index}" for index in range(len(verdicts))) if at.endswith(".") else (at,)
+    return happened("finished", "gate", value=Verdicts(verdicts=verdicts, places=places))
 
 
 def acted(key: str, kind: HappeningKind = "finished", name: str = "read", text: str = "") -> Happening:
@@ -76,7 +77,7 @@ TOOL_THEN_TEXT = [
     happened("scheduled", "read", key="1.0", value={}),
     acted("1.0"),
     *reasoned(Reply(text="done", usage=Usage(input_tokens=5)), 2),
-    gated(ALLOW),
+    gated(ALLOW, at="2"),
     completed(),
 ]
 
@@ -96,11 +97,11 @@ def test_each_event_says_what_happened() -> None:
     assert data[:9] == [
         {"task": "count", "input": {}},
         {"actions": [{**tool, "arguments": {}}], "finish": "stop", "usage": no_usage},
-        {"action_count": 1, "denied_count": 0, "verdicts": [{"decision": "allow"}]},
+        {"action_count": 1, "denied_count": 0, "places": ["1.0"], "verdicts": [{"decision": "allow"}]},
         {"tool_count": 1, "tools": [tool]},
         {"observation_count": 1, "outcomes": [{**tool, "outcome": "ok"}]},
         {"actions": [{"respond": "done"}], "finish": "stop", "usage": {**no_usage, "input_tokens": 5}},
-        {"action_count": 1, "denied_count": 0, "verdicts": [{"decision": "allow"}]},
+        {"action_count": 1, "denied_count": 0, "places": ["2"], "verdicts": [{"decision": "allow"}]},
         {"tool_count": 0, "tools": []},
         {"observation_count": 0, "outcomes": []},
     ]
@@ -114,15 +115,15 @@ def test_a_journal_says_what_acts_in_the_run() -> None:
     )
     setups = [
         SETUP,
-        SETUP.model_copy(update={"instructions": "Be brief.", "policy_version": "1f", "build": "2"}),
+        SETUP.model_copy(update={"instructions": "Be brief.", "policy_version": "1f", "build": "2", "loop_version": 3}),
         changed,
     ]
     told = [journal(start(), happened("finished", "prepare", value=setup))[1].data for setup in setups]
     assert (told[0]["model"], told[0]["policy"]) == (SETUP.model, SETUP.policy)
     assert told[0]["config"]["max_iterations"] == SETUP.config.max_iterations
     assert list(told[0]["tools"]) == [spec.name for spec in SETUP.tools]
-    assert not {"policy_version", "build"} & told[0].keys()
-    assert (told[1]["policy_version"], told[1]["build"]) == ("1f", "2")
+    assert not {"policy_version", "build", "loop_version"} & told[0].keys()
+    assert (told[1]["policy_version"], told[1]["build"], told[1]["loop_version"]) == ("1f", "2", 3)
     assert told[1]["instructions"] != told[0]["instructions"]
     assert told[2]["tools"].keys() == told[0]["tools"].keys()
     assert told[2]["tools"] != told[0]["tools"]
@@ -258,7 +259,7 @@ def test_a_run_that_continues_as_new_goes_on_in_the_same_journal() -> None:
     carried = happened("started", value=[None, state.model_dump(mode="json", exclude_unset=True)])
     entries = journal(
         *[start(agent="coder"), reasoned(Reply(), 1), happened("continued_as_new", key="next")],
-        *[carried, reasoned(Reply(text="done"), 2), gated(ALLOW), completed()],
+        *[carried, reasoned(Reply(text="done"), 2), gated(ALLOW, at="2"), completed()],
     )
     assert events(entries) == ["Started", "ReasoningComplete", *ROUND, "Terminated"]
     assert [entry.sequence for entry in entries] == list(range(7))

@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.support.core import at
-from tests.support.strategies import LAW, json_values, texts
-from workflows.decisions.journal_chain import chained, first_break
-from workflows.types.journal import JournalEntry
+from orga.workflows.decisions.journal_entries import chained, first_break
+from orga.workflows.types.journal import JournalEntry
+from tests.support.values.core import at
+from tests.support.values.strategies import LAW, json_values, texts
 
 entries_made = st.lists(
     st.tuples(texts, st.integers(0, 99), st.dictionaries(texts, json_values, max_size=2)), min_size=1, max_size=6

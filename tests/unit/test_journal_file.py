@@ -6,12 +6,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, given, settings
 
-from client.journal_file import NoJournal, Unwritable, read_journal_file, write_journal
-from client.journal_head import sealed
-from client.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
-from tests.support.core import at
-from tests.support.journals import Made, a_journal, journals, three
-from workflows.decisions.journal_chain import first_break
+from orga.client.journal.file import NoJournal, Unwritable, read_journal_file, write_journal
+from orga.client.journal.head import sealed
+from orga.client.journal.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
+from orga.workflows.decisions.journal_entries import first_break
+from tests.support.values.core import at
+from tests.support.values.journals import Made, a_journal, journals, three
 
 RUN = "agent-1"
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)

@@ -7,12 +7,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from client.exports import export_check
-from client.journal_head import JournalHead, SealedHead, head_check, sealed
-from tests.support.core import at
-from tests.support.journals import Made, a_journal, journals, rechained, three, without
-from tests.support.strategies import LAW, json_values, texts
-from workflows.types.journal import JournalEntry
+from orga.client.journal.exports import export_check
+from orga.client.journal.head import JournalHead, SealedHead, head_check, sealed
+from orga.workflows.types.journal import JournalEntry
+from tests.support.values.core import at
+from tests.support.values.journals import Made, a_journal, journals, rechained, three, without
+from tests.support.values.strategies import LAW, json_values, texts
 
 RUN = "agent-1"
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)

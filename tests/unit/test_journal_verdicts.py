@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import a_setup
-from tests.support.critics import a_critic
+from orga.workflows.types.context import Setup
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.messages import Reply
+from tests.support.runs.critics import a_critic
+from tests.support.values.core import a_setup
 from tests.unit.test_journal import ALLOW, acted, called, events, gated, happened, journal, reasoned, start
-from workflows.types.context import Setup
-from workflows.types.gate import Verdict
-from workflows.types.history import Happening
-from workflows.types.input import LoopConfig
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply
 
 ASK, DENY = Verdict(decision="approval"), Verdict(decision="deny", reason="no")
 DISPATCHED, COLLECTED = "ToolsDispatched", "ObservationsCollected"
@@ -22,16 +21,32 @@ def note(event: str, **data: Any) -> Happening:
     return happened("noted", value=[{"event": event, "data": data}])
 
 
+def place(call: str) -> str:
+    return f"1.{call.rpartition('_')[2]}"
+
+
 def asked(*calls: str, **more: Any) -> list[Happening]:
-    return [note("ApprovalRequested", kind="call", id=f"id-{call}", call_id=call, **more) for call in calls]
+    return [
+        note("ApprovalRequested", kind="call", id=f"id-{call}", call_id=call, place=place(call), **more)
+        for call in calls
+    ]
 
 
 def said(call: str, approved: bool = True) -> Happening:
-    return note("ApprovalResolved", kind="call", id=f"id-{call}", approved=approved)
+    return note("ApprovalResolved", kind="call", id=f"id-{call}", place=place(call), approved=approved)
 
 
 def reviewed(call: str, then: str) -> Happening:
-    return note("CritiqueEvaluated", kind="critic", call_id=call, then=then)
+    return note("CritiqueEvaluated", kind="critic", call_id=call, place=place(call), then=then)
+
+
+def again(call: str, verdict: Verdict = ALLOW) -> Happening:
+    """Return the gate's verdict on one call, judged once more."""
+    return gated(verdict, at=place(call))
+
+
+def gate_failed(about: str) -> Happening:
+    return happened("failed", "gate", key=f"{about}.gate", text="it")
 
 
 def begun(key: str, name: str = "any") -> Happening:
@@ -64,37 +79,39 @@ HELD = [start(), *reasoned(called("look", "pay", "wire"), 1), gated(ALLOW, ASK, 
     [
         pytest.param([], [], id="nothing while people are asked"),
         pytest.param([said("pay_1")], [], id="nor while one of them has not answered"),
-        pytest.param([said("pay_1"), said("wire_2"), gated(ALLOW), gated(ALLOW)], [], id="nor before the last verdict"),
         pytest.param(
-            [said("wire_2"), said("pay_1"), gated(ALLOW), gated(ALLOW), gated(DENY)],
+            [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1")], [], id="nor before the last verdict"
+        ),
+        pytest.param(
+            [said("wire_2"), said("pay_1"), again("look_0"), again("pay_1"), again("wire_2", DENY)],
             [["look_0", "pay_1"]],
             id="approved calls are judged in call order, after what waited beside them",
         ),
         pytest.param(
-            [said("pay_1", approved=False), said("wire_2"), gated(DENY), gated(ALLOW)],
+            [said("pay_1", approved=False), said("wire_2"), again("look_0", DENY), again("wire_2")],
             [["wire_2"]],
             id="what was allowed beside them may be denied by then",
         ),
         pytest.param(
-            [said("pay_1", approved=False), said("wire_2", approved=False), gated(ALLOW)],
+            [said("pay_1", approved=False), said("wire_2", approved=False), again("look_0")],
             [["look_0"]],
             id="two answers of no",
         ),
         pytest.param(
-            [said("pay_1"), said("wire_2"), happened("failed", "gate", text="it"), gated(ALLOW), gated(ALLOW)],
+            [said("pay_1"), said("wire_2"), gate_failed("1.0"), again("pay_1"), again("wire_2")],
             [["pay_1", "wire_2"]],
             id="a gate that fails has denied",
         ),
         pytest.param(
             [
-                *[said("pay_1"), said("wire_2"), gated(ALLOW), gated(ASK), gated(DENY), *asked("pay_1")],
-                *[said("pay_1"), gated(ALLOW), gated(ALLOW)],
+                *[said("pay_1"), said("wire_2"), again("look_0"), again("pay_1", ASK), again("wire_2", DENY)],
+                *[*asked("pay_1"), said("pay_1"), again("look_0"), again("pay_1")],
             ],
             [["look_0", "pay_1"]],
             id="a policy set that changed asks anew",
         ),
         pytest.param(
-            [said("pay_1"), said("wire_2"), gated(ALLOW), gated(ALLOW), begun("1.0"), begun("1.1"), begun("1.2")],
+            [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1"), *map(begun, ("1.0", "1.1", "1.2"))],
             [["look_0", "pay_1", "wire_2"]],
             id="at the latest when calls start: a history of code that did not judge what waited beside them",
         ),
@@ -125,8 +142,10 @@ PAUSED = [start(), *reasoned(called("look", "pay"), 1), signal("pause"), gated(A
     ("happenings", "expected"),
     [
         pytest.param([], [], id="nothing while it is paused"),
-        pytest.param([signal("resume"), gated(ALLOW)], [], id="each call is judged once more"),
-        pytest.param([signal("resume"), gated(DENY), gated(ALLOW)], [["pay_1"]], id="and may be denied by then"),
+        pytest.param([signal("resume"), again("look_0")], [], id="each call is judged once more"),
+        pytest.param(
+            [signal("resume"), again("look_0", DENY), again("pay_1")], [["pay_1"]], id="and may be denied by then"
+        ),
         pytest.param([signal("resume"), begun("1.1")], [["look_0", "pay_1"]], id="at the latest when one starts"),
     ],
 )
@@ -150,7 +169,10 @@ CRITICS = prepared(critics=[a_critic(tools=("pay",))])
         pytest.param(LIMITED, [begun("1.0")], [["look_0", "pay_1", "pay_2"]], id="nobody was"),
         pytest.param(
             LIMITED,
-            [note("ApprovalRequested", kind="budget"), gated(ALLOW), gated(DENY), gated(ALLOW), begun("1.0")],
+            [
+                note("ApprovalRequested", kind="budget"),
+                *[again("look_0"), again("pay_1", DENY), again("pay_2"), begun("1.0")],
+            ],
             [["look_0", "pay_2"]],
             id="after the question each call is judged once more",
         ),
@@ -169,7 +191,10 @@ CRITICS = prepared(critics=[a_critic(tools=("pay",))])
         ),
         pytest.param(
             CRITICS,
-            [*asked("pay_1", critic="q"), said("pay_1"), reviewed("pay_1", "accepted"), *[gated(ALLOW)] * 3],
+            [
+                *[*asked("pay_1", critic="q"), said("pay_1"), reviewed("pay_1", "accepted")],
+                *map(again, ("look_0", "pay_1", "pay_2")),
+            ],
             [],
             id="what a person reviews is judged once more, and told when it starts",
         ),
@@ -211,16 +236,16 @@ def test_signs_that_calls_are_carried_out(sign: Happening, expected: bool) -> No
         pytest.param(
             [*reasoned(called("pay"), 1), note("ApprovalRequested", kind="budget")], id="a reply at the deadline"
         ),
-        pytest.param([*reasoned(called("pay"), 1), happened("failed", "gate", text="it")], id="a gate that failed"),
+        pytest.param([*reasoned(called("pay"), 1), gate_failed("1.0")], id="a gate that failed"),
     ],
 )
 def test_a_verdict_on_a_call_that_is_sent_again_is_none_on_a_reply(before: list[Happening]) -> None:
-    again = [gated(ALLOW), begun("7.0.q1"), acted("7.0.q1")]
-    entries = journal(start(), before, again, happened("workflow_terminated"))
+    sent = [gated(ALLOW, at="7.0.q1"), begun("7.0.q1"), acted("7.0.q1")]
+    entries = journal(start(), before, sent, happened("workflow_terminated"))
     assert not {DISPATCHED, COLLECTED}.intersection(events(entries))
 
 
 def test_an_answer_that_is_held_dispatches_nothing() -> None:
-    answer = journal(start(), reasoned(Reply(text="done"), 1), gated(ASK))
+    answer = journal(start(), reasoned(Reply(text="done"), 1), gated(ASK, at="1"))
     assert events(answer)[-2:] == [DISPATCHED, COLLECTED]
-    assert dispatched(start(), reasoned(Reply(text="done"), 1), gated(ASK), gated(ALLOW)) == [[]]
+    assert dispatched(start(), reasoned(Reply(text="done"), 1), gated(ASK, at="1"), gated(ALLOW, at="1")) == [[]]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from activities.environment_secrets import COMMON
-from activities.known_secrets import HIDDEN, NO_SECRETS, KnownSecrets
-from workflows.types.messages import Reply, ToolCall
+from orga.activities.environment_secrets import COMMON
+from orga.activities.known_secrets import HIDDEN, NO_SECRETS, KnownSecrets
+from orga.workflows.types.messages import Reply, ToolCall
 
 SECRET = 'pass "word\\ é'
 KNOWN = KnownSecrets.of_environment({"DB_PASSWORD": SECRET})

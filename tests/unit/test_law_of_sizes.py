@@ -7,31 +7,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from activities.adapters.offered_tools import MAX_BYTES as MAX_TOOLS_BYTES
-from activities.prepare import MAX_SETUP_BYTES
-from activities.replies import MAX_CALLS, calls_room, normalised
-from tests.support.core import T0, a_setup, a_spec, a_state, user
-from tests.support.turns import are_paired
-from workflows.decisions import interventions, observe, recovery, steps
-from workflows.decisions.begin import begun
-from workflows.decisions.calibration import message_budget, with_frame
-from workflows.decisions.carrying import MAX_CARRIED_BYTES, carried
-from workflows.decisions.compaction import compaction
-from workflows.decisions.conversation import MAX_NEWS_BYTES, full_digest, handed_over, with_message
-from workflows.decisions.estimate import bytes_for, size_of, weight_of
-from workflows.decisions.hydration import with_hydration
-from workflows.decisions.roll_over import is_due
-from workflows.decisions.room import LEAST_ROOM_BYTES
-from workflows.types.context import ContextRef, HashedMessages, InterventionKind, MessageRef, Setup
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.digest import digest_of
-from workflows.types.hydration import Reference, Resolved
-from workflows.types.input import AgentInput, LoopConfig
-from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.outcome import Outcome, tool_message
-from workflows.types.state import AgentState, Intervention
-from workflows.types.tools import ToolSpec
-from workflows.types.waits import Resolution
+from orga.activities.adapters.offered_tools import MAX_BYTES as MAX_TOOLS_BYTES
+from orga.activities.prepare import MAX_SETUP_BYTES
+from orga.activities.replies import MAX_CALLS, calls_room, normalised
+from orga.workflows.decisions import interventions, observe, recovery, steps
+from orga.workflows.decisions.begin import begun
+from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.compaction import compaction
+from orga.workflows.decisions.conversation import (
+    LEAST_ROOM_BYTES,
+    MAX_NEWS_BYTES,
+    full_digest,
+    handed_over,
+    with_message,
+)
+from orga.workflows.decisions.hydration import with_hydration
+from orga.workflows.decisions.roll_over import carried, is_due
+from orga.workflows.decisions.sizes import bytes_for, message_budget, size_of, weight_of, with_frame
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, Setup
+from orga.workflows.types.control import Intervention, InterventionKind
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.hydration import Reference, Resolved
+from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.outcome import Outcome, tool_message
+from orga.workflows.types.questions import Resolution
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import ToolSpec
+from tests.support.values.core import T0, a_setup, a_spec, a_state, user
+from tests.support.values.turns import are_paired
 
 PAYLOAD_BYTES = 2_000_000
 LETTERS = ["x", '"', "\n", "é", "😀", "\x01"]
@@ -287,7 +292,7 @@ def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
 
 
 def _given(state: AgentState, given: Resolution) -> AgentState:
-    from workflows.types.waits import Wait
+    from orga.workflows.types.questions import Wait
 
     wait = Wait(wait_id="w", kind="escalation", since=T0, question="?", data={"step_id": "s", "tool": "read"})
     return steps.with_resolved_step(state, wait.model_copy(update={"resolution": given}))

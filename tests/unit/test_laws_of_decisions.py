@@ -6,29 +6,30 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.core import a_setup, a_spec
-from tests.support.loop_draws import configs, costs, proposals, stubborn, usages
-from tests.support.modelled_run import NAMES, ModelledRun
-from tests.support.turns import are_paired
-from workflows.decisions import budget, dispatch, interventions, observe, progress, waits
-from workflows.decisions.carrying import carried
-from workflows.decisions.conversation import full_digest
-from workflows.decisions.denials import repeated
-from workflows.decisions.estimate import size_of, tokens_in
-from workflows.decisions.limits import stop_reason
-from workflows.decisions.replies import classify_reply
-from workflows.decisions.result import result, status
-from workflows.decisions.steps import with_resolved_step
-from workflows.types.breaker import BreakerOptions
-from workflows.types.context import HashedMessages
-from workflows.types.digest import digest_of
-from workflows.types.gate import Verdict
-from workflows.types.input import LoopConfig
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.outcome import OutcomeStatus
-from workflows.types.state import AgentState, Intervention
-from workflows.types.usage import Usage
-from workflows.types.waits import Resolution
+from orga.workflows.decisions import dispatch, interventions, limits, observe, questions
+from orga.workflows.decisions.conversation import full_digest
+from orga.workflows.decisions.denials import repeated
+from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.replies import classify_reply
+from orga.workflows.decisions.result import result, status
+from orga.workflows.decisions.roll_over import carried
+from orga.workflows.decisions.sizes import size_of, tokens_in
+from orga.workflows.decisions.steps import with_resolved_step
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.context import HashedMessages
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.outcome import OutcomeStatus
+from orga.workflows.types.questions import Resolution
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.usage import Usage
+from tests.support.scenarios.draws import configs, costs, proposals, stubborn, usages
+from tests.support.scenarios.modelled_run import NAMES, ModelledRun
+from tests.support.values.core import a_setup, a_spec
+from tests.support.values.turns import are_paired
 
 
 class LoopMachine(ModelledRun, RuleBasedStateMachine):
@@ -62,7 +63,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         )
         denied = repeated(ended, verdicts, "denied")
         self.state = observe.with_outcomes(self.state, reply, ended, denied)
-        self.state = progress.with_attempts(self.state, ended, self.now)
+        self.state = dispatch.with_attempts(self.state, ended, self.now)
         self.count(ended)
         names = {call.name for call, verdict in zip(calls, verdicts, strict=True) if verdict.decision == "deny"}
         self.streaks = {name: self.streaks.get(name, 0) + 1 for name in names}
@@ -137,16 +138,16 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         """Answer the oldest question, as `stuck` does."""
         asked = self.state.waits[0]
         decision = Resolution.model_validate({"escalation_id": asked.wait_id, "choice": choice, "result": "42"})
-        self.state = waits.with_resolution(self.state, decision, self.now)
-        self.state = waits.closed(self.state, asked.wait_id, self.now)
+        self.state = questions.with_resolution(self.state, decision, self.now)
+        self.state = questions.closed(self.state, asked.wait_id, self.now)
         self.state = with_resolved_step(self.state, asked.model_copy(update={"resolution": decision}))
 
     @rule(limit=st.sampled_from(["max_iterations", "max_total_tokens", "timeout_s", "max_tool_calls"]))
     def extend(self, limit: str) -> None:
         held = getattr(self.state.config, limit)
         if held is not None:
-            raised = budget.extension(self.state, {limit: held + 100})
-            self.state = budget.extended(self.state, raised)
+            raised = limits.extension(self.state, {limit: held + 100})
+            self.state = limits.extended(self.state, raised)
             assert getattr(self.state.config, limit) == held + 100
 
     @precondition(lambda self: self.state.stop is None)

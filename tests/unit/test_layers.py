@@ -21,17 +21,30 @@ BELOW: dict[str, set[str]] = {
     "phases": {"types", "ports", "decisions", "activities"},
     "workflows": {"types", "decisions", "phases", "ports", "activities"},
     "client": {"orga", "types", "ports", "decisions", "activities", "adapters", "phases", "workflows"},
+    "api": {"types", "activities", "workflows", "client"},
     "worker": {"orga", "types", "ports", "decisions", "activities", "adapters", "phases", "workflows", "client"},
 }
 """What each layer may import beside itself: `types <- decisions <- phases <- workflows <- client <- worker`, and
 `types <- activities (ports <- activities, adapters) <- phases`. The worker alone may be imported by nobody. `orga` is
-how processes start: it imports nothing of the others, and workflow code does not know it."""
+how processes start: it imports nothing of the others, and workflow code does not know it. The public API is for others
+alone."""
 
-IN_A_DECISION = {"pydantic", "pydantic_core", "rapidfuzz", "workflows"}
+IN_A_DECISION = {"pydantic", "pydantic_core", "rapidfuzz"}
 """A decision can be understood, run and tested without knowing that Temporal exists."""
 
-IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2", "opentelemetry", "workflows"}
+IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2", "opentelemetry"}
 """Third parties that workflow code may know."""
+
+ROOMS: dict[str, tuple[str, ...]] = {
+    "client": (
+        *("errors", "user_path", "server", "config", "history", "connect", "runners", "runs"),
+        *("past", "journal", "telemetry", "workers", "policies", "proof", "cli"),
+    ),
+    "tests.support": (
+        *("hold", "values", "parts", "programs", "web", "model", "tools", "runs", "mcp", "scenarios", "crash"),
+    ),
+}
+"""The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,7 @@ def imports(file: Path) -> Iterator[Import]:
         if isinstance(node, ast.Import):
             yield from (Import(file, node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = file.relative_to(ROOT).with_suffix("").parts[: -node.level] if node.level else ()
+            package = ("orga", *file.relative_to(ROOT).parts)[: -node.level] if node.level else ()
             module = ".".join((*package, *filter(None, [node.module])))
             yield Import(file, node.lineno, module)
             yield from (Import(file, node.lineno, f"{module}.{alias.name}") for alias in node.names)
@@ -66,7 +79,10 @@ def imports(file: Path) -> Iterator[Import]:
 
 def layer(module: str) -> str | None:
     """Return the layer of one of our modules."""
-    match module.split("."):
+    package, _, inside = module.partition(".")
+    if package != "orga":
+        return None
+    match inside.split("."):
         case ["workflows", ("types" | "decisions" | "phases") as name, *_]:
             return name
         case ["workflows", _, *_]:
@@ -75,15 +91,19 @@ def layer(module: str) -> str | None:
             return name
         case ["activities", _, *_]:
             return "activities"
-        case [("client" | "worker" | "orga") as name, *_]:
+        case [("client" | "worker") as name, *_]:
             return name
+        case [""]:
+            return "api"
         case _:
-            return None
+            return "orga"
 
 
 def module_of(file: Path) -> str:
+    """Return the name of the module, which `orga/` links to where it lies beside it."""
     parts = file.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    inside = parts[1:] if parts[0] == "orga" else parts
+    return ".".join(("orga", *(inside[:-1] if inside[-1:] == ("__init__",) else inside)))
 
 
 def violations(file: Path) -> list[str]:
@@ -94,23 +114,59 @@ def violations(file: Path) -> list[str]:
     return [found.place for found in imports(file) if (layer(found.module) or own) not in allowed]
 
 
+def room(module: str) -> tuple[str, int] | None:
+    """Return the package and how high in it the room of one of our modules is."""
+    inside = module.removeprefix("orga.")
+    for package, order in ROOMS.items():
+        if inside.startswith(f"{package}."):
+            name = inside.removeprefix(f"{package}.").partition(".")[0]
+            return package, order.index(name)
+    return None
+
+
+def upward(file: Path) -> list[str]:
+    """Return the imports of rooms above the one that a file is in."""
+    own = room(module_of(file))
+    if own is None:
+        return []
+    found = [(found, room(found.module)) for found in imports(file)]
+    return [each.place for each, there in found if there and there[0] == own[0] and there[1] > own[1]]
+
+
 def foreign(file: Path, allowed: set[str]) -> list[str]:
     known = allowed | sys.stdlib_module_names
-    return [found.place for found in imports(file) if found.module.partition(".")[0] not in known]
+    return [found.place for found in imports(file) if found.module.partition(".")[0] not in known | {"orga"}]
 
 
 def test_imports_point_one_way() -> None:
     assert [place for file in files(*LAYERS) for place in violations(file)] == []
 
 
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_has_a_place_in_the_order(package: str) -> None:
+    paths = [path for path in (ROOT / package.replace(".", "/")).iterdir() if not path.name.startswith("__")]
+    assert sorted(path.stem for path in paths) == sorted(ROOMS[package])
+
+
+def test_rooms_import_only_those_below() -> None:
+    assert [place for package in ROOMS for file in files(package.replace(".", "/")) for place in upward(file)] == []
+
+
 def test_nobody_imports_the_worker() -> None:
     """Except tests, which run it."""
     found = [found for file in files("workflows", "activities", "client") for found in imports(file)]
-    assert [i.place for i in found if i.module.partition(".")[0] in {"worker", "tests"}] == []
+    assert [i.place for i in found if i.module.startswith(("orga.worker", "tests"))] == []
+
+
+def test_our_modules_are_imported_by_their_name_in_the_package() -> None:
+    """By another one they would be there twice, and a project's own `worker.py` would be taken for ours."""
+    found = [found for file in files(*LAYERS, "tests", "bench") for found in imports(file)]
+    bare = {"workflows", "activities", "client", "worker"}
+    assert [i.place for i in found if i.module.partition(".")[0] in bare] == []
 
 
 def test_workflow_code_knows_only_what_the_sandbox_can_hold() -> None:
-    places = [place for file in files("workflows") for place in foreign(file, IN_THE_SANDBOX | {"activities"})]
+    places = [place for file in files("workflows") for place in foreign(file, IN_THE_SANDBOX)]
     assert places == []
 
 
@@ -119,37 +175,52 @@ def test_decisions_do_not_know_temporal() -> None:
 
 
 def test_every_package_file_is_empty() -> None:
+    """But for that of the package itself, which is its public API."""
     packages = [file for file in files(*LAYERS, "tests") if file.name == "__init__.py"]
     assert packages
-    assert [str(file.relative_to(ROOT)) for file in packages if file.read_text()] == []
+    assert [str(file.relative_to(ROOT)) for file in packages if file.read_text()] == ["orga/__init__.py"]
 
 
 @pytest.mark.parametrize(
     ("path", "source", "expected"),
     [
-        pytest.param("workflows/types/a.py", "import workflows.decisions.b", True, id="a type that knows a decision"),
         pytest.param(
-            "workflows/decisions/a.py", "from workflows.phases import b", True, id="a decision that knows a phase"
+            "workflows/types/a.py", "import orga.workflows.decisions.b", True, id="a type that knows a decision"
         ),
         pytest.param(
-            "workflows/decisions/a.py", "from workflows.agent import A", True, id="a decision that knows the loop"
-        ),
-        pytest.param("workflows/agent.py", "from client.runs import b", True, id="a workflow that knows the client"),
-        pytest.param(
-            "activities/a.py", "from activities.adapters import http", True, id="an activity that knows an adapter"
+            "workflows/decisions/a.py", "from orga.workflows.phases import b", True, id="a decision that knows a phase"
         ),
         pytest.param(
-            "activities/ports.py", "from activities.reason import R", True, id="a port that knows an activity"
+            "workflows/decisions/a.py", "from orga.workflows.agent import A", True, id="a decision that knows the loop"
         ),
-        pytest.param("activities/adapters/a.py", "def f():\n    import client.history", True, id="inside a function"),
-        pytest.param("activities/a.py", "from workflows.decisions import window", True, id="an activity that decides"),
+        pytest.param(
+            "workflows/agent.py", "from orga.client.runs import b", True, id="a workflow that knows the client"
+        ),
+        pytest.param(
+            "activities/a.py", "from orga.activities.adapters import http", True, id="an activity that knows an adapter"
+        ),
+        pytest.param(
+            "activities/ports.py", "from orga.activities.reason import R", True, id="a port that knows an activity"
+        ),
+        pytest.param(
+            "activities/adapters/a.py", "def f():\n    import orga.client.history.events", True, id="inside a function"
+        ),
+        pytest.param(
+            "activities/a.py", "from orga.workflows.decisions import window", True, id="an activity that decides"
+        ),
         pytest.param("activities/adapters/a.py", "from ...client import b", True, id="a relative import"),
-        pytest.param("client/a.py", "import worker", True, id="a client that knows the worker"),
-        pytest.param("workflows/phases/a.py", "from workflows import agent", True, id="a phase that knows the loop"),
-        pytest.param("workflows/phases/a.py", "from workflows.decisions import b", False, id="a phase that decides"),
-        pytest.param("activities/adapters/a.py", "from activities.ports import Tool", False, id="an adapter of a port"),
-        pytest.param("client/a.py", "from workflows.agent import A", False, id="a client that starts a workflow"),
-        pytest.param("worker.py", "from activities.adapters import a", False, id="the worker that knows all"),
+        pytest.param("client/a.py", "import orga.worker", True, id="a client that knows the worker"),
+        pytest.param(
+            "workflows/phases/a.py", "from orga.workflows import agent", True, id="a phase that knows the loop"
+        ),
+        pytest.param(
+            "workflows/phases/a.py", "from orga.workflows.decisions import b", False, id="a phase that decides"
+        ),
+        pytest.param(
+            "activities/adapters/a.py", "from orga.activities.ports import Tool", False, id="an adapter of a port"
+        ),
+        pytest.param("client/a.py", "from orga.workflows.agent import A", False, id="a client that starts a workflow"),
+        pytest.param("worker.py", "from orga.activities.adapters import a", False, id="the worker that knows all"),
     ],
 )
 def test_a_violation_is_found(
@@ -162,6 +233,36 @@ def test_a_violation_is_found(
     found = violations(file)
     assert bool(found) is expected
     assert all(place.startswith(f"{path}:") for place in found)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "expected"),
+    [
+        pytest.param(
+            "client/server/a.py", "from orga.client.config import sections", True, id="a server that knows config"
+        ),
+        pytest.param(
+            "client/errors.py", "from orga.client.server.home import h", True, id="a module that knows a room"
+        ),
+        pytest.param("client/config/trust/a.py", "import orga.client.runs.ids", True, id="a folder in a room"),
+        pytest.param("client/past/a.py", "from orga.client import journal", True, id="a room by its package"),
+        pytest.param("client/proof/a.py", "from ..cli import main", True, id="a relative import"),
+        pytest.param("tests/support/values/a.py", "from tests.support.runs import loop", True, id="a support module"),
+        pytest.param("client/cli/a.py", "from orga.client.proof.audit import b", False, id="a command that audits"),
+        pytest.param("client/past/a.py", "from orga.client.past.fork import b", False, id="a room that knows itself"),
+        pytest.param(
+            "tests/support/runs/a.py", "from orga.client.cli.main import b", False, id="another package's room"
+        ),
+    ],
+)
+def test_an_upward_import_is_found(
+    path: str, source: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(source)
+    assert bool(upward(file)) is expected
 
 
 def test_a_foreign_import_is_found_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.manifests.argument import Argument
-from activities.adapters.manifests.kinds import Ground, parameters_of
-from activities.adapters.manifests.scalar_values import looks_like_a_flag
-from activities.adapters.manifests.values import checked
-from activities.adapters.tools.root import Root
-from activities.ports import ToolError
-from tests.support.manifests import read
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.kinds import Ground, parameters_of
+from orga.activities.adapters.manifests.scalar_values import looks_like_a_flag
+from orga.activities.adapters.manifests.values import checked
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import ToolError
+from tests.support.tools.manifests import read
 
 
 @pytest.fixture(name="root")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.manifests import HEAD, problems
+from tests.support.tools.manifests import HEAD, problems
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from activities.ports import ToolContext, ToolError
-from tests.support.manifests import a_manifest_tool
-from tests.support.tool_calls import failure, result
+from orga.activities.ports import ToolContext, ToolError
+from tests.support.tools.calls import failure, result
+from tests.support.tools.manifests import a_manifest_tool
 
 SECRET = "s3cret/value=1"
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), sys.stdin.read()]))"

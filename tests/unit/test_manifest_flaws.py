@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from client.config import OrgaConfig, ToolsConfig
-from client.manifest_files import BrokenManifests, manifest_paths, manifests_of, read_manifests
-from tests.support.manifests import HEAD, problems
+from orga.client.config.manifests import BrokenManifests, manifest_paths, manifests_of, read_manifests
+from orga.client.config.sections import OrgaConfig, ToolsConfig
+from tests.support.tools.manifests import HEAD, problems
 
 GOOD = 'name = "good"\ndescription = "Good."\n[command]\nargv = ["true"]\n'
 RUN = '[command]\nargv = ["true"]\n'

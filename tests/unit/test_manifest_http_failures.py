@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from activities.ports import Acted, Tool
-from tests.support.manifests import a_manifest_tool
-from tests.support.raw_http import answer, raw_http
-from tests.support.tool_calls import failure
+from orga.activities.ports import Acted, Tool
+from tests.support.tools.calls import failure
+from tests.support.tools.manifests import a_manifest_tool
+from tests.support.web.raw import answer, raw_http
 
 PAY = """
 name = "pay"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.manifests.manifest import Manifest
-from activities.adapters.manifests.request import request_of
-from activities.adapters.manifests.secrets import Secrets
-from activities.ports import Tool
-from tests.support.echo_http import EchoServer, echo_server
-from tests.support.manifests import a_manifest_tool
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.request import request_of
+from orga.activities.adapters.manifests.secrets import Secrets
+from orga.activities.ports import Tool
+from tests.support.tools.calls import failure, result
+from tests.support.tools.manifests import a_manifest_tool
+from tests.support.web.echo import EchoServer, echo_server
 
 TOKEN = "t0ken-of-the-worker"
 TWO = """

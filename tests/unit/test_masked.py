@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import user
-from tests.support.strategies import LAW, messages, texts
-from workflows.types.masked import masked
-from workflows.types.messages import Message
+from orga.workflows.types.messages import Message, masked
+from tests.support.values.core import user
+from tests.support.values.strategies import LAW, messages, texts
 
 
 def a_result(text: str, tool: str | None = "read_file", *, is_error: bool = False) -> Message:

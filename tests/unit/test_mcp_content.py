@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from activities.adapters.mcp.content import result_text
+from orga.activities.adapters.mcp.content import result_text
 
 TEXT = {"type": "text", "text": "hello"}
 JSON_TEXT = {"type": "text", "text": '{"n": 1}'}

@@ -6,13 +6,12 @@ import pytest
 from mcp_types import Tool
 from pydantic import ValidationError
 
-from activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
-from activities.adapters.mcp.settings import ServerSettings
-from activities.known_secrets import KnownSecrets
-from tests.support.mcp_sources import TAKEN, a_definition
-from workflows.types.mcp import McpServer
-from workflows.types.profile import ToolProfile
-from workflows.types.tools import ToolOptions
+from orga.activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.known_secrets import KnownSecrets
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import ToolOptions, ToolProfile
+from tests.support.mcp.sources import TAKEN, a_definition
 
 
 def listed(*tools: dict[str, Any] | str) -> list[Tool]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from activities.adapters.mcp.messages import MAX_MENDED_BYTES, message_of
+from orga.activities.adapters.mcp.messages import MAX_MENDED_BYTES, message_of
 
 READ = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a"}}
 

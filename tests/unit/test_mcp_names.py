@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.mcp.names import legal_names, server_of
+from orga.activities.adapters.mcp.names import legal_names, server_of
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NAMES = st.lists(st.text(max_size=80) | st.from_regex(r"[a-z./ ]{0,70}", fullmatch=True), max_size=12)

@@ -9,22 +9,22 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from activities.adapters.agent_problems import agent_problems
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.mcp.backoff import MOST_S, delay_s
-from activities.adapters.mcp.names import server_of
-from activities.conversations import Conversations
-from activities.ports import Absent, Tool
-from activities.tools import source_activity
-from client.converter import data_converter
-from tests.support.activities import Beats, NoHistory
-from tests.support.core import a_setup, a_spec
-from tests.support.loop import FakeTool
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.delegation import Ceiling, Delegate
-from workflows.types.input import InvalidInput, LoopConfig, Recovery
-from workflows.types.tools import ToolOptions, ToolSpec
+from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.mcp.backoff import MOST_S, delay_s
+from orga.activities.adapters.mcp.names import server_of
+from orga.activities.conversations import Conversations
+from orga.activities.ports import Absent, Tool
+from orga.activities.tools import source_activity
+from orga.client.history.converter import data_converter
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.delegation import Ceiling, Delegate
+from orga.workflows.types.input import InvalidInput, LoopConfig, Recovery
+from orga.workflows.types.tools import ToolOptions, ToolSpec
+from tests.support.runs.loop import FakeTool
+from tests.support.tools.activities import Beats, NoHistory
+from tests.support.values.core import a_setup, a_spec
 
 
 class FakeSource:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from activities.adapters.mcp.settings import own_options
-from client.config import OrgaConfig
-from tests.support.mcp_sources import settings_of
-from workflows.types.mcp import McpServer
-from workflows.types.tools import ToolOptions
+from orga.activities.adapters.mcp.settings import own_options
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import ToolOptions
+from tests.support.mcp.sources import settings_of
 
 ENV = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value", "OPENAI_API_KEY": "sk-other", "EMPTY": ""}
 

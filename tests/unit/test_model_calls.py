@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.models.calls import OpenCall, finished_calls, tool_call
-from workflows.types.messages import Message, Reply, ToolCall
+from orga.activities.adapters.models.calls import OpenCall, finished_calls, tool_call
+from orga.workflows.types.messages import Message, Reply, ToolCall
 
 EARLIER = (Message(role="assistant", calls=(ToolCall(call_id="c1", name="f"),)),)
 

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from activities.adapters import http
-from activities.ports import ModelError
-from tests.support.model_http import (
+from orga.activities.adapters import http
+from orga.activities.ports import ModelError
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.providers import (
     Network,
     a_request,
     chunk,
@@ -16,8 +18,6 @@ from tests.support.model_http import (
     streamed,
     text_block,
 )
-from workflows.types.messages import Message, ToolCall
-from workflows.types.tools import ToolSpec
 
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 THOUGHTFUL: dict[str, Any] = {

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from activities.adapters import http
-from activities.adapters.models.redaction import redacted
-from activities.ports import ModelError
-from tests.support.model_http import KEY, completed
+from orga.activities.adapters import http
+from orga.activities.adapters.models.redaction import redacted
+from orga.activities.ports import ModelError
+from tests.support.model.providers import KEY, completed
 
 
 async def failure(kind: str, answer: http.Response | Exception) -> ModelError:

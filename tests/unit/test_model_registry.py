@@ -2,9 +2,9 @@
 
 import pytest
 
-from activities.adapters import http
-from activities.adapters.models.registry import ModelNotConfigured, ModelRegistry, default_model
-from tests.support.model_http import Network, a_request, chunk, message_events, streamed, text_block
+from orga.activities.adapters import http
+from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry, default_model
+from tests.support.model.providers import Network, a_request, chunk, message_events, streamed, text_block
 
 
 @pytest.mark.parametrize(

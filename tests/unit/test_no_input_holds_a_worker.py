@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from activities.adapters import http
-from activities.adapters.models.assembly import MAX_OPEN_CALLS
-from activities.adapters.models.sse import SseDecoder, SseTooLarge
-from activities.adapters.schemas.arguments import argument_errors, schema_problem
-from activities.ports import ModelError
-from activities.replies import normalised
-from activities.sanitize import sanitized
-from activities.style_sheet import rules
-from client.cli.terminal_text import harmless
-from tests.support.model_http import chunk, completed, streamed
-from tests.support.slow_inputs import HELD, ITSELF, TEXTS, chained, nested
-from tests.support.standstill import LIMIT_S, growth, longest_pause
-from workflows.types.messages import Reply
-from workflows.types.profile import matches
+from orga.activities.adapters import http
+from orga.activities.adapters.models.assembly import MAX_OPEN_CALLS
+from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
+from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
+from orga.activities.ports import ModelError
+from orga.activities.replies import normalised
+from orga.activities.sanitize import sanitized
+from orga.activities.style_sheet import rules
+from orga.client.cli.terminal_text import harmless
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import matches
+from tests.support.model.providers import chunk, completed, streamed
+from tests.support.programs.standstill import LIMIT_S, growth, longest_pause
+from tests.support.values.slow_inputs import HELD, ITSELF, TEXTS, chained, nested
 
 
 @pytest.mark.parametrize(("schema", "value"), HELD.values(), ids=HELD.keys())

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from tests.support.core import T0, a_call, a_setup, a_state, at
-from tests.support.strategies import LAW, texts
-from workflows.decisions import approvals, budget, roll_over
-from workflows.decisions.notifications import (
+from orga.workflows.decisions import approvals, limits, roll_over
+from orga.workflows.decisions.notifications import (
     MAX_CALLS,
     MAX_TEXT_CHARS,
     is_end_told,
@@ -22,14 +20,17 @@ from workflows.decisions.notifications import (
     unannounced,
     with_announced,
 )
-from workflows.decisions.waits import closed, opened, with_resolution
-from workflows.types.delegation import Lineage
-from workflows.types.gate import ApprovalTerms, Verdict
-from workflows.types.input import AgentInput
-from workflows.types.messages import ToolCall
-from workflows.types.notifications import Notification, NotifyEvent
-from workflows.types.state import AgentState, ForkedFrom, Intervention
-from workflows.types.waits import Resolution, Wait
+from orga.workflows.decisions.questions import closed, opened, with_resolution
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.delegation import Lineage
+from orga.workflows.types.gate import ApprovalTerms, Verdict
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.notifications import Notification, NotifyEvent
+from orga.workflows.types.questions import Resolution, Wait
+from orga.workflows.types.state import AgentState, ForkedFrom
+from tests.support.values.core import T0, a_call, a_setup, a_state, at
+from tests.support.values.strategies import LAW, texts
 
 MAX_MESSAGE_BYTES = 40_000
 SOURCE = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
@@ -144,7 +145,7 @@ def test_commands_are_for_the_calls_that_are_shown() -> None:
 
 def test_a_used_up_limit_is_named() -> None:
     state = telling()
-    wait = budget.question(state, ("max_tokens", "5 of 4 tokens"), T0)
+    wait = limits.question(state, ("max_tokens", "5 of 4 tokens"), T0)
     message = told(state, wait)
     assert message.limit == "max_total_tokens"
     assert message.commands[0] == "orga extend run --max-total-tokens 200000"

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from client.checked_worker import checked
-from client.config import NotifyConfig, OrgaConfig
-from client.connect import Connection
-from client.server.endpoint import Endpoint
-from client.worker_parts import Parts, configured_parts
-from tests.support.webhook_receiver import SECRET
-from workflows.types.context import PrepareRequest
-from workflows.types.workplace import Workplace
+from orga.client.config.sections import NotifyConfig, OrgaConfig
+from orga.client.connect import Connection
+from orga.client.server.endpoint import Endpoint
+from orga.client.workers.checked import checked
+from orga.client.workers.parts import Parts, configured_parts
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.workplace import Workplace
+from tests.support.web.webhook_receiver import SECRET
 
 URL = "https://hooks.test/x"
 ENV = {"ORGA_NOTIFY_SECRET": SECRET}

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call, a_state, user
-from tests.support.strategies import LAW
-from tests.support.strategies import replies as replies_of_models
-from workflows.decisions.denials import repeated
-from workflows.decisions.observe import (
+from orga.workflows.decisions.denials import repeated
+from orga.workflows.decisions.observe import (
     with_answer,
     with_denied_answer,
     with_outcomes,
@@ -19,12 +16,16 @@ from workflows.decisions.observe import (
     with_reply,
     with_unjudged,
 )
-from workflows.decisions.replies import classify_reply
-from workflows.types.gate import Verdict
-from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.outcome import Outcome, OutcomeStatus
-from workflows.types.state import AgentState, Intervention
-from workflows.types.usage import ToolCallCounts, Usage
+from orga.workflows.decisions.replies import classify_reply
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.outcome import Outcome, OutcomeStatus
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.usage import ToolCallCounts, Usage
+from tests.support.values.core import a_call, a_state, user
+from tests.support.values.strategies import LAW
+from tests.support.values.strategies import replies as replies_of_models
 
 DENY = Verdict(decision="deny", reason="not today")
 statuses: st.SearchStrategy[OutcomeStatus] = st.sampled_from(get_args(OutcomeStatus))

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.schemas.arguments import argument_errors
-from tests.support.core import a_setup, a_spec
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.delegation import Ceiling, Delegate, DelegateSpec
-from workflows.types.input import InvalidInput, LoopConfig
-from workflows.types.profile import ToolProfile
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.delegation import Ceiling, Delegate, DelegateSpec
+from orga.workflows.types.input import InvalidInput, LoopConfig
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolProfile, ToolSpec
+from tests.support.values.core import a_setup, a_spec
 
 TOOLS = {
     "read": a_spec("read", verified=True),

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from pydantic_core import from_json
 
-from activities.adapters import http
-from activities.adapters.policy.opa_answer import judgement
-from activities.adapters.policy.opa_server import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer
-from activities.ports import Judgement, Proposal
-from tests.support.policies import a_tool_proposal, an_answer
-from tests.support.strategies import LAW, any_json
-from workflows.types.gate import ApprovalTerms
-from workflows.types.messages import ToolCall
+from orga.activities.adapters import http
+from orga.activities.adapters.policy.opa_answer import judgement
+from orga.activities.adapters.policy.opa_server import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.messages import ToolCall
+from tests.support.values.policies import a_tool_proposal, an_answer
+from tests.support.values.strategies import LAW, any_json
 
 
 class Server:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from activities.adapters import http
-from activities.ports import ModelError
-from tests.support.model_http import a_request, chunk, completed, streamed
-from tests.support.sdk_types import assert_openai_takes
-from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.tools import ToolSpec
-from workflows.types.usage import Usage
+from orga.activities.adapters import http
+from orga.activities.ports import ModelError
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.usage import Usage
+from tests.support.model.providers import a_request, chunk, completed, streamed
+from tests.support.model.sdk_types import assert_openai_takes
 
 SEARCH = ToolSpec(
     name="search", description="Find it.", parameters={"type": "object", "properties": {"q": {"type": "string"}}}

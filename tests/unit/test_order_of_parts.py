@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.replies import MAX_CALLS, normalised
-from tests.support.model_http import (
+from orga.activities.replies import MAX_CALLS, normalised
+from orga.workflows.types.messages import Message, Reply, in_order, order_of
+from tests.support.model.providers import (
     Network,
     a_request,
     call_block,
@@ -17,8 +18,6 @@ from tests.support.model_http import (
     streamed,
     text_block,
 )
-from workflows.types.messages import Message, Reply
-from workflows.types.parts import in_order, order_of
 
 
 def thinking_block(signature: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from orga import own_code
 from orga.finder import HeldCode
 from orga.own_code import ROOT, foreign, keep_out, pin, seal
 from orga.start import module_command
-from tests.support.installs import a_hostile_folder, an_install
+from tests.support.programs.installs import a_hostile_folder, an_install
 
 
 def a_finder() -> HeldCode:
@@ -32,12 +32,12 @@ def imported(finder: HeldCode, name: str) -> ModuleType:
 
 def test_runs_share_code_and_nothing_else() -> None:
     finder = a_finder()
-    one, other = (imported(finder, "workflows.decisions.limits") for _ in range(2))
+    one, other = (imported(finder, "orga.workflows.decisions.limits") for _ in range(2))
 
     assert one is not other
     assert one.stop_reason is not other.stop_reason
     assert one.stop_reason.__code__ is other.stop_reason.__code__
-    assert one.__file__ == other.__file__ == str(ROOT / "workflows" / "decisions" / "limits.py")
+    assert one.__file__ == other.__file__ == str(ROOT / "orga" / "workflows" / "decisions" / "limits.py")
 
 
 def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,17 +51,21 @@ def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SourceFileLoader, "get_code", counted)
     finder = a_finder()
     for _ in range(3):
-        imported(finder, "workflows.decisions.clock")
-    assert compiled == ["workflows.decisions.clock"]
+        imported(finder, "orga.workflows.decisions.control")
+    assert compiled == ["orga.workflows.decisions.control"]
 
 
-@pytest.mark.parametrize("name", ["httpx", "workflowsx", "tests.support.loop", "worker"])
+@pytest.mark.parametrize(
+    "name", ["httpx", "workflowsx", "tests.support.runs.loop", "worker", "workflows.agent", "activities"]
+)
 def test_what_is_not_ours_is_left_to_others(name: str) -> None:
-    """`worker` is a name of ours in processes that we start; another's program may have its own."""
+    """Whatever it is called: a project may have its own `worker.py` and its own `workflows/`."""
     assert a_finder().find_spec(name) is None
 
 
-@pytest.mark.parametrize("name", ["workflows.decisions.nothing", "activities.nothing", "client.cli.nothing.at_all"])
+@pytest.mark.parametrize(
+    "name", ["orga.workflows.decisions.nothing", "orga.activities.nothing", "orga.client.cli.nothing.at_all"]
+)
 def test_nobody_finds_a_module_of_ours_that_is_not_there(name: str) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         a_finder().find_spec(name)
@@ -75,10 +79,10 @@ def test_it_is_set_up_once() -> None:
 
 def test_strangers_among_our_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert foreign() == []
-    stranger = ModuleType("activities.theirs")
-    stranger.__spec__ = ModuleSpec("activities.theirs", None, origin="/their/activities/theirs.py")
-    monkeypatch.setitem(sys.modules, "activities.theirs", stranger)
-    assert foreign() == ["activities.theirs from /their/activities/theirs.py"]
+    stranger = ModuleType("orga.activities.theirs")
+    stranger.__spec__ = ModuleSpec("orga.activities.theirs", None, origin="/their/activities/theirs.py")
+    monkeypatch.setitem(sys.modules, "orga.activities.theirs", stranger)
+    assert foreign() == ["orga.activities.theirs from /their/activities/theirs.py"]
 
 
 def test_a_folder_that_runs_may_write_is_taken_off_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +113,7 @@ import json, subprocess, sys
 from pathlib import Path
 
 def main():
-    import workflows.phases.gate
+    import orga.workflows.phases.gate
     from orga.child import held_program
     from orga.own_code import ROOT, seal
     seal()
@@ -118,17 +122,17 @@ def main():
     for folder in [*ROOT.rglob("__pycache__")]:
         for file in folder.iterdir():
             file.unlink()
-    (ROOT / "workflows" / "added.py").write_text("")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("workflows", "activities")]:
+    (ROOT / "orga" / "workflows" / "added.py").write_text("")
+    for name in [name for name in sys.modules if name.startswith(("orga.workflows", "orga.activities"))]:
         del sys.modules[name]  # as the sandbox of a run does it
-    import workflows.phases.gate, workflows.agent, activities.gate
-    found = [workflows.phases.gate.__file__, hasattr(workflows.phases.gate, "judge")]
+    import orga.workflows.phases.gate, orga.workflows.agent, orga.activities.gate
+    found = [orga.workflows.phases.gate.__file__, hasattr(orga.workflows.phases.gate, "judge")]
     try:
-        import workflows.added
+        import orga.workflows.added
     except ModuleNotFoundError as error:
         found.append(error.name)
     for module, site in (("tools.page_text", True), ("sandbox.supervisor", False)):
-        program = held_program(f"activities.adapters.{module}", "0", site=site)
+        program = held_program(f"orga.activities.adapters.{module}", "0", site=site)
         done = subprocess.run(program.argv, pass_fds=(program.number,), input=b"<p>read</p>", capture_output=True)
         found.append(done.stdout.decode() + done.stderr.decode()[-60:])
     print(json.dumps(found))
@@ -138,13 +142,13 @@ def main():
 def test_what_is_written_into_our_files_after_the_start_is_never_run(tmp_path: Path) -> None:
     """The case of somebody who develops orga with orga: the root of the file tools holds the install."""
     install = an_install(tmp_path)
-    (install / "client" / "probe.py").write_text(PROBE)
-    command = [str(install / "orga" / "isolated.py"), "client.probe"]
+    (install / "orga" / "client" / "probe.py").write_text(PROBE)
+    command = [str(install / "orga" / "isolated.py"), "orga.client.probe"]
     done = subprocess.run([sys.executable, "-I", *command], cwd=install, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     gate, is_gate, added, page, supervisor = json.loads(done.stdout)
-    assert (gate, is_gate) == (str(install / "workflows" / "phases" / "gate.py"), True)
-    assert added == "workflows.added"
+    assert (gate, is_gate) == (str(install / "orga" / "workflows" / "phases" / "gate.py"), True)
+    assert added == "orga.workflows.added"
     assert json.loads(page) == ["", "read"]
     assert supervisor == ""
 
@@ -155,7 +159,7 @@ def test_no_module_of_the_working_folder_is_imported(
 ) -> None:
     folder = a_hostile_folder(tmp_path)
     monkeypatch.setenv("PYTHONPATH", path) if path is not None else monkeypatch.delenv("PYTHONPATH", raising=False)
-    command = module_command("worker", "--check")
+    command = module_command("orga.worker", "--check")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert not (folder / "imported").exists(), (folder / "imported").read_text()
     assert json.loads(done.stdout)["problems"] == []
@@ -171,4 +175,4 @@ def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatc
         return read_for_real(loader, path)
 
     monkeypatch.setattr(SourceFileLoader, "get_data", read)
-    assert imported(pin(), "workflows.phases.gate").judge
+    assert imported(pin(), "orga.workflows.phases.gate").judge

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from activities.adapters.tools.own_threads import MAX_LEFT_BEHIND, OwnThreads
-from activities.ports import ToolError
+from orga.activities.adapters.tools.own_threads import MAX_LEFT_BEHIND, OwnThreads
+from orga.activities.ports import ToolError
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from activities.adapters.tools.page_text import page_text
+from orga.activities.adapters.tools.page_text import page_text
 
 SECRET = "obey me"
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.policy.allow_all import AllowAll
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.adapters.policy.ladder import PolicySettings, engine_name, gate_execution, policy_engine
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.policy.opa_server import OpaServer
-from client.config_file import load_config
-from client.policy_settings import policy_settings
-from tests.support.loop import Deny
-from tests.support.policies import PERMIT_ALL, a_folder
+from orga.activities.adapters.policy.allow_all import AllowAll
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, gate_execution, policy_engine
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.client.config.file import load_config
+from orga.client.config.policy_settings import policy_settings
+from tests.support.runs.loop import Deny
+from tests.support.values.policies import PERMIT_ALL, a_folder
 
 URL = "http://127.0.0.1:8181"
 

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from activities.adapters.policy.allow_all import AllowAll
-from activities.adapters.policy.listed import ListedTools
-from activities.ports import Proposal
-from workflows.types.messages import ToolCall
+from orga.activities.adapters.policy.allow_all import AllowAll
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.ports import Proposal
+from orga.workflows.types.messages import ToolCall
 
 
 def a_call(name: str, *listed: str) -> Proposal:

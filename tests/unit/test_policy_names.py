@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from client.cli.main import run_command
-from tests.support.orga_command import ROOT
-from tests.support.policies import a_folder
+from orga.client.cli.main import run_command
+from tests.support.programs.orga_command import ROOT
+from tests.support.values.policies import a_folder
 
 CONFIG = """
 [agents.cashier]

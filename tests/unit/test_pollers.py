@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.pollers import may_be_polled, may_live, own_identity, pollers
+from orga.client.server.pollers import may_be_polled, may_live, own_identity, pollers
 
 
 def a_dead_process() -> int:

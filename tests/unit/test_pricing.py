@@ -2,8 +2,8 @@
 
 import pytest
 
-from activities.adapters.models.pricing import cost_usd
-from workflows.types.usage import Usage
+from orga.activities.adapters.models.pricing import cost_usd
+from orga.workflows.types.usage import Usage
 
 USAGE = Usage(input_tokens=1_000_000, output_tokens=100_000)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orga.start import module_command
-from tests.support.orga_command import ROOT
+from tests.support.programs.orga_command import ROOT
 
 COMMAND = [sys.executable, "-c", "from orga.start import command; command()"]
 
@@ -27,7 +27,7 @@ def test_ctrl_c_while_it_starts_shows_no_traceback(tmp_path: Path, after_s: floa
     process = subprocess.Popen(
         [*COMMAND, "trust", "--list"], cwd=ROOT, env={"ORGA_HOME": str(tmp_path)}, stderr=subprocess.PIPE
     )
-    while module_command("client.cli.main")[-2].encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+    while module_command("orga.client.cli.main")[-2].encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
         time.sleep(0.001)
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)

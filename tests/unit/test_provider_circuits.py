@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.breakers import WorkerBreakers
-from activities.conversations import Conversations
-from activities.model_calls import LAST_TRY_S
-from activities.model_circuits import GuardedModels
-from activities.ports import ModelError, ModelRequest
-from activities.reason import ReasonActivities
-from tests.support.activities import Beats, NoHistory
-from tests.support.circuits import OPTIONS, Clock, clock, shared
-from tests.support.core import a_request, a_setup, user
-from tests.support.scripted import ScriptedModels, ScriptedProvider, answers
-from workflows.types.breaker import CIRCUIT_OPEN, CircuitOptions
-from workflows.types.input import SLACK_S
+from orga.activities.breakers import WorkerBreakers
+from orga.activities.conversations import Conversations
+from orga.activities.model_calls import LAST_TRY_S
+from orga.activities.model_circuits import GuardedModels
+from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.reason import ReasonActivities
+from orga.workflows.types.breakers import CIRCUIT_OPEN, CircuitOptions
+from orga.workflows.types.input import SLACK_S
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, answers
+from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
+from tests.support.tools.activities import Beats, NoHistory
+from tests.support.values.core import a_request, a_setup, user
 
 __all__ = ["clock", "shared"]
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import user
-from tests.support.strategies import LAW
-from workflows.types.ranges import Ranges, indexes, length, ranges_of, within, without
+from orga.workflows.types.messages import Ranges, indexes, length, ranges_of, within, without
+from tests.support.values.core import user
+from tests.support.values.strategies import LAW
 
 MESSAGES = tuple(user(str(number)) for number in range(10))
 parts = st.sets(st.integers(0, 9))

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.conversations import Conversations
-from activities.model_calls import LAST_TRY_S, TAIL_CHARS
-from activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
-from activities.reason import ReasonActivities
-from tests.support.activities import RUN, Beats, NoHistory
-from tests.support.core import a_call, a_request, a_setup, conversation_of, request_for, user
-from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers
-from workflows.decisions.conversation import handed_over, with_message
-from workflows.types.context import MessageRef, ReasonRequest
-from workflows.types.input import SLACK_S, LoopConfig
-from workflows.types.messages import Message, Reply
+from orga.activities.conversations import Conversations
+from orga.activities.model_calls import LAST_TRY_S, TAIL_CHARS
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
+from orga.activities.reason import ReasonActivities
+from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.workflows.types.context import MessageRef, ReasonRequest
+from orga.workflows.types.input import SLACK_S, LoopConfig
+from orga.workflows.types.messages import Message, Reply
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers
+from tests.support.tools.activities import RUN, Beats, NoHistory
+from tests.support.values.core import a_call, a_request, a_setup, conversation_of, request_for, user
 
 SETUP = a_setup(instructions="be short")
 TASK = user("task", pinned=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from activities.recordable import MAX_BYTES, MAX_WAIT_S, UNFIT, recordable
-from workflows.types.gate import ApprovalTerms, Verdict
+from orga.activities.recordable import MAX_BYTES, MAX_WAIT_S, UNFIT, recordable
+from orga.workflows.types.gate import ApprovalTerms, Verdict
 
 GOOD = Verdict(decision="allow", policies=("p",), version="v1")
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import T0, a_call, a_setup, a_spec, a_state, at
-from workflows.decisions.recovery import (
+from orga.workflows.decisions.recovery import (
     MAX_KEPT_BYTES,
     MAX_LETTER_BYTES,
     good_result,
@@ -21,13 +20,13 @@ from workflows.decisions.recovery import (
     with_success,
     without_letter,
 )
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.input import LoopConfig
-from workflows.types.outcome import Outcome
-from workflows.types.recovery import Recovery
-from workflows.types.state import AgentState
-from workflows.types.tools import Effect, ToolSpec
-from workflows.types.untrusted import undelimited
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import DeadLetter, Recovery
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import Effect, ToolSpec
+from orga.workflows.types.untrusted import undelimited
+from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state, at
 
 CACHED = Recovery(strategy="cached_result", max_staleness_s=60)
 BY_MODEL = Recovery(strategy="llm_recovery", max_recovery_attempts=2)

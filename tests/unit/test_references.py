@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.support.strategies import LAW
-from workflows.decisions.references import references_in
-from workflows.types.hydration import CustomPattern, PreHydration
+from orga.workflows.decisions.references import references_in
+from orga.workflows.types.hydration import CustomPattern, PreHydration
+from tests.support.values.strategies import LAW
 
 TICKETS = PreHydration(custom_patterns=(CustomPattern(ref_type="ticket", pattern=r"OPS-\d+"),))
 PIECES = ["https://a.io/x", "http://[::1]/", "./a.md", "~/b", "#7", "PR #5", "pr\n#6", "o/n#8", "OPS-1", "see", "é"]

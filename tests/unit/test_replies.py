@@ -5,10 +5,10 @@ from typing import get_args
 import pytest
 from hypothesis import given
 
-from tests.support.core import a_call
-from tests.support.strategies import LAW, any_replies
-from workflows.decisions.replies import Kind, classify_reply
-from workflows.types.messages import FinishReason, Reply
+from orga.workflows.decisions.replies import Kind, classify_reply
+from orga.workflows.types.messages import FinishReason, Reply
+from tests.support.values.core import a_call
+from tests.support.values.strategies import LAW, any_replies
 
 CALLS = (a_call(),)
 

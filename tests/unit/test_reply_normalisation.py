@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from activities.replies import (
+from orga.activities.replies import (
     MAX_CALLS,
     MAX_CALLS_BYTES,
     MAX_DEPTH,
@@ -19,12 +19,12 @@ from activities.replies import (
     calls_room,
     normalised,
 )
-from tests.support.core import a_call
-from tests.support.scripted import USAGE
-from tests.support.strategies import LAW, any_calls, any_replies
-from workflows.types.digest import canonical
-from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.usage import Usage
+from orga.workflows.types.digest import canonical
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.usage import Usage
+from tests.support.model.scripted import USAGE
+from tests.support.values.core import a_call
+from tests.support.values.strategies import LAW, any_calls, any_replies
 
 TOO_LARGE = f"(more than 150000 bytes{TOGETHER})"
 PAYLOAD_LIMIT = 2 * 1024 * 1024

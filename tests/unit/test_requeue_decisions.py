@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import T0, a_call, a_setup, a_spec, a_state
-from workflows.decisions.observe import with_answer, with_termination
-from workflows.decisions.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import Reply
-from workflows.types.outcome import Outcome, OutcomeStatus
-from workflows.types.state import AgentState
+from orga.workflows.decisions.observe import with_answer, with_termination
+from orga.workflows.decisions.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.outcome import Outcome, OutcomeStatus
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.state import AgentState
+from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state
 
 
 def a_letter(**arguments: Any) -> DeadLetter:

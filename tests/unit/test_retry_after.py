@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from activities.adapters.models.retry_after import retry_after_s
+from orga.activities.adapters.models.retry_after import retry_after_s
 
 NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
 

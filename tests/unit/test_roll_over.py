@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
-from tests.support.strategies import LAW, messages
-from workflows.decisions.begin import NewerState, first_state
-from workflows.decisions.carrying import MAX_CARRIED_BYTES, carried
-from workflows.decisions.conversation import full_digest, handed_over
-from workflows.decisions.interventions import with_pause
-from workflows.decisions.roll_over import is_due
-from workflows.types.input import InvalidInput
-from workflows.types.messages import Message
-from workflows.types.state import AgentState, Child, Conversation
+from orga.workflows.decisions.begin import NewerState, first_state
+from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.conversation import full_digest, handed_over
+from orga.workflows.decisions.interventions import with_pause
+from orga.workflows.decisions.roll_over import carried, is_due
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.messages import Message
+from orga.workflows.types.state import AgentState, Child, Conversation
+from tests.support.values.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
+from tests.support.values.strategies import LAW, messages
 
 SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from activities.ports import Tool
-from client.config import OrgaConfig
-from client.config_file import load_config
-from client.worker_tools import worker_tools
-from client.writable_rules import writable_rules
-from tests.support.bubblewrap import bubblewrap
-from tests.support.tool_calls import CONTEXT, failure, result
+from orga.activities.ports import Tool
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.writable_rules import writable_rules
+from orga.client.workers.tools import worker_tools
+from tests.support.parts.bubblewrap import bubblewrap
+from tests.support.tools.calls import CONTEXT, failure, result
 
 CONFIG = """
 [agents.default]
@@ -174,7 +174,7 @@ async def test_folders_that_a_command_makes_do_not_hide_the_rules_behind_them(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bubblewrap()
-    monkeypatch.setattr("activities.adapters.rules.MAX_FOLDERS", 30)
+    monkeypatch.setattr("orga.activities.adapters.rules.MAX_FOLDERS", 30)
     tool = tool_of("run_command", project)
     await result(tool, command=["sh", "-c", "mkdir -p $(seq -f 'many/%g' 40)"])
     before = closed(project)

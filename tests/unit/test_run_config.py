@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.run_config import run_config
-from tests.support.strategies import LAW
-from workflows.types.delegation import Ceiling
-from workflows.types.hydration import PreHydration
-from workflows.types.input import InvalidInput, LoopConfig
-from workflows.types.profile import ToolProfile
-from workflows.types.recovery import Recovery
-from workflows.types.steps import StepIteration
+from orga.activities.adapters.run_config import run_config
+from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.hydration import PreHydration
+from orga.workflows.types.input import InvalidInput, LoopConfig
+from orga.workflows.types.recovery import Recovery, StepIteration
+from orga.workflows.types.tools import ToolProfile
+from tests.support.values.strategies import LAW
 
 AGENT = LoopConfig(
     max_iterations=7,

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_setup, a_spec, a_state
-from tests.support.sagas import book, look, pay
-from tests.support.strategies import LAW
-from workflows.decisions import saga
-from workflows.decisions.dispatch import has_room, turned_down, wants_more, with_one_more, with_under_way
-from workflows.decisions.outcomes import cancelled, failed, not_run, refused
-from workflows.decisions.saga_report import Course, ended, why
-from workflows.decisions.steps import with_failed_call
-from workflows.types.gate import Verdict
-from workflows.types.input import LoopConfig
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.recovery import Recovery, RecoveryStrategy
-from workflows.types.saga import MAX_STEPS, SagaStep
-from workflows.types.tools import ToolSpec
-from workflows.types.usage import ToolCallCounts
+from orga.workflows.decisions import saga
+from orga.workflows.decisions.dispatch import has_room, turned_down, wants_more, with_one_more, with_under_way
+from orga.workflows.decisions.outcomes import cancelled, failed, not_run, refused
+from orga.workflows.decisions.saga import Course, ended, why
+from orga.workflows.decisions.steps import with_failed_call
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Recovery, RecoveryStrategy
+from orga.workflows.types.saga import MAX_STEPS, SagaStep
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.usage import ToolCallCounts
+from tests.support.runs.sagas import book, look, pay
+from tests.support.values.core import a_setup, a_spec, a_state
+from tests.support.values.strategies import LAW
 
 TOOLS = (
     ToolSpec(name="look", effect="read_only"),

@@ -4,21 +4,20 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.agent_problems import agent_problems
-from activities.adapters.agents import ConfiguredAgents
-from activities.adapters.loop_tools import SAGA_TOOL
-from activities.adapters.schemas.arguments import argument_errors
-from activities.adapters.tools.catalog import ToolCatalog
-from client.cli.narrated_notes import told_note
-from tests.support.core import a_call, a_request, a_setup, a_spec, at, user
-from tests.support.loop import FakeTool
-from tests.support.sagas import book, look, pay
-from workflows.decisions.journal import JournalFold
-from workflows.types.agents import AgentConfig
-from workflows.types.context import PrepareRequest
-from workflows.types.history import Happening, HappeningKind
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply
+from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.loop_tools import SAGA_TOOL
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.client.cli.narrated_notes import told_note
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
+from orga.workflows.types.messages import Reply
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.sagas import book, look, pay
+from tests.support.values.core import a_call, a_request, a_setup, a_spec, at, user
 
 AGENT = AgentConfig(tools=("read", "saga"))
 TOOLS = {"read": a_spec("read")}
@@ -59,7 +58,7 @@ def happened(kind: HappeningKind, name: str = "", key: str = "", value: Any = No
 def told(*happenings: Happening) -> list[JournalEntry]:
     """Return the journal of an iteration that begins with a saga and a look."""
     reply = Reply(calls=(a_call("saga", "g0"), a_call("look", "l0")), finish="tool_calls")
-    verdicts = {"verdicts": [{"decision": "allow"}] * 2}
+    verdicts = {"verdicts": [{"decision": "allow"}] * 2, "places": ["1.0", "1.1"]}
     begin = [
         happened("started", value=[{"task": "go"}]),
         happened("scheduled", "reason", "1", a_request((user("go"),), a_setup()).model_dump(mode="json")),

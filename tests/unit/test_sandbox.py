@@ -16,8 +16,8 @@ from temporalio.converter import (
 )
 from temporalio.worker import WorkflowInstance
 
-from client.converter import data_converter
-from client.sandbox import _WithoutContexts, workflow_runner
+from orga.client.history.converter import data_converter
+from orga.client.runners.sandbox import _WithoutContexts, workflow_runner
 
 
 class Codec(PayloadCodec):

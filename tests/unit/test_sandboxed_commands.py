@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.ports import ToolError
-from tests.support.sandboxed import python, ran, shell
+from orga.activities.ports import ToolError
+from tests.support.programs.sandboxed import python, ran, shell
 
 
 async def test_the_environment_holds_what_is_passed_and_its_defaults(

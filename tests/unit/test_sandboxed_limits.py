@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sandboxed import python, ran, shell
-from workflows.types.sandbox import Limits
+from orga.workflows.types.workplace import Limits
+from tests.support.programs.sandboxed import python, ran, shell
 
 LIMITS = {
     "memory": (Limits(memory_bytes=300_000_000), "x = bytearray(900_000_000)", "memory_bytes"),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.sanitize import MAX_CHARS, MAX_MARKS, sanitized
-from tests.support.corpora import Case, cases
-from tests.support.strategies import LAW, texts
+from orga.activities.sanitize import MAX_CHARS, MAX_MARKS, sanitized
+from tests.support.values.corpora import Case, cases
+from tests.support.values.strategies import LAW, texts
 
 NOTE = "[sanitized: "
 

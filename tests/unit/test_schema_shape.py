@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict, moved
-from activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict, moved
+from orga.activities.adapters.schemas.arguments import argument_errors
 
 CLOSED: dict[str, Any] = {
     "type": "object",

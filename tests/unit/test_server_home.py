@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from client.server.endpoint import ServerUnavailable
-from client.server.home import cache_folder, prepared_home, server_home
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import cache_folder, prepared_home, server_home
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from client.server import locate as locate_module
-from client.server import obtain
-from client.server.endpoint import Report, ServerUnavailable
-from client.server.locate import locate
-from client.server.obtain import NotObtained, built
+from orga.client.server import locate as locate_module
+from orga.client.server import obtain
+from orga.client.server.endpoint import Report, ServerUnavailable
+from orga.client.server.locate import locate
+from orga.client.server.obtain import NotObtained, built
 
 MAKES_A_FILE = 'echo "$@" >> "$COUNT"; echo "#!/bin/sh" > "$GOBIN/temporal"'
 FAILS = "echo go: downloading >&2; echo 'no such host' >&2; exit 1"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from client.server.locks import is_held, taken, waited_for
+from orga.client.server.locks import is_held, taken, waited_for
 
 
 def test_a_lock_has_one_holder_until_it_is_given_back(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from client.server import ports
-from client.server.endpoint import ServerUnavailable
-from client.server.ports import claimed_port
+from orga.client.server import ports
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.ports import claimed_port
 
 HOST = "127.0.0.1"
 

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import pytest
 
-from client.server import obtain, release
-from client.server.locate import locate
-from client.server.obtain import NotObtained, downloaded
-from tests.support.raw_http import answer, raw_http
+from orga.client.server import obtain, release
+from orga.client.server.locate import locate
+from orga.client.server.obtain import NotObtained, downloaded
+from tests.support.web.raw import answer, raw_http
 
 COMMAND = b"#!/bin/sh\necho temporal\n"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from client.server import resolve
-from client.server.endpoint import Endpoint, Report, ServerUnavailable
-from client.server.readiness import connect_failure, wait_ready, why_silent
-from client.server.resolve import connect_options, resolve_endpoint
+from orga.client.server import resolve
+from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
+from orga.client.server.readiness import connect_failure, wait_ready, why_silent
+from orga.client.server.resolve import connect_options, resolve_endpoint
 
 EMBEDDED = Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", embedded=True)
 

@@ -6,8 +6,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.server.search_attributes import SearchAttributesRefused, register, type_name
-from workflows.types.search_attributes import KEYS
+from orga.client.server.search_attributes import SearchAttributesRefused, register, type_name
+from orga.workflows.types.names import KEYS
 
 
 def test_names_and_types() -> None:

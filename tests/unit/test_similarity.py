@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from tests.support.strategies import LAW, any_text
-from workflows.decisions.similarity import MAX_COMPARED_CHARS, similarity
+from orga.workflows.decisions.denials import MAX_COMPARED_CHARS, similarity
+from tests.support.values.strategies import LAW, any_text
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.smollm.actions import action_schema, arguments_schema, call_in, visible_text
-from activities.adapters.models.smollm.window import Line, fit
-from activities.ports import ToolChoice
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.smollm.actions import action_schema, arguments_schema, call_in, visible_text
+from orga.activities.adapters.models.smollm.window import Line, fit
+from orga.activities.ports import ToolChoice
+from orga.workflows.types.tools import ToolSpec
 
 CITY = {"type": "string", "title": "City", "description": "Where"}
 CLOCK = ToolSpec(

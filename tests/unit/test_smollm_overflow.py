@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from activities.adapters.models.local import LocalProvider
-from activities.adapters.models.smollm import engine
-from activities.ports import ModelError, ModelRequest
-from workflows.types.messages import Message
+from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.adapters.models.smollm import engine
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import Message
 
 LONG = ModelRequest(
     model="smollm2",

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import a_call, a_state, at
-from workflows.decisions.steps import (
+from orga.workflows.decisions.steps import (
     MAX_STEPS,
     refusal,
     step_key,
@@ -13,10 +12,11 @@ from workflows.decisions.steps import (
     with_resolved_step,
     with_succeeded_call,
 )
-from workflows.types.input import AgentInput, LoopConfig
-from workflows.types.state import AgentState
-from workflows.types.steps import Step, StepIteration
-from workflows.types.waits import Choice, Resolution, Wait
+from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.questions import Choice, Resolution, Wait
+from orga.workflows.types.recovery import Step, StepIteration
+from orga.workflows.types.state import AgentState
+from tests.support.values.core import a_call, a_state, at
 
 CALL = a_call("search", q="cats")
 KEY = step_key(CALL)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import T0, a_setup, a_state, at, used
-from tests.support.strategies import LAW
-from workflows.decisions.interventions import with_pause, with_resume
-from workflows.decisions.limits import budgets, output_allowance, remaining_s, stop_reason
-from workflows.types.input import LoopConfig
-from workflows.types.state import AgentState
+from orga.workflows.decisions.interventions import with_pause, with_resume
+from orga.workflows.decisions.limits import budgets, output_allowance, remaining_s, stop_reason
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.state import AgentState
+from tests.support.values.core import T0, a_setup, a_state, at, used
+from tests.support.values.strategies import LAW
 
 CONFIG = LoopConfig(max_iterations=25, max_total_tokens=100_000, timeout_s=300.0, max_cost_usd=1.0)
 DENIED_3 = {"rm: no": 3}

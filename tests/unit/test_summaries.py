@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tests.support.core import a_call, a_setup, a_spec, a_state, at
-from tests.support.strategies import LAW, any_calls, any_text
-from workflows.decisions.interventions import with_guidance, with_pause
-from workflows.decisions.summaries import call_summary, details, spent
-from workflows.types.messages import ToolCall
-from workflows.types.state import Intervention
-from workflows.types.usage import ToolCallCounts, UsageTotals
-from workflows.types.visible import SUMMARY_CHARS, one_line
+from orga.workflows.decisions.interventions import with_guidance, with_pause
+from orga.workflows.decisions.summaries import call_summary, details, spent
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.text import SUMMARY_CHARS, one_line
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+from tests.support.values.core import a_call, a_setup, a_spec, a_state, at
+from tests.support.values.strategies import LAW, any_calls, any_text
 
 PATH = a_spec(main_argument="path")
 

@@ -5,22 +5,21 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.adapters.models.extractive import ExtractiveProvider
-from activities.conversations import Conversations
-from activities.ports import ModelError, ModelRequest, Rebuilt
-from activities.summarise import SummariseActivities
-from activities.transcript import MAX_PART_BYTES, transcript
-from tests.support.activities import RUN, Beats, NoHistory
-from tests.support.core import a_call, a_setup, a_spec, conversation_of, request_for, user
-from tests.support.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
-from tests.support.turns import TASK
-from workflows.decisions.conversation import handed_over, with_message
-from workflows.types.context import ContextRef
-from workflows.types.digest import reference
-from workflows.types.messages import Message, Reply
-from workflows.types.ranges import Ranges
-from workflows.types.summary import SummariseRequest, Summary, summary_message
-from workflows.types.untrusted import delimited
+from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.conversations import Conversations
+from orga.activities.ports import ModelError, ModelRequest, Rebuilt
+from orga.activities.summarise import SummariseActivities
+from orga.activities.transcript import MAX_PART_BYTES, transcript
+from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.workflows.types.context import ContextRef
+from orga.workflows.types.digest import reference
+from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.summary import SummariseRequest, Summary, summary_message
+from orga.workflows.types.untrusted import delimited
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
+from tests.support.tools.activities import RUN, Beats, NoHistory
+from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
+from tests.support.values.turns import TASK
 
 SETUP = a_setup(a_spec("read"), instructions="be short")
 TURN = (

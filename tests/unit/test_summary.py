@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import a_call, a_setup, a_state, conversation_of, user
-from tests.support.turns import TASK, turn
-from workflows.decisions.estimate import tokens_in
-from workflows.decisions.summary import (
+from orga.workflows.decisions.compaction import (
     MAX_TOKENS,
     MIN_TOKENS,
     affords_summary,
@@ -17,12 +14,14 @@ from workflows.decisions.summary import (
     summary_tokens,
     with_summary,
 )
-from workflows.types.input import LoopConfig
-from workflows.types.messages import Message, Reply
-from workflows.types.ranges import Ranges
-from workflows.types.state import AgentState
-from workflows.types.summary import summary_message
-from workflows.types.usage import Usage, UsageTotals
+from orga.workflows.decisions.sizes import tokens_in
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.summary import summary_message
+from orga.workflows.types.usage import Usage, UsageTotals
+from tests.support.values.core import a_call, a_setup, a_state, conversation_of, user
+from tests.support.values.turns import TASK, turn
 
 UNUSED = UsageTotals()
 CALLS = (a_call("read", "a"), a_call("read", "b"), a_call("search", "c"))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import a_setup, a_spec, a_state
-from workflows.decisions.taint import with_definitions
+from orga.workflows.decisions.taint import with_definitions
+from tests.support.values.core import a_setup, a_spec, a_state
 
 DIGEST = "d" * 32
 

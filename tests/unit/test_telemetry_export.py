@@ -8,9 +8,9 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from client.telemetry.export import TelemetryInUse
-from tests.support.otlp_receiver import otlp_receiver
-from tests.support.telemetry import fresh_globals, started
+from orga.client.telemetry.export import TelemetryInUse
+from tests.support.web.otlp_receiver import otlp_receiver
+from tests.support.web.telemetry import fresh_globals, started
 
 __all__ = ["fresh_globals"]
 
@@ -53,7 +53,9 @@ def test_credentials_of_the_endpoint_are_not_in_the_warning(caplog: pytest.LogCa
         trace.get_tracer("test").start_span(name).end()
     on.shutdown(0.3)
 
-    ours = [record for record in caplog.records if record.name == "client.telemetry.silence"]  # not an earlier test's
+    ours = [
+        record for record in caplog.records if record.name == "orga.client.telemetry.silence"
+    ]  # not an earlier test's
     assert [(r.levelno, r.getMessage()) for r in ours] == [
         (logging.WARNING, f"the collector at {gone.url} takes no telemetry: it is lost; runs go on")
     ]

@@ -4,13 +4,13 @@ import subprocess
 import sys
 from time import perf_counter
 
-from workflows.phases.spans import phase_span
+from orga.workflows.phases.telemetry import phase_span
 
 PROGRAM = """
 import sys
-import worker
-from client.config import TelemetryConfig
-from client.telemetry.start import telemetry
+from orga import worker
+from orga.client.config.sections import TelemetryConfig
+from orga.client.telemetry.start import telemetry
 
 telemetry(TelemetryConfig()).shutdown()
 print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter", "requests"))])

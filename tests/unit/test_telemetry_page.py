@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from workflows.types import telemetry_names as names
+from orga.workflows.types import telemetry_names as names
 
 PAGE = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
 NAME = re.compile(r"`((?:gen_ai|orga|server|error)\.[a-z_.]+)`")

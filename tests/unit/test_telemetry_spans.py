@@ -11,14 +11,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.ports import ModelError, ModelRequest
-from activities.spans import model_span, tool_span
-from tests.support.model_http import Network, a_request, chunk, provider, streamed
-from tests.support.telemetry import fresh_globals
-from workflows.phases.spans import phase_span
-from workflows.types import telemetry_names as names
-from workflows.types.context import Setup
-from workflows.types.messages import Reply
+from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.spans import model_span, tool_span
+from orga.workflows.phases.telemetry import phase_span
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Reply
+from tests.support.model.providers import Network, a_request, chunk, provider, streamed
+from tests.support.web.telemetry import fresh_globals
 
 __all__ = ["fresh_globals"]
 

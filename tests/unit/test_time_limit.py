@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities import time_limit
-from activities.ports import ToolError
-from activities.time_limit import within_limit
-from tests.support.activities import Beats
-from tests.support.core import a_spec
-from workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
+from orga.activities import time_limit
+from orga.activities.ports import ToolError
+from orga.activities.time_limit import within_limit
+from orga.workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
+from tests.support.tools.activities import Beats
+from tests.support.values.core import a_spec
 
 Work = Callable[[], Coroutine[Any, Any, str]]
 

@@ -1,6 +1,6 @@
 """A journal that is read again brings what is new, and after a rewind what is other."""
 
-from client.told import Told
+from orga.client.journal.told import Told
 from tests.unit.test_journal_chain import chain
 
 

@@ -9,15 +9,15 @@ from temporalio import activity
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 
-from activities.conversations import Conversations
-from activities.known_secrets import KnownSecrets
-from activities.ports import ToolContext, ToolError
-from activities.sanitize import MAX_CHARS
-from activities.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, tool_activities
-from tests.support.activities import RUN, Beats, NoHistory
-from tests.support.core import a_spec
-from workflows.types.names import OWN_ACTIVITIES
-from workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
+from orga.activities.conversations import Conversations
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.ports import ToolContext, ToolError
+from orga.activities.sanitize import MAX_CHARS
+from orga.activities.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, tool_activities
+from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
+from tests.support.tools.activities import RUN, Beats, NoHistory
+from tests.support.values.core import a_spec
 
 REQUEST = ToolRequest(call_id="c1", arguments={"path": "a"}, key="key-1")
 Body = Callable[[dict[str, Any], ToolContext], Any]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.schemas.arguments import argument_errors
-from activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
-from activities.adapters.tools.python_function import load_function
-from tests.support.loop import FakeTool
-from tests.support.tool_calls import result
-from workflows.types.recovery import Recovery
-from workflows.types.tools import ToolOptions
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from orga.activities.adapters.tools.python_function import load_function
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tools import ToolOptions
+from tests.support.runs.loop import FakeTool
+from tests.support.tools.calls import result
 
 EFFECTS = {
     "list_files": "read_only",
@@ -101,7 +101,7 @@ def test_options_for_an_unknown_tool_name_the_nearest(tmp_path: Path, name: str,
 
 
 def test_functions_and_built_ins_share_a_catalog(tmp_path: Path) -> None:
-    function = load_function("tests.support.sample_tools:weather")
+    function = load_function("tests.support.tools.sample:weather")
     assert ToolCatalog([*builtin_tools(tmp_path), function])["weather"] is function
 
 

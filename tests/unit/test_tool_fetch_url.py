@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from activities.adapters.tools import fetch_url
-from activities.adapters.tools.fetch_url import FetchUrl
-from activities.adapters.tools.guarded_http import system_addresses
-from activities.ports import Tool
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools import fetch_url
+from orga.activities.adapters.tools.fetch_url import FetchUrl
+from orga.activities.adapters.tools.guarded_http import system_addresses
+from orga.activities.ports import Tool
+from tests.support.tools.calls import failure, result
 
 Answer = Callable[[str], bytes]
 

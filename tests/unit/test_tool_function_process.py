@@ -15,28 +15,29 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.adapters.tools.function_process import GRACE_S
-from activities.adapters.tools.python_function import PythonFunction, load_function
-from activities.conversations import Conversations
-from activities.ports import ToolContext
-from activities.tools import tool_activities
-from activities.tools_api import tool
-from tests.support import blocking_tools, sample_tools
-from tests.support.activities import Beats, NoHistory
-from tests.support.processes import begun, is_alive, is_running, open_files
-from tests.support.tool_calls import CONTEXT, failure, result
-from workflows.types.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
+from orga.activities.adapters.tools.function_process import GRACE_S
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
+from orga.activities.conversations import Conversations
+from orga.activities.ports import ToolContext
+from orga.activities.tools import tool_activities
+from orga.activities.tools_api import tool
+from orga.workflows.types.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
+from tests.support.programs.processes import begun, is_alive, is_running, open_files
+from tests.support.tools import blocking as blocking_tools
+from tests.support.tools import sample as sample_tools
+from tests.support.tools.activities import Beats, NoHistory
+from tests.support.tools.calls import CONTEXT, failure, result
 
 ROOT = Path(__file__).parents[2]
 WAYS = ["asleep", "spinning", "deaf", "in C", "with children"]
 
 
 def load(name: str) -> PythonFunction:
-    return load_function(f"tests.support.blocking_tools:{name}")
+    return load_function(f"tests.support.tools.blocking:{name}")
 
 
 def in_a_process(name: str) -> PythonFunction:
-    return load_function(f"tests.support.sample_tools:{name}").isolated("process")
+    return load_function(f"tests.support.tools.sample:{name}").isolated("process")
 
 
 def call(name: str, **arguments: object) -> asyncio.Task[Any]:
@@ -194,9 +195,9 @@ async def test_calls_leave_no_files_open_and_no_processes() -> None:
 
 _WORKER = """
 import asyncio, sys
-from activities.adapters.tools.python_function import load_function
-from activities.ports import ToolContext
-tool = load_function("tests.support.blocking_tools:stands_still")
+from orga.activities.adapters.tools.python_function import load_function
+from orga.activities.ports import ToolContext
+tool = load_function("tests.support.tools.blocking:stands_still")
 asyncio.run(tool.call({"path": sys.argv[1], "how": sys.argv[2]}, ToolContext("c", "k")))
 """
 

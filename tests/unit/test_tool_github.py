@@ -10,10 +10,10 @@ from pydantic_core import to_json
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from activities.adapters.tools.github import ReadIssue, ReadPullRequest
-from activities.adapters.tools.github_api import GitHubApi, GitHubSettings
-from client.config import GitHubConfig
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.github import ReadIssue, ReadPullRequest
+from orga.activities.adapters.tools.github_api import GitHubApi, GitHubSettings
+from orga.client.config.sections import GitHubConfig
+from tests.support.tools.calls import failure, result
 
 TOKEN = "ghp_0123456789abcdef"
 ANN = {"login": "ann"}

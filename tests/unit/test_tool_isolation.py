@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.catalog import builtin_tools, with_options
-from activities.adapters.tools.python_function import PythonFunction, load_function
-from activities.ports import Tool
-from tests.support import blocking_tools, sample_tools
-from tests.support.tool_calls import result
-from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions
+from orga.activities.adapters.tools.catalog import builtin_tools, with_options
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
+from orga.activities.ports import Tool
+from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions
+from tests.support.tools import blocking as blocking_tools
+from tests.support.tools import sample as sample_tools
+from tests.support.tools.calls import result
 
 
 def configured(tool: Tool, **options: object) -> Tool:
@@ -17,7 +18,7 @@ def configured(tool: Tool, **options: object) -> Tool:
 
 
 def sample(name: str) -> PythonFunction:
-    return load_function(f"tests.support.sample_tools:{name}")
+    return load_function(f"tests.support.tools.sample:{name}")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ async def test_the_option_says_where_a_function_runs(isolation: str | None, in_m
 
 @pytest.mark.parametrize(("function", "arguments"), [("echo", {"text": "a"}), ("blocks_its_loop", {"seconds": 0})])
 async def test_the_option_wins_over_the_mark(function: str, arguments: dict[str, object]) -> None:
-    tool = configured(load_function(f"tests.support.blocking_tools:{function}"), isolation="thread")
+    tool = configured(load_function(f"tests.support.tools.blocking:{function}"), isolation="thread")
     assert tool.spec.options.isolation == "thread"
     assert await result(tool, **arguments) in ("a", "async")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools import walk
-from activities.adapters.tools.list_files import ListFiles
-from activities.adapters.tools.root import Root
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools import walk
+from orga.activities.adapters.tools.list_files import ListFiles
+from orga.activities.adapters.tools.root import Root
+from tests.support.tools.calls import failure, result
 
 
 @pytest.fixture(name="tool")

@@ -1,17 +1,21 @@
 """Modules of tools are read once, from the configuration's folder, with what they import from there."""
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.python_function import PythonFunction, load_function
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
 from orga.own_code import pin
-from tests.support.tool_calls import result
+from orga.start import module_command
+from tests.support.tools.calls import result
 
 MODULE = """
-from activities.tools_api import tool
+from orga.activities.tools_api import tool
 import early_helper
 from shelf.books import TITLE
 
@@ -81,7 +85,7 @@ def test_the_digest_covers_all_that_was_read(folder: Path) -> None:
     assert first.startswith("sha256:")
     (folder / "late_helper.py").write_text("WORD = 'another'")
     assert load_function("told_tool:told", [folder]).code_digest != first
-    assert load_function("tests.support.sample_tools:weather").code_digest.startswith("sha256:")
+    assert load_function("tests.support.tools.sample:weather").code_digest.startswith("sha256:")
 
 
 def test_a_package_of_tools(folder: Path) -> None:
@@ -109,8 +113,7 @@ def test_the_first_folder_that_has_it_counts(folder: Path) -> None:
         pytest.param("json:dumps", "def dumps(): ...", "two modules json", id="a name of Python's"),
         pytest.param("sys:exit", "def exit(): ...", "two modules sys", id="a name of the interpreter's"),
         pytest.param("httpx:get", "def get(): ...", "two modules httpx", id="a name of an installed package"),
-        pytest.param("worker:f", "def f(): ...", "belongs to orga itself", id="our worker's name"),
-        pytest.param("activities:f", "def f(): ...", "belongs to orga itself", id="as in every Temporal project"),
+        pytest.param("orga:f", "def f(): ...", "belongs to orga itself", id="our name"),
         pytest.param("no_python:f", "def f(:", "is no Python", id="a syntax error"),
         pytest.param("not_there:f", "", "there is no module not_there in", id="no such module"),
     ],
@@ -121,3 +124,17 @@ def test_what_cannot_be_told_apart_is_refused(folder: Path, path: str, source: s
     with pytest.raises(ValueError, match=f"tool '{path}'") as caught:
         load_function(path, [folder])
     assert says in str(caught.value)
+
+
+def test_names_of_every_temporal_project_are_free(tmp_path: Path) -> None:
+    """A clone of ours has folders of these names, too, beside its package."""
+    names = ("worker", "workflows", "activities", "client", "tests")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(f'def of_{name}() -> str:\n    """Tell."""\n    return "told"\n')
+    python = [f"{name}:of_{name}" for name in names]
+    (tmp_path / "orga.toml").write_text(f"[tools]\npython = {json.dumps(python)}\n")
+    environment = {**os.environ, "ORGA_TRUST": "1"}
+    command = module_command("orga.client.cli.main", "tools", "list", "--json")
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {f"of_{name}" for name in names} <= {tool["name"] for tool in json.loads(done.stdout)}

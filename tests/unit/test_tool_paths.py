@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.list_files import ListFiles
-from activities.adapters.tools.read_file import ReadFile
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.search_text import SearchText
-from activities.adapters.tools.write_file import WriteFile
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.list_files import ListFiles
+from orga.activities.adapters.tools.read_file import ReadFile
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.search_text import SearchText
+from orga.activities.adapters.tools.write_file import WriteFile
+from tests.support.tools.calls import failure, result
 
 SECRET = "the secret outside"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_spec
-from tests.support.strategies import LAW
-from workflows.types.profile import ToolProfile, exclude_only, include_only
+from orga.workflows.types.tools import ToolProfile, exclude_only, include_only
+from tests.support.values.core import a_spec
+from tests.support.values.strategies import LAW
 
 TOOLS = tuple(
     a_spec(name, verified=name in {"read_file", "list_files"})

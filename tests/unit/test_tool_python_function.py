@@ -2,12 +2,12 @@
 
 import pytest
 
-from activities.adapters.tools.python_function import PythonFunction, load_function
-from activities.ports import ToolContext
-from tests.support import sample_tools
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
+from orga.activities.ports import ToolContext
+from tests.support.tools import sample as sample_tools
+from tests.support.tools.calls import failure, result
 
-MODULE = "tests.support.sample_tools"
+MODULE = "tests.support.tools.sample"
 
 
 def load(name: str) -> PythonFunction:

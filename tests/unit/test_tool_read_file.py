@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.read_file import ReadFile
-from activities.adapters.tools.root import Root
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.read_file import ReadFile
+from orga.activities.adapters.tools.root import Root
+from tests.support.tools.calls import failure, result
 
 
 @pytest.fixture(name="tool")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.sandbox.bubblewrap import SEARCH_PATH
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.run_command import RunCommand
-from tests.support.bubblewrap import bubblewrap
-from tests.support.tool_calls import CONTEXT, failure, result
-from workflows.types.sandbox import Limits, Sandbox
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.run_command import RunCommand
+from orga.workflows.types.workplace import Limits, Sandbox
+from tests.support.parts.bubblewrap import bubblewrap
+from tests.support.tools.calls import CONTEXT, failure, result
 
 
 @pytest.fixture(name="bin_folder")
@@ -241,7 +241,7 @@ async def test_calls_run_side_by_side(tool: RunCommand) -> None:
 def test_what_cannot_be_kept_is_refused_before_the_first_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, told: str
 ) -> None:
-    monkeypatch.setattr("activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
     with pytest.raises(ValueError, match=f"^tools.commands.sandbox.{told}"):
         RunCommand(Root(tmp_path), ["ls"], sandbox=sandbox)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.write_file import WriteFile
-from tests.support.tool_calls import failure, result
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.write_file import WriteFile
+from tests.support.tools.calls import failure, result
 
 
 @pytest.fixture(name="tool")

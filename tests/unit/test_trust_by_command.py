@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from client.config_file import load_config
-from client.trust import Untrusted
-from tests.support.entered_folder import PROGRAMS, orga_in, project, written
-from tests.support.orga_command import COMMAND
+from orga.client.config.file import load_config
+from orga.client.config.trust.check import Untrusted
+from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, written
+from tests.support.programs.orga_command import COMMAND
 
 __all__ = ["project"]
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from client.config import OrgaConfig
-from tests.support.core import a_state
-from workflows.decisions.budget import extension
-from workflows.types.input import InvalidInput, parse_input
-from workflows.types.record import Border
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.decisions.limits import extension
+from orga.workflows.types.input import InvalidInput, parse_input
+from orga.workflows.types.record import Border
+from tests.support.values.core import a_state
 
 NUMBERS = ["max_iterations", "max_total_tokens", "timeout_s", "tool_timeout_s", "max_cost_usd", "temperature"]
 

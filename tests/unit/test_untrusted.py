@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import a_call, a_spec, user
-from tests.support.strategies import LAW, texts
-from workflows.decisions.outcomes import failed, not_run, refused, with_change
-from workflows.types.gate import Verdict
-from workflows.types.masked import masked
-from workflows.types.messages import Message
-from workflows.types.outcome import Outcome, tool_message
-from workflows.types.untrusted import MARK_CHARS, as_sent, delimited, mark_of, source_of, undelimited
+from orga.workflows.decisions.outcomes import failed, not_run, refused, with_change
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.messages import Message, masked
+from orga.workflows.types.outcome import Outcome, tool_message
+from orga.workflows.types.untrusted import MARK_CHARS, as_sent, delimited, mark_of, source_of, undelimited
+from tests.support.values.core import a_call, a_spec, user
+from tests.support.values.strategies import LAW, texts
 
 CALL = a_call("read_file", "c1", path="docs/a.md")
 SPEC = a_spec("read_file", main_argument="path")

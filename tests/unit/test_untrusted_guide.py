@@ -5,12 +5,12 @@ import tomllib
 
 import pytest
 
-from activities.sanitize import sanitized
-from client.config import OrgaConfig
-from tests.support.core import a_call, a_spec
-from tests.support.corpora import corpus
-from tests.support.orga_command import ROOT
-from workflows.types.untrusted import delimited, source_of
+from orga.activities.sanitize import sanitized
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.untrusted import delimited, source_of
+from tests.support.programs.orga_command import ROOT
+from tests.support.values.core import a_call, a_spec
+from tests.support.values.corpora import corpus
 
 GUIDE = (ROOT / "docs" / "untrusted-content.md").read_text()
 BLOCKS = re.findall(r"^```\n(.*?)\n```$", GUIDE, re.S | re.M)

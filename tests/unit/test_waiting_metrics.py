@@ -14,10 +14,10 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.telemetry.waiting import WaitingMetrics, waiting_metrics
-from tests.support.telemetry import fresh_globals
-from workflows.types import telemetry_names as names
-from workflows.types.search_attributes import WAITING, WAITING_SINCE
+from orga.client.telemetry.waiting import WaitingMetrics, waiting_metrics
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.names import WAITING, WAITING_SINCE
+from tests.support.web.telemetry import fresh_globals
 
 __all__ = ["fresh_globals"]
 

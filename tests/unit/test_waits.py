@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.core import T0, a_state, at
-from tests.support.strategies import LAW
-from workflows.decisions.interventions import with_pause, with_resume
-from workflows.decisions.waits import closed, opened, parsed_resolution, with_resolution
-from workflows.types.state import AgentState
-from workflows.types.waits import Choice, Resolution, Wait, WaitKind
+from orga.workflows.decisions.interventions import with_pause, with_resume
+from orga.workflows.decisions.questions import closed, opened, parsed_resolution, with_resolution
+from orga.workflows.types.questions import Choice, Resolution, Wait, WaitKind
+from orga.workflows.types.state import AgentState
+from tests.support.values.core import T0, a_state, at
+from tests.support.values.strategies import LAW
 
 
 def a_wait(wait_id: str = "w", kind: WaitKind = "escalation") -> Wait:

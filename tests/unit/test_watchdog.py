@@ -12,17 +12,17 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from temporalio.client import Client
 
-from activities.watchdog import Held, Watchdog
-from client.cli.checks import held_workers
-from client.cli.doctor import shown
-from client.held_loops import hold_of, remember_hold
-from client.pollers import own_identity
-from client.server.home import server_home
-from client.state_table import read_table, write_table
-from tests.support.loop import FakeTool, a_loop
-from tests.support.scripted import answers, calls
-from tests.support.telemetry import fresh_globals
-from workflows.types import telemetry_names as names
+from orga.activities.watchdog import Held, Watchdog
+from orga.client.cli.checks import held_workers
+from orga.client.cli.doctor import shown
+from orga.client.server.home import server_home
+from orga.client.server.pollers import own_identity
+from orga.client.server.state_table import read_table, write_table
+from orga.client.workers.held_loops import hold_of, remember_hold
+from orga.workflows.types import telemetry_names as names
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.web.telemetry import fresh_globals
 
 __all__ = ["fresh_globals"]
 

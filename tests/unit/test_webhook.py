@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.adapters import http
-from activities.adapters.webhook import sender
-from activities.known_secrets import KnownSecrets
-from activities.notify import LONGEST_WISH_S, NotifyActivities
-from activities.ports import NotifyError, RunKey
-from tests.support.activities import Beats
-from tests.support.model_http import Network
-from tests.support.webhooks import ASKS, RUN, URL, a_webhook
-from workflows.types.notifications import Notification, NotifiedCall
+from orga.activities.adapters import http
+from orga.activities.adapters.webhook import sender
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.notify import LONGEST_WISH_S, NotifyActivities
+from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.types.notifications import Notification, NotifiedCall
+from tests.support.model.providers import Network
+from tests.support.tools.activities import Beats
+from tests.support.web.webhooks import ASKS, RUN, URL, a_webhook
 
 
 async def failure(*answers: http.Response | Exception) -> NotifyError:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters import http
-from activities.adapters.webhook.message import MAX_TEXT_CHARS, Format, body, in_one_line
-from activities.adapters.webhook.signature import SigningKey
-from activities.ports import RunKey
-from tests.support.model_http import Network
-from tests.support.strategies import LAW, texts
-from tests.support.webhook_receiver import SECRET, Received
-from tests.support.webhooks import ASKS, RUN, URL, a_webhook
-from workflows.types.notifications import Notification, NotifiedCall
+from orga.activities.adapters import http
+from orga.activities.adapters.webhook.message import MAX_TEXT_CHARS, Format, body, in_one_line
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.ports import RunKey
+from orga.workflows.types.notifications import Notification, NotifiedCall
+from tests.support.model.providers import Network
+from tests.support.values.strategies import LAW, texts
+from tests.support.web.webhook_receiver import SECRET, Received
+from tests.support.web.webhooks import ASKS, RUN, URL, a_webhook
 
 
 async def test_a_message_is_one_signed_post() -> None:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.adapters.webhook.signature import SigningKey
-from client.config import NotifyConfig
-from client.notify_settings import SECRET as VARIABLE
-from client.notify_settings import notify_settings
-from tests.support.strategies import LAW
-from tests.support.webhook_receiver import SECRET
-from tests.support.webhooks import URL
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.client.config.notify_settings import SECRET as VARIABLE
+from orga.client.config.notify_settings import notify_settings
+from orga.client.config.sections import NotifyConfig
+from tests.support.values.strategies import LAW
+from tests.support.web.webhook_receiver import SECRET
+from tests.support.web.webhooks import URL
 
 
 @pytest.mark.parametrize(

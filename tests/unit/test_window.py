@@ -4,14 +4,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.support.core import conversation_of, user
-from tests.support.strategies import LAW
-from tests.support.turns import TASK, are_paired, conversations, turn
-from workflows.decisions.estimate import size_of, tokens_in, tokens_of
-from workflows.decisions.window import KEEP_SHARE, MAX_CONVERSATION_BYTES, messages_to_drop
-from workflows.types.messages import Message
-from workflows.types.ranges import Ranges, without
-from workflows.types.state import Conversation
+from orga.workflows.decisions.compaction import KEEP_SHARE, MAX_CONVERSATION_BYTES, messages_to_drop
+from orga.workflows.decisions.sizes import size_of, tokens_in, tokens_of
+from orga.workflows.types.messages import Message, Ranges, without
+from orga.workflows.types.state import Conversation
+from tests.support.values.core import conversation_of, user
+from tests.support.values.strategies import LAW
+from tests.support.values.turns import TASK, are_paired, conversations, turn
 
 NO_LIMIT = 10**9
 

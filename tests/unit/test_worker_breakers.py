@@ -15,15 +15,15 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities import breakers
-from activities.breakers import TurnedAway, WorkerBreakers, monotonic_time
-from activities.tool_circuits import ToolCircuits
-from tests.support.circuits import OPTIONS, Clock, clock, shared
-from tests.support.core import a_spec
-from tests.support.telemetry import fresh_globals
-from workflows.types import telemetry_names as names
-from workflows.types.breaker import Breaker, BreakerOptions
-from workflows.types.tools import WORKER_SHUTDOWN
+from orga.activities import breakers
+from orga.activities.breakers import TurnedAway, WorkerBreakers, monotonic_time
+from orga.activities.tool_circuits import ToolCircuits
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.breakers import Breaker, BreakerOptions
+from orga.workflows.types.tools import WORKER_SHUTDOWN
+from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
+from tests.support.values.core import a_spec
+from tests.support.web.telemetry import fresh_globals
 
 __all__ = ["clock", "fresh_globals", "shared"]
 

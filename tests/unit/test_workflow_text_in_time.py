@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 
-from activities.replies import MAX_TEXT_BYTES
-from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.references import references_in
-from workflows.types.answer_json import answer_json
-from workflows.types.clipped import clip_json
-from workflows.types.hydration import PreHydration
-from workflows.types.input import MAX_TASK_BYTES
-from workflows.types.masked import masked
-from workflows.types.messages import Message, ToolCall
-from workflows.types.shortened import shortened
-from workflows.types.untrusted import delimited, undelimited
-from workflows.types.visible import one_line
+from orga.activities.replies import MAX_TEXT_BYTES
+from orga.workflows.decisions.calls import fingerprint
+from orga.workflows.decisions.references import references_in
+from orga.workflows.types.hydration import PreHydration
+from orga.workflows.types.input import MAX_TASK_BYTES
+from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.messages import Message, ToolCall, masked, shortened
+from orga.workflows.types.text import clip_json, one_line
+from orga.workflows.types.untrusted import delimited, undelimited
 
 MOST = 15
 """Times that the parser of the standard library takes for lists of that size, measured beside it: some 0.3 s of the 2 s

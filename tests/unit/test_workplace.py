@@ -6,15 +6,15 @@ from typing import Any, cast
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.adapters.agents import ConfiguredAgents
-from activities.ports import OtherPlace
-from activities.prepare import PrepareActivities
-from client.config import OrgaConfig, TemporalConfig
-from client.config_file import load_config
-from client.pollers import config_digest, identity_suffix, is_of_process, own_identity
-from client.workplace import own_queue, worker_command, workplace
-from workflows.types.context import PrepareRequest, Setup
-from workflows.types.workplace import Workplace, workplace_of
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.ports import OtherPlace
+from orga.activities.prepare import PrepareActivities
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig, TemporalConfig
+from orga.client.config.workplace import own_queue, worker_command, workplace
+from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.workplace import Workplace, workplace_of
 
 HOME = Workplace(folder="/home/me/a", root="/home/me/a", config=None, mark="0123456789")
 

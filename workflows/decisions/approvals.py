@@ -7,16 +7,14 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.notes import with_note
-from workflows.decisions.shown_arguments import shown_arguments
-from workflows.decisions.waits import closed, opened, wait_named
-from workflows.types.approvals import Answer, ApprovalDecision, Hold
-from workflows.types.argument import parsed
-from workflows.types.gate import ANSWER, ApprovalTerms, Verdict
-from workflows.types.messages import ToolCall
-from workflows.types.state import AgentState
-from workflows.types.waits import Wait
+from orga.workflows.decisions.calls import fingerprint, shown_arguments
+from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.questions import closed, opened, wait_named
+from orga.workflows.types.gate import ANSWER, ApprovalTerms, Verdict
+from orga.workflows.types.input import parsed
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Answer, ApprovalDecision, Hold, Wait
+from orga.workflows.types.state import AgentState
 
 ID_CHARS = 24
 SHOWN_BYTES = 2_000
@@ -31,23 +29,32 @@ EXPIRED = Answer(approved=False, approver="", reason="nobody approved it in time
 
 
 def hold_of(
-    state: AgentState, place: str, call: ToolCall, verdict: Verdict, now: datetime, *, occasion: str = ""
+    state: AgentState,
+    place: str,
+    call: ToolCall,
+    verdict: Verdict,
+    now: datetime,
+    *,
+    occasion: str = "",
+    stands_at: str = "",
 ) -> Hold:
     """Return the hold of a call that the verdict lets through only with a person's yes.
 
     Args:
         state: Of the run.
-        place: Of the call.
+        place: Of this question: the approval is bound to it.
         call: As it would be carried out.
         verdict: The gate's, or what stands for a critic's.
         now: Workflow time.
         occasion: Of this asking alone, in this execution: a yes given before a reset never counts behind it.
+        stands_at: Place of the call, or iteration of the answer.
     """
     terms = verdict.approval or ApprovalTerms()
     about = _about(state.origin, place, call, verdict.version)
     before = next((hold for hold in state.holds if hold.about == about), None)
-    if before is not None:  # the run before this one was asking
-        return before
+    if before is not None:  # the run before this one was asking; where room was short it carried less of it
+        whole = before.with_content(call, verdict.version, verdict.reason, terms.approvers)
+        return before if before.call == call else whole
     return Hold(
         approval_id=sha256(f"{about}/{occasion}".encode()).hexdigest()[:ID_CHARS],
         about=about,
@@ -56,6 +63,7 @@ def hold_of(
         reason=verdict.reason,
         approvers=terms.approvers,
         expires_at=now + timedelta(seconds=terms.expires_s),
+        place=stands_at,
     )
 
 
@@ -70,8 +78,8 @@ def asked(state: AgentState, holds: Sequence[Hold], wait_id: str, now: datetime)
 
     A question that the run before this one had asked is asked on: what was held keeps its time and its answer.
     """
-    before = {hold.approval_id: hold for hold in state.holds}
-    holds = [before.get(hold.approval_id, hold) for hold in holds]
+    answers = {hold.approval_id: hold.answer for hold in state.holds}
+    holds = [hold.with_answer(answers.get(hold.approval_id, hold.answer)) for hold in holds]
     ids = {hold.approval_id for hold in holds}
     asked_before = wait_named(state, wait_id)
     tools = ", ".join(hold.call.name for hold in holds)
@@ -84,16 +92,17 @@ def asked(state: AgentState, holds: Sequence[Hold], wait_id: str, now: datetime)
     )
     others = tuple(hold for hold in state.holds if hold.approval_id not in ids)
     open_waits = tuple(other for other in state.waits if other.wait_id != wait_id)
-    held = opened(state.model_copy(update={"holds": (*others, *holds), "waits": open_waits}), wait, now)
+    held = opened(state.with_dialogue(holds=(*others, *holds)).with_control(waits=open_waits), wait, now)
     for hold in holds:
-        held = with_note(held, "ApprovalRequested", kind="call", **_shown(hold))
+        held = with_note(held, "ApprovalRequested", kind="call", place=hold.place, **_shown(hold))
         held = held if hold.answer is None else _resolved(held, hold, hold.answer)
     return held
 
 
 def _resolved(state: AgentState, hold: Hold, answer: Answer) -> AgentState:
     told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
-    return with_note(state, "ApprovalResolved", kind="call", id=hold.approval_id, tool=hold.call.name, **told)
+    told |= {"id": hold.approval_id, "place": hold.place, "tool": hold.call.name}
+    return with_note(state, "ApprovalResolved", kind="call", **told)
 
 
 def parsed_decision(state: AgentState, raw: object, now: datetime) -> ApprovalDecision:
@@ -143,7 +152,7 @@ def without_expired(state: AgentState, now: datetime) -> AgentState:
 def settled(state: AgentState, ids: Collection[str], wait_id: str, now: datetime) -> AgentState:
     """Return the state without these holds; what nobody decided before the run was interrupted stays unrun."""
     others = tuple(hold for hold in state.holds if hold.approval_id not in ids)
-    return closed(state.model_copy(update={"holds": others}), wait_id, now)
+    return closed(state.with_dialogue(holds=others), wait_id, now)
 
 
 def withdrawn(state: AgentState, asked_on: Collection[str], now: datetime) -> AgentState:
@@ -160,7 +169,7 @@ def withdrawn(state: AgentState, asked_on: Collection[str], now: datetime) -> Ag
     if not stale:
         return state
     if len(stale) < len(state.holds):  # one question for all of them, which is asked on without these
-        return state.model_copy(update={"holds": tuple(h for h in state.holds if h.approval_id not in stale)})
+        return state.with_dialogue(holds=tuple(h for h in state.holds if h.approval_id not in stale))
     for wait in state.waits:
         state = settled(state, stale, wait.wait_id, now) if wait.kind == "approval" else state
     return state
@@ -173,17 +182,15 @@ def _answered(state: AgentState, answers: dict[str, Answer]) -> AgentState:
         if answer is None or hold.answer is not None:
             holds.append(hold)
             continue
-        holds.append(hold.model_copy(update={"answer": answer}))
+        holds.append(hold.with_answer(answer))
         state = _resolved(state, hold, answer)
-    return state.model_copy(update={"holds": tuple(holds), "waits": _undecided(state.waits, answers)})
+    return state.with_dialogue(holds=tuple(holds)).with_control(waits=_undecided(state.waits, answers))
 
 
 def _undecided(waits: tuple[Wait, ...], answers: Collection[str]) -> tuple[Wait, ...]:
     """Return the questions without the calls that have an answer: nobody is asked about those again."""
     return tuple(
-        wait.model_copy(
-            update={"data": {**wait.data, "calls": [call for call in wait.data["calls"] if call["id"] not in answers]}}
-        )
+        wait.with_calls([call for call in wait.data["calls"] if call["id"] not in answers])
         if wait.kind == "approval"
         else wait
         for wait in waits

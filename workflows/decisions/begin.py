@@ -1,17 +1,26 @@
-"""The first state of a run: from what its starter sent, or from what the run before it carried."""
+"""The first state of a run: from what its starter sent, or from what the run before it carried.
+
+What a run begins with and carries ever after, and what may grow with it: refused where no payload could hold it.
+"""
 
 from datetime import datetime
 from typing import cast
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
-from workflows.decisions.conversation import with_message
-from workflows.decisions.forks import awaiting_past
-from workflows.types.delegation import Lineage
-from workflows.types.fork import is_fork, parse_fork
-from workflows.types.input import AgentInput, InvalidInput, parse_input, problems
-from workflows.types.messages import Message
-from workflows.types.state import AgentState, Clock, Conversation
+from orga.workflows.decisions.carried_parts import BEGIN_BYTES
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.past import awaiting_past
+from orga.workflows.decisions.sizes import weight_of
+from orga.workflows.types.context import Setup
+from orga.workflows.types.control import Clock
+from orga.workflows.types.decision import GroundedDecision, Kind, Rule
+from orga.workflows.types.delegation import Lineage
+from orga.workflows.types.input import AgentInput, InvalidInput, parse_input, problems
+from orga.workflows.types.messages import Message
+from orga.workflows.types.past import is_fork, parse_fork
+from orga.workflows.types.state import AgentState, Conversation
 
 
 class NewerState(Exception):
@@ -75,3 +84,65 @@ def _carried(given: object, before: str | None) -> AgentState:
         return AgentState.model_validate(given, extra="forbid")
     except ValidationError as error:
         raise NewerState("; ".join(problems(error))) from None
+
+
+TOOL_BYTES = 240
+"""Of what a run may know of a tool beside its name, which stands there four times: circuit, failures, taint."""
+
+CRITIC_BYTES = 60
+DECIDED_BYTES = 4_000
+"""Of a decision that was made, beside its values: rule, declaration, rationale, taint."""
+
+VALUE_BYTES = 30
+"""Of a number, and of what stands around a value."""
+
+_SHOWN = 6
+
+
+def size_problem(state: AgentState, setup: Setup) -> str:
+    """Return why the run cannot begin with all this, or "": each part with its bytes of JSON, and what to do."""
+    sizes = begin_bytes(state, setup)
+    total = sum(sizes.values())
+    if total <= BEGIN_BYTES:
+        return ""
+    parts = {"tools": len(to_json(setup.tools)), "instructions": len(to_json(setup.instructions))}
+    largest = [f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:_SHOWN] if size]
+    parts = f"tools {len(to_json(setup.tools))}, instructions {len(to_json(setup.instructions))}"
+    return (
+        f"input and setup have {total} bytes of JSON together, over the limit of {BEGIN_BYTES} that a run can carry on "
+        f"({', '.join(largest)}; in the setup: {parts}); put a part of the task or of the facts into a file that the "
+        "agent reads, or narrow the tools with tool_profile"
+    )
+
+
+def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
+    """Return the bytes of JSON of all that a run begins with, and of what may grow with it, by name."""
+    given, first = state.input, state.conversation.messages[:1]
+    apart = {"task", "trusted_context", "instructions", "output_schema"}
+    return {
+        "setup": len(setup.model_dump_json(exclude_unset=True).encode()),
+        "task": len(to_json(given.task)),
+        "the task before": sum(weight_of(message) for message in first if message.text != given.task),
+        "trusted_context": len(to_json(given.trusted_context)),
+        "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=apart).encode()),
+        "room for what becomes known of the tools": sum(4 * len(to_json(t.name)) + TOOL_BYTES for t in setup.tools),
+        "room for decisions": sum(len(to_json(name)) + _made(each) for name, each in setup.decisions.items()),
+        "room for critics": sum(CRITIC_BYTES + len(critic.name) for critic in setup.critics),
+        "taint": len(to_json(state.taint)),
+    }
+
+
+def _made(decision: GroundedDecision) -> int:
+    """Return the bytes that the decision may take once it is made."""
+    given = sum(len(name) + _value(kind) for name, kind in decision.fields.items())
+    facts = sum(len(name) + _value(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())
+    outcomes = [decision.default, *(rule.then for rule in decision.rules)]
+    return DECIDED_BYTES + given + facts + max(len(to_json(outcome)) for outcome in outcomes) + _rule(decision.rules)
+
+
+def _value(kind: Kind) -> int:
+    return VALUE_BYTES + max((len(to_json(word)) for word in kind.enum), default=0)
+
+
+def _rule(rules: tuple[Rule, ...]) -> int:
+    return max((len(to_json(rule.name)) for rule in rules), default=0)

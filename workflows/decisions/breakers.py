@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from workflows.decisions.notes import with_note
-from workflows.types.breaker import Breaker, BreakerOptions, cause_named, told_to_model
-from workflows.types.state import AgentState
-from workflows.types.tools import ToolSpec
+from orga.workflows.decisions.control import with_note
+from orga.workflows.types.breakers import Breaker, BreakerOptions, cause_named, told_to_model
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import ToolSpec
 
 SCOPE = "run"
 
@@ -65,4 +65,4 @@ def _with(state: AgentState, spec: ToolSpec, breaker: Breaker) -> AgentState:
     breakers = {tool: kept for tool, kept in state.breakers.items() if tool != spec.name}
     if not breaker.is_idle:
         breakers[spec.name] = breaker
-    return state.model_copy(update={"breakers": breakers})
+    return state.with_failures(breakers=breakers)

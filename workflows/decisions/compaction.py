@@ -1,17 +1,168 @@
 """What is done to a conversation that outgrew its budget: the strategies of `context_strategy`."""
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from workflows.decisions.conversation import with_messages
-from workflows.decisions.estimate import tokens_in
-from workflows.decisions.masking import results_to_mask
-from workflows.decisions.summary import reserved_tokens, summary_tokens
-from workflows.decisions.window import fits, messages_to_drop
-from workflows.types.context import ContextRef
-from workflows.types.input import ContextStrategy
-from workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within
-from workflows.types.state import Conversation
+from orga.workflows.decisions.conversation import with_messages
+from orga.workflows.decisions.sizes import sent_tokens, size_of, tokens_in, tokens_of
+from orga.workflows.types.context import ContextRef
+from orga.workflows.types.input import ContextStrategy
+from orga.workflows.types.messages import Message, Ranges, Reply, indexes, length, masked, ranges_of, with_masks, within
+from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.summary import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Summary
+from orga.workflows.types.text import clip
+
+MAX_CONVERSATION_BYTES = 1_000_000
+"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
+
+KEEP_SHARE = 0.7
+"""Dropping goes down to this part of the budget: rarely and much, so that providers' prompt caches live longer."""
+
+
+def fits(conversation: Conversation, token_budget: int) -> bool:
+    """Return whether nothing has to go."""
+    return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
+
+
+def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:
+    """Return the ranges of messages to leave out, oldest first; empty while the conversation fits.
+
+    A call and its results go together. The task, pinned messages and all from the model's last message on stay; only
+    where pinned messages alone outgrow the budget or the payload do the oldest of them go too, the task never. What the
+    model saw last stays where it can: it goes only so that what came of it since has room. `reserve` are tokens to make
+    room for beside what is kept.
+    """
+    if fits(conversation, token_budget):
+        return ()
+    target = token_budget * KEEP_SHARE - reserve
+    tokens, size = conversation.tokens, conversation.size
+    dropped: set[int] = set()
+    seen_last = latest_group(conversation.messages[: conversation.sent])
+    for start, stop in _groups(conversation, pinned=False):
+        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= target:
+            break
+        if start >= seen_last and size <= MAX_CONVERSATION_BYTES and tokens <= token_budget - reserve:
+            break
+        sizes = [size_of(message) for message in conversation.messages[start:stop]]
+        tokens -= sum(tokens_of(part) for part in sizes)
+        size -= sum(sizes)
+        dropped |= set(range(start, stop))
+    return ranges_of(dropped | _pinned_to_drop(conversation, token_budget, size))
+
+
+def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
+    """Return which pinned messages go, `size` being the bytes of all that is left so far: the oldest first."""
+    groups = _groups(conversation, pinned=True)
+    sizes = {start: size_of(conversation.messages[start]) for start, _ in groups}
+    tokens = sum(map(tokens_of, sizes.values()))
+    if size <= MAX_CONVERSATION_BYTES and tokens <= token_budget:
+        return set()
+    dropped: set[int] = set()
+    for start, part in sizes.items():
+        if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= token_budget:
+            break
+        size, tokens = size - part, tokens - tokens_of(part)
+        dropped.add(start)
+    return dropped
+
+
+def latest_group(messages: tuple[Message, ...]) -> int:
+    """Return where the last group starts: the model's last message.
+
+    What follows that message stays with it: after continue-as-new the model may not have seen it yet.
+    """
+    return max((i for i, message in enumerate(messages) if message.role == "assistant"), default=len(messages))
+
+
+def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
+    """Return the groups that may go: a message with the tool results that follow it; the first and last never.
+
+    The last is what the model saw last, unless it has said something since.
+    """
+    messages, sent = conversation.messages[: conversation.sent], conversation.sent
+    has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
+    latest = sent if has_replied else latest_group(messages)
+    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
+    bounds = list(pairwise([*starts, len(messages)]))[1:]
+    may_go = bounds if has_replied else bounds[:-1]
+    return [(start, stop) for start, stop in may_go if start < latest and messages[start].pinned == pinned]
+
+
+UNTOUCHED = 6
+"""The latest messages keep their text."""
+
+
+def results_to_mask(conversation: Conversation) -> Ranges:
+    """Return the results whose text goes: all that are older than the latest messages and get shorter by it.
+
+    What the model has not seen, and its last message with the results of it, keep their text however many they are.
+    """
+    messages, sent = conversation.messages, conversation.sent
+    end = min(len(messages) - UNTOUCHED, latest_group(messages[:sent]))
+    return ranges_of(i for i, m in enumerate(messages[: max(end, 0)]) if not m.pinned and masked(m) is not m)
+
+
+MAX_TOKENS = 1_000
+MIN_TOKENS = 50
+SHARE = 5
+"""A summary takes at most a fifth of the budget."""
+
+MAX_TOOLS = 20
+"""Tools that the fallback names."""
+
+
+def summary_tokens(token_budget: int) -> int:
+    """Return the tokens that a summary may have."""
+    return max(min(token_budget // SHARE, MAX_TOKENS), MIN_TOKENS)
+
+
+def reserved_tokens(limit: int) -> int:
+    """Return the estimated tokens of the longest message that holds a summary of `limit` tokens."""
+    return tokens_of(limit * BYTES_PER_TOKEN + len(HEADER))
+
+
+def affords_summary(state: AgentState, limit: int) -> bool:
+    """Return whether the run can pay for a summary and the model call that it is for.
+
+    The one reads what goes, the other what stays: together the conversation, once.
+    """
+    config, usage = state.config, state.usage
+    if config.max_model_calls is not None and usage.model_calls + 2 > config.max_model_calls:
+        return False
+    needed = state.calibration * sent_tokens(state.conversation) + 2 * limit
+    return config.max_total_tokens - usage.total_tokens > needed
+
+
+def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | None) -> AgentState:
+    """Return the state with a summary of `drop` at hand, paid for; without a text from a model it is made here."""
+    text = reply.text if reply and reply.text.strip() else ""
+    call = f"{state.iteration + 1}.{SUMMARY_CALL}" if text else ""
+    text = text or fallback_summary(within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
+    ready = Summary(drop=drop, text=text, call=call)
+    state = state.with_dialogue(conversation=state.conversation.with_fields(ready=ready))
+    return state if reply is None else state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
+
+
+def ready_summary(conversation: Conversation, drop: Ranges) -> Summary | None:
+    """Return the summary that was written for exactly these messages, if a model call before did not get to use it."""
+    return conversation.ready if conversation.ready is not None and conversation.ready.drop == drop else None
+
+
+def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
+    """Return what can be said of messages without a model: counts, and the summary that was among them."""
+    said = [message for message in messages if not message.summary]
+    calls = [call.name for message in said for call in message.calls]
+    results = sum(message.role == "tool" for message in said)
+    lines = [f"Left out: messages {len(said)}, tool calls {len(calls)}, results {results}."]
+    if calls:
+        counted = Counter(calls).most_common()
+        more = f", and {len(counted) - MAX_TOOLS} more" if len(counted) > MAX_TOOLS else ""
+        lines.append("Tools called: " + ", ".join(f"{name} x{n}" for name, n in counted[:MAX_TOOLS]) + more + ".")
+    earlier = [message.text.removeprefix(HEADER) for message in messages if message.summary]
+    return clip("\n".join([*lines, *(f"Before that:\n{text}" for text in earlier)]), max_bytes, "the rest is lost")
+
 
 NO_LIMIT = 10**12
 

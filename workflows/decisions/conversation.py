@@ -1,14 +1,15 @@
-"""The conversation grows by news and is handed to the model by reference."""
+"""The conversation grows by news and is handed to the model by reference.
 
-from workflows.decisions.estimate import size_of, tokens_of, weight_of
-from workflows.types.clipped import bytes_in_json
-from workflows.types.context import ContextRef, HashedMessages, MessageRef
-from workflows.types.digest import digest_of, reference
-from workflows.types.messages import Message
-from workflows.types.ranges import Ranges
-from workflows.types.shortened import shortened
-from workflows.types.state import Conversation
-from workflows.types.summary import Summary, summary_message
+How much of what an iteration brings the model is shown: the context budget, shared among the results.
+"""
+
+from orga.workflows.decisions.sizes import bytes_for, message_budget, size_of, tokens_of, weight_of
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef
+from orga.workflows.types.digest import digest_of, reference
+from orga.workflows.types.messages import Message, Ranges, shortened
+from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.summary import Summary, summary_message
+from orga.workflows.types.text import bytes_in_json
 
 MAX_NEWS_BYTES = 400_000
 """Of all that one model call brings, as JSON: its input, and the state between two calls, have to fit a payload."""
@@ -27,16 +28,14 @@ def with_message(
     cut = _cut(conversation, message, most)
     if cut is not None:
         message = shortened(message, cut)
-        news = None if news is None else news.model_copy(update={"cut": cut})
+        news = None if news is None else news.with_cut(cut)
     size = size_of(message)
-    return conversation.model_copy(
-        update={
-            "messages": (*conversation.messages, message),
-            "news": (*conversation.news, news or MessageRef(message=message)),
-            "tokens": conversation.tokens + tokens_of(size),
-            "size": conversation.size + size,
-            "unseen": conversation.unseen + weight_of(message),
-        }
+    return conversation.with_fields(
+        messages=(*conversation.messages, message),
+        news=(*conversation.news, news or MessageRef(message=message)),
+        tokens=conversation.tokens + tokens_of(size),
+        size=conversation.size + size,
+        unseen=conversation.unseen + weight_of(message),
     )
 
 
@@ -60,44 +59,58 @@ def handed_over(
     base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
     chain = base.plus(messages[sent:])
     context = ContextRef(news=conversation.news, head=reference(chain.digest))
-    update = _compaction(drop, mask, summary, stands_in)
-    if update:
-        context = context.model_copy(update=update)
+    if drop or mask:
+        context = context.with_compaction(drop, mask, _named(summary, stands_in))
         conversation = with_messages(conversation, chain.messages)
-    seen: dict[str, object] = {"messages": chain.messages, "sent": len(chain.messages), "digest": chain.digest}
-    return context, _used(conversation).model_copy(update=seen | {"news": (), "unseen": 0})
+    seen = _used(conversation).with_fields(
+        messages=chain.messages, sent=len(chain.messages), digest=chain.digest, news=(), unseen=0
+    )
+    return context, seen
 
 
-def _compaction(
-    drop: Ranges, mask: Ranges, summary: Summary | None, stands_in: Message | None
-) -> dict[str, Ranges | MessageRef]:
-    """Return the fields that a reference has only where the conversation is compacted."""
-    fields: dict[str, Ranges | MessageRef] = {"drop": drop} if drop else {}
-    if mask:
-        fields["mask"] = mask
-    if summary is not None and stands_in is not None:
-        fields["summary"] = MessageRef(summary=summary.call) if summary.call else MessageRef(message=stands_in)
-    return fields
+def _named(summary: Summary | None, stands_in: Message | None) -> MessageRef | None:
+    """Return what a reference names a summary by; None without one."""
+    if summary is None or stands_in is None:
+        return None
+    return MessageRef(summary=summary.call) if summary.call else MessageRef(message=stands_in)
 
 
 def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> Conversation:
     """Return the conversation with other messages, measured anew."""
     sizes = [size_of(message) for message in messages]
     tokens = sum(tokens_of(size) for size in sizes)
-    return conversation.model_copy(update={"messages": messages, "tokens": tokens, "size": sum(sizes)})
+    return conversation.with_fields(messages=messages, tokens=tokens, size=sum(sizes))
 
 
 def settled(conversation: Conversation) -> Conversation:
     """Return the conversation for a run that continues as new: all of it is the base, nothing is news."""
     digest = digest_of(conversation.messages[conversation.sent :], conversation.digest)
     sent = len(conversation.messages)
-    return _used(conversation).model_copy(update={"sent": sent, "digest": digest, "news": (), "unseen": 0})
+    return _used(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
 
 
 def _used(conversation: Conversation) -> Conversation:
-    return conversation if conversation.ready is None else conversation.model_copy(update={"ready": None})
+    return conversation if conversation.ready is None else conversation.with_fields(ready=None)
 
 
 def full_digest(conversation: Conversation) -> str:
     """Return the digest of every message, seen by the model or not."""
     return digest_of(conversation.messages[conversation.sent :], conversation.digest)
+
+
+LEAST_ROOM_BYTES = 4_000
+"""Of what is new, however small the budget is, and however much of it instructions, tools and the task take."""
+
+
+def news_room(state: AgentState) -> int:
+    """Return the bytes that the model may be shown of what is new: what the budget leaves beside what never goes."""
+    if state.config.context_strategy == "none":
+        return MAX_NEWS_BYTES
+    messages, sent = state.conversation.messages, state.conversation.sent
+    stays = [*messages[:1], *[m for m in messages[1:sent] if m.pinned], *messages[max(sent, 1) :]]
+    return min(max(bytes_for(message_budget(state)) - sum(map(size_of, stays)), LEAST_ROOM_BYTES), MAX_NEWS_BYTES)
+
+
+def room_beside(reply: Message, room: int) -> int:
+    """Return the bytes of `room` that are left for the results of a reply's calls."""
+    return max(room - size_of(reply), LEAST_ROOM_BYTES)

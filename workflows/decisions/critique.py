@@ -3,20 +3,19 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from workflows.decisions.conversation import with_message
-from workflows.decisions.critic_texts import MAX_DETAIL_CHARS, ending, told, tries
-from workflows.decisions.critic_verdict import Assessment
-from workflows.decisions.denials import streaks
-from workflows.decisions.limits import stop_reason
-from workflows.decisions.notes import with_note
-from workflows.decisions.observe import with_answer
-from workflows.decisions.outcomes import turned_away
-from workflows.types.context import MessageRef
-from workflows.types.critic import Critic
-from workflows.types.messages import Message, Reply, ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.result import StopReason
-from workflows.types.state import AgentState
+from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.critics import MAX_DETAIL_CHARS, Assessment, ending, told, tries
+from orga.workflows.decisions.denials import with_streaks
+from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.observe import with_answer
+from orga.workflows.decisions.outcomes import turned_away
+from orga.workflows.types.context import MessageRef
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.result import StopReason
+from orga.workflows.types.state import AgentState
 
 Conclusion = Literal["accepted", "revise", "asked", "ended", "skipped"]
 """It counts, the model does it again, a person decides, the run ends; `skipped`: a stand-in for a failed call is not
@@ -25,8 +24,8 @@ used."""
 
 def limit_reached(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
     """Return the budget that leaves no room for one more model call; iterations aside, of which a review takes none."""
-    fresh = {"iteration": 0, "over_budget": 0, **streaks(state)}
-    return stop_reason(state.model_copy(update=fresh), state.config, now)
+    fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
+    return stop_reason(fresh, state.config, now)
 
 
 def rounds_used(state: AgentState, critic: Critic) -> int:
@@ -52,16 +51,24 @@ def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> Agen
     rest = {name: rounds for name, rounds in state.critiques.items() if name != critic.name}
     if is_sent_back:
         rest[critic.name] = rounds_used(state, critic) + 1
-    return state if rest == state.critiques else state.model_copy(update={"critiques": rest})
+    return state if rest == state.critiques else state.with_dialogue(critiques=rest)
 
 
 def evaluated(
-    state: AgentState, critic: Critic, target: str, found: Assessment, then: Conclusion, *, call_id: str = ""
+    state: AgentState,
+    critic: Critic,
+    target: str,
+    found: Assessment,
+    then: Conclusion,
+    *,
+    place: str = "",
+    call_id: str = "",
 ) -> AgentState:
-    """Note a verdict for the journal; on a call of the reply, which of them it is."""
+    """Note a verdict for the journal: on what it is, by its place; of a call also by its id."""
     data: dict[str, Any] = {
         "kind": "critic",
         "critic": critic.name,
+        "place": place,
         "target": target,
         "score": found.score,
         "approved": found.approved and not found.failure,
@@ -78,20 +85,20 @@ def evaluated(
 
 def with_usage(state: AgentState, reply: Reply) -> AgentState:
     """Count what a verdict used."""
-    return state.model_copy(update={"usage": state.usage.plus(reply.usage, reply.cost_usd)})
+    return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
 def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
     """Take in an answer that a critic sent back: the model is told why, so that it can do better."""
     hint = f"Revise your answer and give all of it again. {tries(critic, rounds_used(state, critic))}"
     after = _unaccepted(state, reply, f"{told(critic, found, state.origin)}\n{hint}")
-    return with_round(after.model_copy(update={"repairs": 0, **streaks(state)}), critic, is_sent_back=True)
+    return with_round(with_streaks(after.with_dialogue(repairs=0)), critic, is_sent_back=True)
 
 
 def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
     """Take in an answer that a critic did not let through, and end: it is no output."""
     stop = ending(critic, found)
-    return _unaccepted(state, reply, stop[1]).model_copy(update={"stop": stop})
+    return _unaccepted(state, reply, stop[1]).with_control(stop=stop)
 
 
 def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ...]) -> AgentState:
@@ -99,7 +106,7 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
     after = with_answer(state, reply)
     if not remarks or after.stop is None:
         return after
-    return after.model_copy(update={"stop": (after.stop[0], "; ".join(remarks)[:MAX_DETAIL_CHARS])})
+    return after.with_control(stop=(after.stop[0], "; ".join(remarks)[:MAX_DETAIL_CHARS]))
 
 
 def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
@@ -111,4 +118,4 @@ def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Asse
 def _unaccepted(state: AgentState, reply: Reply, why: str) -> AgentState:
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, Message(role="user", text=f"[Answer not accepted] {why}"))
-    return state.model_copy(update={"conversation": conversation, "partial": ""})
+    return state.with_dialogue(conversation=conversation, partial="")

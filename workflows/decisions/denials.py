@@ -2,13 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 
-from workflows.decisions.similarity import similarity
-from workflows.types.gate import Verdict
-from workflows.types.input import LoopConfig
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome, OutcomeStatus
-from workflows.types.state import AgentState
-from workflows.types.steps import StepIteration
+from rapidfuzz.distance import Levenshtein
+
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import Outcome, OutcomeStatus
+from orga.workflows.types.recovery import StepIteration
+from orga.workflows.types.state import AgentState
+
+MAX_COMPARED_CHARS = 500
+"""The time to compare grows with the product of the lengths; what an error is about stands at its beginning."""
+
+
+def similarity(one: str, other: str) -> float:
+    """Return 1 - distance / length of the longer one: 1.0 for two empty texts, 0.0 when one is empty."""
+    return Levenshtein.normalized_similarity(one[:MAX_COMPARED_CHARS], other[:MAX_COMPARED_CHARS])
+
 
 EXACTLY = 1.0
 
@@ -21,13 +31,12 @@ def alike_at(config: LoopConfig) -> float:
     return tracked.similarity_threshold if tracked.enabled else EXACTLY
 
 
-def streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> dict[str, dict[str, int]]:
-    """Return both streaks of a run, by its fields, after one more iteration in which these were turned down."""
+def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> AgentState:
+    """Return the state with both streaks of a run after one more iteration in which these were turned down."""
     alike = alike_at(state.config)
-    return {
-        "denials": denial_streaks(state.denials, denied, alike),
-        "invalid": denial_streaks(state.invalid, invalid, alike),
-    }
+    return state.with_failures(
+        denials=denial_streaks(state.denials, denied, alike), invalid=denial_streaks(state.invalid, invalid, alike)
+    )
 
 
 def denial_streaks(streaks: dict[str, int], denied: Iterable[str], threshold: float = EXACTLY) -> dict[str, int]:

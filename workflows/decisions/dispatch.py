@@ -1,17 +1,22 @@
-"""Which of the allowed calls of a reply are started, and what the others are answered."""
+"""Which of the allowed calls of a reply are started, and what the others are answered.
+
+Progress: what the outcomes of an iteration say about the steps that they are attempts of.
+"""
 
 from collections.abc import Sequence
+from datetime import datetime
 from math import inf
 
-from workflows.decisions import steps
-from workflows.decisions.limits import tool_calls_left
-from workflows.decisions.outcomes import not_run, turned_away
-from workflows.decisions.recovery import tries_left
-from workflows.decisions.recovery_texts import given_up
-from workflows.types.loop_tools import loop_tool
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.state import AgentState
+from orga.workflows.decisions import steps
+from orga.workflows.decisions.limits import tool_calls_left
+from orga.workflows.decisions.outcomes import not_run, turned_away
+from orga.workflows.decisions.recovery import tries_left
+from orga.workflows.decisions.recovery_texts import given_up
+from orga.workflows.decisions.steps import with_failed_call, with_succeeded_call
+from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.state import AgentState
 
 
 def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
@@ -53,7 +58,7 @@ def wants_more(state: AgentState, calls: Sequence[ToolCall]) -> bool:
 def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
     """Count the iterations in a row that wanted more calls than there were."""
     count = state.over_budget + 1 if is_over else 0
-    return state if count == state.over_budget else state.model_copy(update={"over_budget": count})
+    return state if count == state.over_budget else state.with_budget(over_budget=count)
 
 
 def given_up_on(state: AgentState, call: ToolCall) -> Outcome | None:
@@ -69,7 +74,7 @@ def given_up_on(state: AgentState, call: ToolCall) -> Outcome | None:
 
 def with_under_way(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
     """Take in which calls are begun, so that what a recovery adds to them keeps to `max_tool_calls`."""
-    return state.model_copy(update={"under_way": sum(map(_cost, calls))})
+    return state.with_budget(under_way=sum(map(_cost, calls)))
 
 
 def has_room(state: AgentState) -> bool:
@@ -80,7 +85,7 @@ def has_room(state: AgentState) -> bool:
 
 def with_one_more(state: AgentState) -> AgentState:
     """Take in that a call is begun in place of another one."""
-    return state.model_copy(update={"under_way": state.under_way + 1})
+    return state.with_budget(under_way=state.under_way + 1)
 
 
 def _left(state: AgentState) -> float:
@@ -90,3 +95,13 @@ def _left(state: AgentState) -> float:
 
 def _cost(call: ToolCall) -> int:
     return loop_tool(call.name).cost(call.arguments)
+
+
+def with_attempts(state: AgentState, outcomes: tuple[Outcome, ...], now: datetime) -> AgentState:
+    """Count failed calls, forget those that succeeded."""
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            state = with_failed_call(state, outcome.call, outcome.error or outcome.text, now)
+        elif outcome.status == "ok":
+            state = with_succeeded_call(state, outcome.call)
+    return state

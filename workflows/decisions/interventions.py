@@ -4,14 +4,12 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from workflows.decisions.clock import with_clock_updated
-from workflows.decisions.conversation import with_message
-from workflows.decisions.notes import with_note
-from workflows.decisions.room import news_room
-from workflows.types.clipped import clip
-from workflows.types.messages import Message
-from workflows.types.state import AgentState, Intervention, InterventionKind
-from workflows.types.text import clean_text
+from orga.workflows.decisions.control import with_clock_updated, with_note
+from orga.workflows.decisions.conversation import news_room, with_message
+from orga.workflows.types.control import Intervention, InterventionKind
+from orga.workflows.types.messages import Message
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import clean_text, clip
 
 MAX_SIGNAL_BYTES = 50_000
 """A longer text is cut: guidance belongs into a sentence, documents into files."""
@@ -70,33 +68,43 @@ def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
     The journal tells of guidance that was cut.
     """
     if len(state.inbox) >= MAX_INBOX_ITEMS:
-        return state.model_copy(update={"unheard": state.unheard + 1})
+        return state.with_control(unheard=state.unheard + 1)
     text = _cut(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
     kept, size = len(text.encode()), guidance.size
     if text != guidance.text:
         size = size or len(guidance.text.encode())
-    inbox = (*state.inbox, guidance.model_copy(update={"text": text, "size": size} if size else {}))
-    state = state.model_copy(update={"inbox": inbox, "inbox_bytes": state.inbox_bytes + kept})
+    inbox = (*state.inbox, guidance.with_cut(text, size) if size else guidance)
+    state = state.with_control(inbox=inbox, inbox_bytes=state.inbox_bytes + kept)
     return (
         with_note(state, "InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept) if size else state
     )
 
 
+def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, ...], int]:
+    """Return what one inbox holds of these, in order, and how many are too many; the journal was told of each."""
+    kept, size = list[Intervention](), 0
+    for item in items[:MAX_INBOX_ITEMS]:
+        text = _cut(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
+        kept.append(item if text == item.text else item.with_cut(text, item.size or len(item.text.encode())))
+        size += len(text.encode())
+    return tuple(kept), max(len(items) - MAX_INBOX_ITEMS, 0)
+
+
 def with_pause(state: AgentState, now: datetime) -> AgentState:
     """Stop the clock; a second pause changes nothing."""
-    return state if state.paused else with_clock_updated(state.model_copy(update={"paused": True}), now)
+    return state if state.paused else with_clock_updated(state.with_control(paused=True), now)
 
 
 def with_resume(state: AgentState, now: datetime) -> AgentState:
     """Let the clock go on; a resume without a pause changes nothing."""
-    return with_clock_updated(state.model_copy(update={"paused": False}), now) if state.paused else state
+    return with_clock_updated(state.with_control(paused=False), now) if state.paused else state
 
 
 def with_abort(state: AgentState, why: str) -> AgentState:
     """Record the abort; the first reason stays."""
     if state.aborted is not None:
         return state
-    return state.model_copy(update={"aborted": why or "aborted by the operator"})
+    return state.with_control(aborted=why or "aborted by the operator")
 
 
 def drain_inbox(state: AgentState) -> AgentState:
@@ -113,8 +121,7 @@ def drain_inbox(state: AgentState) -> AgentState:
         taken += 1
     inbox = state.inbox[taken:]
     waiting = sum(len(item.text.encode()) for item in inbox)
-    update: dict[str, object] = {"inbox": inbox, "inbox_bytes": waiting}
     if state.unheard and not inbox:
         conversation = with_message(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
-        update["unheard"] = 0
-    return state.model_copy(update=update | {"conversation": conversation})
+        state = state.with_control(unheard=0)
+    return state.with_control(inbox=inbox, inbox_bytes=waiting).with_dialogue(conversation=conversation)

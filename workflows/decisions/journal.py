@@ -4,22 +4,28 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from workflows.decisions.compaction import compaction_data
-from workflows.decisions.journal_chain import GENESIS, chained
-from workflows.decisions.journal_data import Found, as_object, intervention, termination, used
-from workflows.decisions.journal_iteration import JournalIteration
-from workflows.decisions.journal_start import JournalStart, prepared
-from workflows.types import names
-from workflows.types.context import ReasonRequest, Setup
-from workflows.types.decision import DECISION_GROUNDED
-from workflows.types.delegation import delegated_place
-from workflows.types.gate import Verdicts
-from workflows.types.history import Happening, HappeningKind
-from workflows.types.journal import JournalEntry
-from workflows.types.messages import Reply
-from workflows.types.notes import Note
-from workflows.types.saga import SAGA_ENDED
-from workflows.types.state import AgentState, state_in
+from orga.workflows.decisions.compaction import compaction_data
+from orga.workflows.decisions.journal_entries import (
+    GENESIS,
+    Found,
+    JournalStart,
+    as_object,
+    chained,
+    intervention,
+    prepared,
+    termination,
+    used,
+)
+from orga.workflows.decisions.journal_iteration import JournalIteration
+from orga.workflows.types import names
+from orga.workflows.types.context import ReasonRequest, Setup
+from orga.workflows.types.decision import DECISION_GROUNDED
+from orga.workflows.types.delegation import delegated_place
+from orga.workflows.types.gate import ENDING, Verdicts, asked_about
+from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry, Note
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.saga import SAGA_ENDED
+from orga.workflows.types.state import AgentState, state_in
 
 PAUSES = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""
@@ -45,7 +51,7 @@ class JournalFold:
 
     def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
         """Return an entry of a delegated run as one of this journal; an entry from further down keeps its run."""
-        return self._chained(entry.model_copy(update={"sequence": self._sequence, "data": {"run": run, **entry.data}}))
+        return self._chained(entry.with_place(self._sequence, {"run": run, **entry.data}))
 
     def _opened(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Yield what an event brings; whatever it is, that the run was started comes first."""
@@ -155,21 +161,28 @@ class JournalFold:
     def _gated(self, happening: Happening) -> Found:
         """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
         if happening.kind != "finished":
-            self._run.not_judged()
-            failed = ("PolicyEvaluated", {"error": happening.text, "action_count": self._run.proposals})
-            return [failed, *self._dispatched_if_settled()]
-        answer = Verdicts.model_validate(happening.value)
-        verdicts = answer.verdicts
-        shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts]
-        denied = sum(v.decision != "allow" for v in verdicts)
-        judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "verdicts": shown}
-        if answer.about:
-            return [("PolicyEvaluated", {**judged, "about": answer.about})]
-        if self._run.awaits_gate:
-            self._run.judged(verdicts)
-        else:
-            judged["calls"] = self._run.judged_again(verdicts)
-        return [("PolicyEvaluated", judged), *self._dispatched_if_settled()]
+            return self._not_judged(happening, {"error": happening.text})
+        told = Verdicts.model_validate(happening.value).by_place(happening.key)
+        if told is None:
+            return self._not_judged(happening, {"error": "the gate does not say what its verdicts are about"})
+        verdicts = self._run.in_call_order(told)
+        shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
+        denied = sum(v.decision != "allow" for v in verdicts.values())
+        judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
+        judged["verdicts"] = shown
+        if ENDING in verdicts:
+            return [("PolicyEvaluated", {**judged, "about": ENDING})]
+        calls = self._run.judged(verdicts)
+        again = {} if calls is None else {"calls": calls}
+        return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_settled()]
+
+    def _not_judged(self, happening: Happening, told: dict[str, Any]) -> Found:
+        """Take in that the gate has come to nothing: what it was asked about is denied."""
+        about = asked_about(happening.key)
+        places = self._run.not_judged(about) if about else []
+        known = {"places": places} if places else {}
+        failed = {**told, "action_count": len(places) or self._run.proposals, **known}
+        return [("PolicyEvaluated", failed), *self._dispatched_if_settled()]
 
     def _acted(self, happening: Happening) -> Found:
         outcome = "ok" if happening.kind == "finished" else happening.kind
@@ -241,4 +254,4 @@ class JournalFold:
     def _chained(self, entry: JournalEntry) -> JournalEntry:
         self._hash = chained(self._hash, entry)
         self._sequence += 1
-        return entry.model_copy(update={"hash": self._hash})
+        return entry.with_hash(self._hash)

@@ -1,18 +1,16 @@
 """What the journal knows of the iteration that is under way: its reply, and what became of each call."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
-from workflows.decisions.critic_scope import reviews
-from workflows.decisions.journal_verdicts import JournalVerdicts
-from workflows.decisions.replies import classify_reply
-from workflows.types.context import Setup
-from workflows.types.gate import Decision, Verdict
-from workflows.types.messages import Reply
-from workflows.types.notes import Note
-
-TO_THE_GATE = frozenset({"calls", "answer", "cut_answer"})
-"""Replies that the gate is asked about; the others are sent back unjudged."""
+from orga.workflows.decisions.critics import reviews
+from orga.workflows.decisions.journal_verdicts import JournalVerdicts
+from orga.workflows.decisions.stages import Word
+from orga.workflows.types.context import Setup
+from orga.workflows.types.gate import SEVERAL, Verdict, is_place
+from orga.workflows.types.journal import Note
+from orga.workflows.types.messages import Reply
 
 _PLACE = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """Of a call of a reply, or a part of one; behind a `q` a call is sent again later."""
@@ -26,17 +24,11 @@ class JournalIteration:
         self._iteration = iteration
         self._setup = setup
         self._is_paused = is_paused
-        self._is_for_gate = False
         self._verdicts: JournalVerdicts | None = None
         self._expected: set[int] | None = None
         self._is_collected = False
         self._scheduled: set[int] = set()
         self._outcomes: dict[int, dict[str, Any]] = {}
-
-    @property
-    def awaits_gate(self) -> bool:
-        """Whether the gate's next word is on the reply; what it says later is on recoveries, or on calls once more."""
-        return self._is_for_gate and self._verdicts is None
 
     @property
     def proposals(self) -> int:
@@ -51,52 +43,55 @@ class JournalIteration:
     def replied(self, reply: Reply) -> None:
         """Take in the model's reply."""
         self.reply = reply
-        wants_data = self._setup is not None and self._setup.output_schema is not None
-        self._is_for_gate = classify_reply(reply, wants_data=wants_data).kind in TO_THE_GATE
 
-    def judged(self, verdicts: tuple[Verdict, ...]) -> None:
-        """Take in the verdicts on the reply; where they are not as many as it has calls, all of these are denied."""
-        fits = self.reply is not None and len(verdicts) == len(self.reply.calls)
-        decisions: list[Decision] = [verdict.decision for verdict in verdicts] if fits else []
-        self._verdicts = JournalVerdicts(decisions, in_question=self._in_question(), is_paused=self._is_paused)
+    def judged(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
+        """Take in verdicts by their places, and return which of the reply's calls they are on; None for the first."""
+        own = {index: verdict for place, verdict in verdicts.items() if (index := self._whole(place)) is not None}
+        is_first = self._verdicts is None and bool(own or (self._answer and self._answer in verdicts))
+        if is_first:
+            self._verdicts = self._unjudged()
+        if undispatched := self.undispatched:
+            for index, verdict in own.items():
+                undispatched.hear(index, verdict.decision)
+        return None if is_first else [str(self._call(index).get("call_id")) for index in own]
 
-    def judged_again(self, verdicts: tuple[Verdict, ...]) -> list[str]:
-        """Take in verdicts that are not the first ones on the reply, and return which of its calls they are on."""
-        undispatched, calls = self.undispatched, self.reply.calls if self.reply else ()
-        about = undispatched.judged_again([verdict.decision for verdict in verdicts]) if undispatched else ()
-        return [calls[index].call_id for index in about]
+    def not_judged(self, about: str) -> list[str]:
+        """Take in that the gate failed, and return the places that it has denied so, as far as they are known.
 
-    def not_judged(self) -> None:
-        """Take in that the gate failed: what it was asked about is denied."""
-        if self.awaits_gate:
-            self.judged(())
-            self._expected, self._is_collected = set(), True
-        elif self.undispatched:
-            self.undispatched.not_judged()
+        A reply that it has said nothing of by then has no calls to be told of.
+        """
+        index, is_whole_reply = self._whole(about), about in {self._answer, SEVERAL.format(self._iteration)}
+        if self._verdicts is None and (is_whole_reply or index is not None):
+            self._verdicts, self._expected, self._is_collected = self._unjudged(), set(), True
+        if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer:
+            return [f"{self._iteration}.{each}" for each in self._verdicts.not_judged(index)]
+        return [about] if is_place(about) else []
+
+    def in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+        """Return verdicts on calls of the reply in the order of the calls; all others as they are."""
+        indexes = {place: self._whole(place) for place in verdicts}
+        return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
 
     def noted(self, note: Note) -> None:
         """Take in what is asked and said about the calls, or about the budget for them."""
-        told, verdicts = note.data, self._verdicts
-        if note.event == "ApprovalRequested" and (told.get("kind") == "budget" or told.get("critic")):
-            self._stood_still()
-        elif verdicts is None or told.get("kind") not in {"call", "critic"}:
+        told, verdicts, index = note.data, self.undispatched, self._whole(str(note.data.get("place", "")))
+        if verdicts is None:
+            return
+        if note.event == "ApprovalRequested" and (told.get("kind") == "budget" or index is not None):
+            verdicts.stood_still()
+        elif index is None:
             return
         elif note.event == "ApprovalResolved":
-            verdicts.answered(str(told.get("id")), is_yes=bool(told.get("approved")))
-        elif (index := self._index_of(told.get("call_id"))) is None:
-            return
-        elif note.event == "ApprovalRequested":
-            verdicts.asked(str(told.get("id")), index)
-        elif note.event == "CritiqueEvaluated" and told.get("then") == "revise":
-            verdicts.rejected(index)
+            verdicts.hear(index, "yes" if told.get("approved") else "no")
+        elif note.event == "CritiqueEvaluated":
+            verdicts.hear(index, cast("Word", told.get("then")))
 
     def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
         """Return what a note says, with the arguments of the calls that a recovery made as those of the reply's."""
-        index, made = self._index_of(told.get("call_id")), told.get("calls")
-        if self.reply is None or index is None or not isinstance(made, list):
+        made = told.get("calls")
+        if not isinstance(made, list):
             return told
-        known = {"arguments": self.reply.calls[index].arguments}
-        return {**told, "calls": [{**known, **each} for each in cast("list[dict[str, Any]]", made)]}
+        return {**told, "calls": [self._with_known(each) for each in cast("list[dict[str, Any]]", made)]}
 
     def paused(self, is_paused: bool) -> None:
         """Take in that the run is paused, or goes on."""
@@ -111,15 +106,17 @@ class JournalIteration:
         none of this reply.
         """
         index = self._index(key)
-        if index is None or self._verdicts is None:
+        if index is None:
             return False
         if ".f" not in key:
             self._scheduled.add(index)
         if self._expected is None:
+            self._verdicts = self._verdicts or self._unjudged()
             self._verdicts.started(index)
             return True
-        if not self._is_collected:
+        if index not in self._expected:  # nobody let it through: what becomes of it is told all the same
             self._expected.add(index)
+            self._is_collected = False
         return False
 
     def dispatched(self, *, is_begun: bool) -> dict[str, Any]:
@@ -159,11 +156,14 @@ class JournalIteration:
         index = self._index(key)
         return self._call(index) if index is not None and _is_whole(key) else {"call_id": key}
 
-    def _stood_still(self) -> None:
-        """Take in that the run waits for a person; a reply that no gate has seen by then is left to none."""
-        self._is_for_gate = self._is_for_gate and self._verdicts is not None
-        if self._verdicts:
-            self._verdicts.stood_still()
+    @property
+    def _answer(self) -> str:
+        """The place of an answer; "" where the reply is none."""
+        return str(self._iteration) if self.reply is not None and not self.reply.calls else ""
+
+    def _unjudged(self) -> JournalVerdicts:
+        size = len(self.reply.calls) if self.reply else 0
+        return JournalVerdicts(size, in_question=self._in_question(), is_paused=self._is_paused)
 
     def _in_question(self) -> list[int]:
         setup, calls = self._setup, self.reply.calls if self.reply else ()
@@ -173,9 +173,14 @@ class JournalIteration:
             return list(range(len(calls)))
         return [index for index, call in enumerate(calls) if any(reviews(critic, call) for critic in setup.critics)]
 
-    def _index_of(self, call_id: object) -> int | None:
-        calls = self.reply.calls if self.reply else ()
-        return next((index for index, call in enumerate(calls) if call.call_id == call_id), None)
+    def _with_known(self, made: dict[str, Any]) -> dict[str, Any]:
+        index = self._index(str(made.get("place", "")))
+        known = {} if index is None or self.reply is None else {"arguments": self.reply.calls[index].arguments}
+        return {**known, **made}
+
+    def _whole(self, place: str) -> int | None:
+        """Return which of the reply's calls has this place; None of a part of one."""
+        return self._index(place) if _is_whole(place) else None
 
     def _call(self, index: int) -> dict[str, Any]:
         call = self.reply.calls[index] if self.reply else None

@@ -1,98 +1,69 @@
 """What the journal knows of the verdicts on a reply: which of its calls may be carried out by now."""
 
-from collections.abc import Collection, Sequence
-from typing import Literal
+from collections.abc import Collection
 
-from workflows.types.gate import Decision
+from orga.workflows.decisions.stages import CALL_STAGES, LET_THROUGH, REJECTED, Standing, Standings, Word
 
-DENIED: Decision = "deny"
+PASSED = LET_THROUGH - REJECTED
+APPROVED: frozenset[Standing] = frozenset({"approved"})
+UNDECIDED: frozenset[Standing] = frozenset({"proposed", "held", "approved"})
+BESIDE: frozenset[Standing] = frozenset({"proposed", "allowed"})
+"""What the gate is asked about at once: all calls at first, then those that waited beside held ones."""
 
 
 class JournalVerdicts:
     """Follows the calls of a reply from the gate's first word on them to the last, by their indexes.
 
-    Once people have answered, the gate judges what waited beside the held calls, all of it at once, then each approved
-    call. Where the run stood still after that, it judges each call once more. `in_question` are the calls that others
-    may have a word on before they are carried out: critics, or who is asked for more budget.
+    `in_question` are the calls that others may have a word on before they are carried out: critics, or who is asked for
+    more budget.
     """
 
-    def __init__(self, decisions: Sequence[Decision], *, in_question: Collection[int] = (), is_paused: bool) -> None:
-        self._decisions: list[Decision | Literal["approved"]] = list(decisions)
+    def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
+        self._standings = Standings[int](CALL_STAGES, range(size))
         self._in_question = frozenset(in_question)
-        self._held: dict[str, int] = {}
-        self._due: list[tuple[int, ...]] = []
-        self._rejected: set[int] = set()
-        self._is_paused = self._stood_still = is_paused
+        self._is_paused = is_paused
 
     @property
     def allowed(self) -> tuple[int, ...]:
         """The calls that the gate lets through by now."""
-        return tuple(index for index, decision in enumerate(self._decisions) if decision == "allow")
+        return self._standings.among(LET_THROUGH)
 
     @property
     def passed(self) -> tuple[int, ...]:
         """Those of them that no critic has turned down."""
-        return tuple(index for index in self.allowed if index not in self._rejected)
+        return self._standings.among(PASSED)
 
     @property
     def is_settled(self) -> bool:
         """Whether nobody has anything more to say before the calls are carried out."""
-        if "approval" in self._decisions or self._due:
+        if self._standings.among(UNDECIDED):
             return False
-        return not self.passed or not (self._stood_still or self._in_question.intersection(self.passed))
+        return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
 
-    def asked(self, approval_id: str, index: int) -> None:
-        """Take in that a person is asked about a call."""
-        if self._decisions[index] == "approval":
-            self._held[approval_id] = index
+    def hear(self, index: int, word: Word) -> None:
+        """Take in what gate, person or critic says of a call; what cannot follow what was said before is nothing."""
+        self._standings.hear(index, word)
+        if self._is_paused:
+            self._standings.hold_up()
 
-    def answered(self, approval_id: str, *, is_yes: bool) -> None:
-        """Take in a person's answer; the last one lets the gate judge once more."""
-        if approval_id not in self._held:
-            return
-        self._decisions[self._held.pop(approval_id)] = "approved" if is_yes else "deny"
-        if not self._held:
-            approved = [(index,) for index, decision in enumerate(self._decisions) if decision == "approved"]
-            self._await([self.allowed, *approved] if self.allowed else approved)
-
-    def judged_again(self, decisions: Sequence[Decision]) -> tuple[int, ...]:
-        """Take in a later word of the gate, and return the calls that it is about: none where it is on a recovery."""
-        if self._stood_still and not self._due:
-            self._due = [(index,) for index in self.passed]
-        while self._due:
-            about, *rest = self._due
-            self._await(rest)
-            if len(about) == len(decisions):
-                for index, decision in zip(about, decisions, strict=True):
-                    self._decisions[index] = decision
-                return about
-        return ()
-
-    def not_judged(self) -> None:
-        """Take in that the gate failed: what it was asked about is denied."""
-        about = self._due[0] if self._due else self.passed[:1]
-        self.judged_again([DENIED for _ in about])
-
-    def rejected(self, index: int) -> None:
-        """Take in that a critic turned a call down."""
-        self._rejected.add(index)
+    def not_judged(self, index: int | None) -> list[int]:
+        """Take in that the gate failed and denied what it was asked about; None stands for several calls at once."""
+        about = [index] if index is not None else list(self._standings.among(BESIDE))
+        for each in about:
+            self.hear(each, "deny")
+        return about
 
     def paused(self, is_paused: bool) -> None:
         """Take in that the run is paused, or goes on."""
         self._is_paused = is_paused
-        self._stood_still = self._stood_still or is_paused
+        if is_paused:
+            self.stood_still()
 
     def stood_still(self) -> None:
         """Take in that the run waits for a person."""
-        self._stood_still = True
+        self._standings.hold_up()
 
     def started(self, index: int) -> None:
         """Take in that a call is carried out: so it was allowed, as was each approved one that nothing is known of."""
-        self._decisions = ["allow" if decision == "approved" else decision for decision in self._decisions]
-        self._decisions[index] = "allow"
-        self._rejected.discard(index)
-
-    def _await(self, due: list[tuple[int, ...]]) -> None:
-        self._due = due
-        if not due:
-            self._stood_still = self._is_paused
+        for each in (index, *self._standings.among(APPROVED)):
+            self._standings.show_begun(each)

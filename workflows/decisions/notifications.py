@@ -1,4 +1,7 @@
-"""What people outside are told, and of which questions they were told already."""
+"""What people outside are told, and of which questions they were told already.
+
+Which command decides a question, ready to be copied.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -6,15 +9,15 @@ from hashlib import sha256
 from shlex import quote
 from typing import Any
 
-from workflows.decisions.answering import commands
-from workflows.decisions.limits import budgets
-from workflows.decisions.notes import with_note
-from workflows.decisions.shown_arguments import shown_arguments
-from workflows.types.notifications import Notification, NotifiedCall
-from workflows.types.result import StopReason
-from workflows.types.state import AgentState
-from workflows.types.visible import can_be_typed, in_full, one_line
-from workflows.types.waits import Wait
+from orga.workflows.decisions.calls import shown_arguments
+from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.limits import budgets
+from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.result import StopReason
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import Budgets
+from orga.workflows.types.text import can_be_typed, in_full, one_line
 
 ID_CHARS = 32
 MAX_CALLS = 10
@@ -44,9 +47,7 @@ def is_open(state: AgentState, wait_id: str) -> bool:
 
 def with_announced(state: AgentState, wait_id: str) -> AgentState:
     """Return the state that tells nobody of this question again; closed ones are forgotten."""
-    return state.model_copy(
-        update={"announced": tuple(each for each in (*state.announced, wait_id) if is_open(state, each))}
-    )
+    return state.with_control(announced=tuple(each for each in (*state.announced, wait_id) if is_open(state, each)))
 
 
 def with_failure(state: AgentState, about: str, error: str) -> AgentState:
@@ -66,14 +67,14 @@ def is_end_told(state: AgentState) -> bool:
 def reopened(state: AgentState) -> AgentState:
     """Return the state that goes on where guidance came after the answer, while people were told of the end."""
     is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
-    return state.model_copy(update={"stop": None}) if is_answered and state.inbox else state
+    return state.with_control(stop=None) if is_answered and state.inbox else state
 
 
 def of_wait(state: AgentState, wait: Wait, run_id: str, now: datetime) -> Notification:
     """Return what is told of a question. Asked anew after a rewind it is another message."""
     held: list[dict[str, Any]] = wait.data.get("calls", [])
     told = _within_room(held[:MAX_CALLS] or _about(wait))
-    shown = wait.model_copy(update={"data": {**wait.data, "calls": told}})
+    shown = wait.with_calls(told)
     return _told(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -151,3 +152,35 @@ def _line(text: str) -> str:
 
 def _message_id(*parts: str) -> str:
     return f"msg_{sha256('/'.join(parts).encode()).hexdigest()[:ID_CHARS]}"
+
+
+MORE = 2
+"""Times the old limit: a suggestion to edit."""
+
+
+def commands(run_id: str, wait: Wait, budgets: Budgets | None) -> list[str]:
+    """Return the commands of which one decides what waits; the first is the likeliest.
+
+    None where a command would not be what it looks like; none approves a call whose arguments are not shown whole.
+    """
+    if not can_be_typed(run_id):
+        return []
+    resolve = f"orga resolve {quote(run_id)} {quote(wait.wait_id)}"
+    match wait.kind:
+        case "escalation":
+            return [f"{resolve} {choice}" for choice in ("--retry", "--skip", "--result TEXT", "--abort")]
+        case "budget":
+            return [_extend(run_id, wait, budgets), f"{resolve} --skip", f"{resolve} --abort"]
+        case "approval" if calls := wait.data.get("calls"):
+            held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
+            is_whole = not any(call.get("arguments_digest") for call in calls)
+            return [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
+        case _:
+            return [f"orga status {quote(run_id)}"]
+
+
+def _extend(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
+    limit = str(wait.data.get("limit") or "max_iterations")
+    now = getattr(budgets, limit, None)
+    value = "N" if not now else f"{now * MORE:.12g}"
+    return f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}"

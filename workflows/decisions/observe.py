@@ -2,25 +2,23 @@
 
 from collections.abc import Sequence
 
-from workflows.decisions.conversation import with_message
-from workflows.decisions.critic_scope import answer_critics
-from workflows.decisions.denials import denial_of_answer, streaks
-from workflows.decisions.estimate import size_of
-from workflows.decisions.outcomes import counted
-from workflows.decisions.recovery import waiting_letters
-from workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
-from workflows.decisions.room import news_room, room_beside
-from workflows.decisions.shares import shares
-from workflows.decisions.taint import tainted
-from workflows.types.answer_json import answer_json
-from workflows.types.clipped import clip_json
-from workflows.types.context import MessageRef
-from workflows.types.gate import Verdict
-from workflows.types.messages import Message, Reply
-from workflows.types.outcome import Outcome
-from workflows.types.result import StopReason
-from workflows.types.state import AgentState, Conversation
-from workflows.types.usage import ToolCallCounts
+from orga.workflows.decisions.conversation import news_room, room_beside, with_message
+from orga.workflows.decisions.critics import answer_critics
+from orga.workflows.decisions.denials import denial_of_answer, with_streaks
+from orga.workflows.decisions.outcomes import counted
+from orga.workflows.decisions.recovery import waiting_letters
+from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
+from orga.workflows.decisions.sizes import shares, size_of
+from orga.workflows.decisions.taint import tainted
+from orga.workflows.types.context import MessageRef
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.result import StopReason
+from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.text import clip_json
+from orga.workflows.types.usage import ToolCallCounts
 
 MAX_OUTPUT_BYTES = 600_000
 """Of JSON, so that a result fits a payload beside the rest."""
@@ -28,13 +26,8 @@ MAX_OUTPUT_BYTES = 600_000
 
 def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> AgentState:
     """Count a reply: its tokens, its cost, its iteration. `conversation` is what the model has seen by now."""
-    return state.model_copy(
-        update={
-            "iteration": state.iteration + 1,
-            "usage": state.usage.plus(reply.usage, reply.cost_usd),
-            "conversation": conversation,
-        }
-    )
+    state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
+    return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
 def with_outcomes(
@@ -54,17 +47,10 @@ def with_outcomes(
         conversation = with_message(conversation, result, news, size)
     if reply.left_out:
         conversation = with_message(conversation, _told(f"[Not run] {left_out_text(reply)}"))
-    return state.model_copy(
-        update={
-            "conversation": conversation,
-            "tool_calls": _counted(state, reply, outcomes),
-            "under_way": 0,
-            "taint": tainted(state, outcomes),
-            "repairs": 0,
-            "partial": "",
-            **streaks(state, denied, invalid),
-        }
-    )
+    taint = tainted(state, outcomes)
+    state = state.with_budget(tool_calls=_counted(state, reply, outcomes), under_way=0)
+    state = state.with_dialogue(conversation=conversation, taint=taint, repairs=0, partial="")
+    return with_streaks(state, denied, invalid)
 
 
 def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]) -> AgentState:
@@ -74,7 +60,7 @@ def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]
     if not reply.text.strip():
         return state
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    return state.model_copy(update={"conversation": conversation})
+    return state.with_dialogue(conversation=conversation)
 
 
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
@@ -84,50 +70,40 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     model takes that into account.
     """
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    update: dict[str, object] = {
-        "conversation": conversation,
-        "output": _answer(state, reply),
-        "partial": "",
-        "repairs": 0,
-        **streaks(state),
-    }
-    if state.aborted is None and not _has_news(state):
-        update["stop"] = ("completed", "")
+    after = state.with_task(output=_answer(state, reply))
     if state.setup is not None and state.setup.output_schema is not None:
-        update["data"] = _data(state.partial + reply.text)
-    return state.model_copy(update=update)
+        after = after.with_task(data=_data(state.partial + reply.text))
+    if state.aborted is None and not _has_news(state):
+        after = with_stop(after, "completed", "")
+    return with_streaks(after.with_dialogue(conversation=conversation, partial="", repairs=0))
 
 
 def with_misfit(state: AgentState, judged: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
     conversation = with_message(state.conversation, judged.reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, _told(f"[Reply not usable] {verdict.reason}"))
-    update: dict[str, object] = {"conversation": conversation, "partial": "", **streaks(state)}
-    update["repairs"] = state.repairs + 1
-    if state.repairs >= MAX_REPAIRS_IN_A_ROW:
-        update["stop"] = ("error", verdict.reason)
-    return state.model_copy(update=update)
+    after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
+    return with_stop(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
 
 
 def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
     """Take in the end that the model asked for by `terminate`, unless an operator has news for it."""
-    update: dict[str, object] = {"output": clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it")}
-    if state.aborted is None and state.stop is None and not _has_news(state):
-        update["stop"] = ("completed", reason)
-    return state.model_copy(update=update)
+    after = state.with_task(output=clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it"))
+    is_end = state.aborted is None and state.stop is None and not _has_news(state)
+    return with_stop(after, "completed", reason) if is_end else after
 
 
 def with_stop(state: AgentState, reason: StopReason, detail: str) -> AgentState:
     """Return the state whose ending is decided."""
-    return state.model_copy(update={"stop": (reason, detail)})
+    return state.with_control(stop=(reason, detail))
 
 
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, _told(f"[Policy denied] {verdict.reason}"))
-    denied = streaks(state, [denial_of_answer(verdict)])
-    return state.model_copy(update={"conversation": conversation, "repairs": 0, "partial": "", **denied})
+    after = state.with_dialogue(conversation=conversation, repairs=0, partial="")
+    return with_streaks(after, [denial_of_answer(verdict)])
 
 
 def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
@@ -137,30 +113,30 @@ def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
     once only where no critic has to see all of it first.
     """
     reply, conversation = judged.reply, state.conversation
-    update: dict[str, object] = {}
+    after = with_streaks(state)
     if judged.kind == "cut_calls":
         text = f"[Not run] {judged.feedback}"
         outcomes = tuple(Outcome(call=call, status="not_run", text=text) for call in reply.calls)
         conversation = with_message(conversation, reply.message(), MessageRef(reply=state.iteration))
         for outcome in outcomes:
             conversation = with_message(conversation, outcome.message())
-        update["tool_calls"] = _counted(state, reply, outcomes)
+        after = after.with_budget(tool_calls=_counted(state, reply, outcomes))
     elif reply.text.strip():
-        kept = reply.model_copy(update={"calls": ()}).message()
+        kept = reply.without_calls().message()
         news = None if reply.calls else MessageRef(reply=state.iteration)
         conversation = with_message(conversation, kept, news)
     conversation = with_message(conversation, _told(judged.feedback))
-    update |= {"conversation": conversation, "repairs": state.repairs + 1, **streaks(state)}
+    after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
     is_answer = judged.kind == "cut_answer"
     is_output = is_answer and not (state.setup and answer_critics(state.setup))
     if is_answer:
-        update["partial"] = _answer(state, reply)
+        after = after.with_dialogue(partial=_answer(state, reply))
     if is_output:
-        update["output"] = update["partial"]
+        after = after.with_task(output=after.partial)
     if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and _has_news(state)):
         unreviewed = ", and was not reviewed" if is_answer and not is_output else ""
-        update["stop"] = ("completed" if is_output else "error", judged.detail + unreviewed)
-    return state.model_copy(update=update)
+        after = with_stop(after, "completed" if is_output else "error", judged.detail + unreviewed)
+    return after
 
 
 def _has_news(state: AgentState) -> bool:
@@ -185,5 +161,4 @@ def _told(text: str) -> Message:
 
 def _counted(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
     """Count the calls of a reply, those with it that were too many."""
-    counts, more = counted(state.tool_calls, outcomes), reply.left_out
-    return counts.model_copy(update={"proposed": counts.proposed + more, "not_run": counts.not_run + more})
+    return counted(state.tool_calls, outcomes).plus(proposed=reply.left_out, not_run=reply.left_out)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from pydantic_core import to_json
 
-from workflows.types.clipped import clip
-from workflows.types.gate import Verdict
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import FAILED, Outcome
-from workflows.types.tools import ToolSpec
-from workflows.types.usage import ToolCallCounts
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import FAILED, Outcome
+from orga.workflows.types.text import clip
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.usage import ToolCallCounts
 
 SHOWN_BYTES = 1_000
 """Of arguments that policy changed, in what the model is told."""
@@ -30,15 +30,14 @@ def unclear(*, took_effect: bool) -> str:
 def counted(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCounts:
     """Return the counts with these calls."""
     by_status = Counter(outcome.status for outcome in outcomes)
-    added = {
-        "proposed": len(outcomes),
-        "run": sum(outcome.was_run for outcome in outcomes),
-        "denied": by_status["denied"],
-        "invalid": by_status["invalid"],
-        "not_run": by_status["not_run"],
-        "failed": by_status["failed"] + by_status["cancelled"],
-    }
-    return counts.model_copy(update={name: getattr(counts, name) + more for name, more in added.items()})
+    return counts.plus(
+        proposed=len(outcomes),
+        run=sum(outcome.was_run for outcome in outcomes),
+        denied=by_status["denied"],
+        invalid=by_status["invalid"],
+        not_run=by_status["not_run"],
+        failed=by_status["failed"] + by_status["cancelled"],
+    )
 
 
 def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:

@@ -8,22 +8,19 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from workflows.decisions.conversation import with_message
-from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.notes import with_note
-from workflows.decisions.outcomes import counted
-from workflows.decisions.room import news_room
-from workflows.decisions.taint import tainted
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.input import LoopConfig
-from workflows.types.messages import Message, ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.recovery import Recovery
-from workflows.types.shortened import shortened
-from workflows.types.state import AgentState, GoodResult
-from workflows.types.tools import ToolSpec
-from workflows.types.untrusted import as_data, source_of
-from workflows.types.waits import Resolution
+from orga.workflows.decisions.calls import fingerprint
+from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.conversation import news_room, with_message
+from orga.workflows.decisions.outcomes import counted
+from orga.workflows.decisions.taint import tainted
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Message, ToolCall, shortened
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.questions import Resolution
+from orga.workflows.types.recovery import DeadLetter, Recovery
+from orga.workflows.types.state import AgentState, GoodResult
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.untrusted import as_data, source_of
 
 MAX_KEPT_BYTES = 100_000
 """Of all results that are kept; the state has to fit a payload."""
@@ -86,10 +83,9 @@ def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
 def with_success(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
     """Take in a call that succeeded, where the tool's recovery will want to know."""
     if recovery_of(spec, state.config).strategy == "cached_result":
-        return state.model_copy(update={"results": _with_result(state, call, GoodResult(at=now, text=text))})
+        return state.with_failures(results=_with_result(state, call, GoodResult(at=now, text=text)))
     if spec.name in state.failures:
-        failures = {tool: count for tool, count in state.failures.items() if tool != spec.name}
-        return state.model_copy(update={"failures": failures})
+        return state.with_failures(failures={t: count for t, count in state.failures.items() if t != spec.name})
     return state
 
 
@@ -118,7 +114,7 @@ def good_result(state: AgentState, call: ToolCall, recovery: Recovery, now: date
 
 def with_failure(state: AgentState, tool: str) -> AgentState:
     """Count a failure that the model may answer with another try."""
-    return state.model_copy(update={"failures": {**state.failures, tool: state.failures.get(tool, 0) + 1}})
+    return state.with_failures(failures={**state.failures, tool: state.failures.get(tool, 0) + 1})
 
 
 def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
@@ -133,7 +129,7 @@ def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
     """Keep a call that was given up, where there is room."""
     letters = (*(kept for kept in state.dead_letters if kept.letter_id != letter.letter_id), letter)
     size = sum(len(kept.model_dump_json().encode()) for kept in letters)
-    return state.model_copy(update={"dead_letters": letters}) if size <= MAX_LETTER_BYTES else state
+    return state.with_failures(dead_letters=letters) if size <= MAX_LETTER_BYTES else state
 
 
 def waiting_letters(state: AgentState) -> tuple[DeadLetter, ...]:
@@ -163,10 +159,9 @@ def requeued(state: AgentState, letter_id: str) -> AgentState:
         known = ", ".join(letter.letter_id for letter in state.dead_letters) or "none"
         raise ValueError(f"no dead letter {letter_id!r} in this run; there are: {known}")
     letters = tuple(
-        letter.model_copy(update={"requeued": True}) if letter.letter_id == letter_id else letter
-        for letter in state.dead_letters
+        letter.with_requeued(True) if letter.letter_id == letter_id else letter for letter in state.dead_letters
     )
-    return state.model_copy(update={"dead_letters": letters})
+    return state.with_failures(dead_letters=letters)
 
 
 def kept_key(letter: DeadLetter, call: ToolCall) -> str | None:
@@ -177,7 +172,7 @@ def kept_key(letter: DeadLetter, call: ToolCall) -> str | None:
 def without_letter(state: AgentState, letter_id: str) -> AgentState:
     """Forget a letter that is being sent again."""
     letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
-    return state.model_copy(update={"dead_letters": letters})
+    return state.with_failures(dead_letters=letters)
 
 
 def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
@@ -186,12 +181,10 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
     shown = as_data(shortened(outcome.message(), news_room(state) // 2), source_of(letter.call, spec))
     told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
     conversation = with_message(state.conversation, Message(role="user", text=told))
-    update: dict[str, object] = {"conversation": conversation, "taint": tainted(state, (outcome,)), "under_way": 0}
+    state = state.with_dialogue(conversation=conversation, taint=tainted(state, (outcome,))).with_budget(under_way=0)
     if outcome.was_run:
-        counts, has_failed = state.tool_calls, outcome.status != "ok"
-        more = {"requeued": counts.requeued + 1, "failed": counts.failed + has_failed}
-        update["tool_calls"] = counts.model_copy(update=more)
-    state = state.model_copy(update=update)
+        counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))
+        state = state.with_budget(tool_calls=counts)
     told = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
     return with_note(state, "RecoveryTriggered", **told, text=outcome.text)
 
@@ -202,7 +195,7 @@ def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution)
     detail = f"{call.name} failed and an operator ended the run{who}" + (
         f": {decision.reason}" if decision.reason else ""
     )
-    return state.model_copy(update={"stop": ("escalated", detail)})
+    return state.with_control(stop=("escalated", detail))
 
 
 def triggered(
@@ -224,6 +217,5 @@ def triggered(
 
 def with_alternative(state: AgentState, alternative: Alternative, *, is_begun: bool) -> AgentState:
     """Count a call that was to stand in for one that failed, now that it has ended."""
-    counts = counted(state.tool_calls, (alternative.outcome,))
-    counts = counts.model_copy(update={"fallbacks": counts.fallbacks + 1})
-    return state.model_copy(update={"tool_calls": counts, "under_way": state.under_way - is_begun})
+    counts = counted(state.tool_calls, (alternative.outcome,)).plus(fallbacks=1)
+    return state.with_budget(tool_calls=counts, under_way=state.under_way - is_begun)

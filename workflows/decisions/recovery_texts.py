@@ -5,13 +5,12 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from workflows.decisions.shown_arguments import shown_arguments
-from workflows.types.clipped import clip
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import ToolCall
-from workflows.types.recovery import Recovery
-from workflows.types.state import AgentState
-from workflows.types.waits import Wait
+from orga.workflows.decisions.calls import shown_arguments
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.recovery import DeadLetter, Recovery
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import clip
 
 SHOWN_MESSAGES = 4
 SHOWN_BYTES = 2_000

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from workflows.types.hydration import PreHydration, Reference
-from workflows.types.linear_pattern import Fuel, LinearPattern
+from orga.workflows.types.hydration import PreHydration, Reference
+from orga.workflows.types.text import Fuel, LinearPattern
 
 MAX_VALUE_CHARS = 2_000
 """A longer match is no reference but data."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from workflows.types.messages import Reply
+from orga.workflows.types.messages import Reply
 
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback; one more ends the run as `error`."""

@@ -1,18 +1,48 @@
-"""What a run shows of itself: its status while it runs, its result when it ends."""
+"""What a run shows of itself: its status while it runs, what it has gathered, its result when it ends."""
 
 from datetime import datetime
 from typing import TypeVar
 
-from workflows.decisions.approvals import pending_holds
-from workflows.decisions.conversation import full_digest
-from workflows.decisions.deciding import result_data
-from workflows.decisions.limits import budgets
-from workflows.types.argument import parsed
-from workflows.types.messages import Message
-from workflows.types.record import Record
-from workflows.types.result import AgentResult, StopReason, Termination
-from workflows.types.state import AgentState, Intervention
-from workflows.types.status import FIRST_PAGE, AgentStatus, Page, ShownMessage
+from orga.workflows.decisions.approvals import pending_holds
+from orga.workflows.decisions.conversation import full_digest
+from orga.workflows.decisions.critics import answer_critics
+from orga.workflows.decisions.decision import result_data
+from orga.workflows.decisions.limits import budgets
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.input import parsed
+from orga.workflows.types.messages import Message
+from orga.workflows.types.record import Record
+from orga.workflows.types.result import AgentResult, StopReason, Termination
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import FIRST_PAGE, AgentStatus, Page, ShownMessage
+from orga.workflows.types.text import clip
+
+MAX_GATHERED_BYTES = 20_000
+"""The newest stays; the state has to fit a payload."""
+
+
+def with_gathered(state: AgentState, text: str) -> AgentState:
+    """Take in text that stood beside calls which the gate let through, or what a delegate said."""
+    text = clip(text.strip(), MAX_GATHERED_BYTES, "the conversation has all of it")
+    if not text:
+        return state
+    kept = (*state.gathered, text)
+    while sum(map(len, map(str.encode, kept))) > MAX_GATHERED_BYTES:
+        kept = kept[1:]
+    return state.with_task(gathered=kept)
+
+
+def missing_output(state: AgentState, reason: StopReason) -> str:
+    """Return what would be brought in place of an answer, or "": where there is one, or a critic had to see it."""
+    if reason == "completed" or state.output or (state.setup and answer_critics(state.setup)):
+        return ""
+    return "\n\n".join(state.gathered)
+
+
+def with_output(state: AgentState, text: str) -> AgentState:
+    """Bring it: the gate has let it through."""
+    return state.with_task(output=text)
+
 
 R = TypeVar("R", bound=Record)
 

@@ -1,8 +1,187 @@
-"""When a run continues as new, before the server would have to suggest it, and when it is too long to go on at all."""
+"""Continuing as new: when a run does, what it carries, and when it is too long to go on at all.
 
-from workflows.decisions.carrying import MAX_CARRIED_BYTES, carried, weight
-from workflows.types.context import Setup
-from workflows.types.state import AgentState
+The window of messages gives way first, then the parts that `carried_parts` can cut, one after the other.
+"""
+
+from itertools import pairwise
+
+from orga.workflows.decisions.carried_parts import (
+    MAX_CARRIED_BYTES,
+    OUTPUT_BYTES,
+    PARTS,
+    REPLY_BYTES,
+    WINDOW_BYTES,
+    Part,
+)
+from orga.workflows.decisions.compaction import latest_group
+from orga.workflows.decisions.conversation import settled, with_messages
+from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.decisions.sizes import shares, weight_of
+from orga.workflows.types.context import Setup
+from orga.workflows.types.digest import EMPTY
+from orga.workflows.types.messages import Message, Reply, shortened
+from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.text import MOST_IN_JSON, bytes_in_json, json_prefix
+
+SPARE_BYTES = 1_000
+
+
+def carried(state: AgentState, run_id: str) -> AgentState:
+    """Return the state for the next run of the chain: no reference may point into the history that ends."""
+    whole = state.with_dialogue(conversation=settled(state.conversation)).with_control(carried_by=run_id)
+    if weight(whole) <= MAX_CARRIED_BYTES:
+        return whole
+    light, most = _told_once(whole), MAX_CARRIED_BYTES - SPARE_BYTES
+    window = _floor(whole)
+    for cut in (part.cut for part in PARTS if part.cut):
+        if _rest(light) + window <= most:
+            break
+        light = cut(light)
+    task = whole.conversation.messages[:1]
+    told = sum(map(weight_of, task)) - sum(map(weight_of, light.conversation.messages[:1]))
+    conversation = shrunk(whole.conversation, most - _rest(light) + told, may_drop_latest=whole.pending is not None)
+    first = (*light.conversation.messages[:1], *conversation.messages[1:])
+    return light.with_dialogue(conversation=conversation.with_fields(messages=first))
+
+
+def holding_up(state: AgentState, reply: Reply | None) -> AgentState:
+    """Return the state with the reply that people hold up, or with none."""
+    return state.with_dialogue(pending=reply)
+
+
+def weight(state: AgentState) -> int:
+    """Return the bytes that the state takes in a history."""
+    return len(state.model_dump_json(exclude_unset=True).encode())
+
+
+def fits(state: AgentState) -> bool:
+    """Return whether `carried` brings the state under the limit: told by what it cannot cut, in one look."""
+    if weight(state) <= MAX_CARRIED_BYTES:
+        return True
+    least, kept = _least(state), [part for part in PARTS if not part.cut]
+    return sum(_size(least, part) for part in kept) <= sum(part.most for part in kept)
+
+
+def overgrown(state: AgentState) -> str:
+    """Return which parts that cannot be cut are beyond their bounds, and by how much; "" where none is."""
+    sizes = [(part, _size(_least(state), part)) for part in PARTS if not part.cut]
+    found = [f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in sizes if size > part.most]
+    return "; ".join(found)
+
+
+def _least(state: AgentState) -> AgentState:
+    """Return the state with what the window keeps in any case: the task, and the last calls without their results."""
+    state, messages = _told_once(state), state.conversation.messages
+    latest = messages[latest_group(messages) :] if state.pending is None else ()
+    first = state.conversation.messages[:1]
+    return state.with_dialogue(conversation=Conversation(messages=(*first, *_bare(latest))))
+
+
+def _size(state: AgentState, part: Part) -> int:
+    return len(state.model_dump_json(include=set(part.fields), exclude_unset=True).encode())
+
+
+def cut_parts(before: AgentState, after: AgentState) -> list[str]:
+    """Return the fields of which a carried state holds less, but for its messages and what the setup repeats."""
+    fields = [field for part in PARTS if part.cut for field in part.fields]
+    return [field for field in fields if getattr(before, field) != getattr(after, field)]
+
+
+def _told_once(state: AgentState) -> AgentState:
+    """Return the state without what stands in it twice: `AgentState` and `forks` know where to look."""
+    if state.setup is not None:
+        given = state.input.without_instructions()
+        same = state.input.output_schema == state.setup.output_schema
+        state = state.with_task(input=given.without_schema() if same else given)
+    messages = state.conversation.messages
+    if not messages or messages[0].role != "user" or messages[0].text != state.input.task:
+        return state
+    first = messages[0].with_text("")
+    return state.with_dialogue(conversation=state.conversation.with_fields(messages=(first, *messages[1:])))
+
+
+def _rest(state: AgentState) -> int:
+    """Return the bytes of all but the messages."""
+    return weight(state.with_dialogue(conversation=Conversation()))
+
+
+def _floor(state: AgentState) -> int:
+    """Return what the window keeps before other parts are cut; beside a reply that is held up it is less."""
+    held = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
+    least = min(WINDOW_BYTES, REPLY_BYTES - held)
+    return min(sum(map(weight_of, state.conversation.messages[1:])), least)
+
+
+def shrunk(conversation: Conversation, room: int, *, may_drop_latest: bool = False) -> Conversation:
+    """Return the conversation within `room` bytes of JSON: the oldest messages go, what is left to stay is cut.
+
+    The task stays whole; a call and its results go together. All from the model's last message on stays, too, unless it
+    may be dropped since a later reply is carried beside it; of what people said since, the oldest goes.
+    """
+    messages = _cut(_without_oldest(conversation.messages, room), room)
+    if _weight(messages) > room:
+        messages = _without_guidance(messages, room)
+    if _weight(messages) > room and may_drop_latest:
+        messages = messages[:1]
+    fresh = with_messages(conversation.with_fields(sent=0, digest=EMPTY), messages)
+    return settled(fresh)
+
+
+def _weight(messages: tuple[Message, ...]) -> int:
+    return sum(weight_of(message) + 1 for message in messages)
+
+
+def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
+    starts = [i for i, message in enumerate(messages) if message.role != "tool"]
+    latest = latest_group(messages)
+    groups = [(start, stop) for start, stop in list(pairwise([*starts, len(messages)]))[1:] if start < latest]
+    size = _weight(messages)
+    gone: set[int] = set()
+    for start, stop in sorted(groups, key=lambda group: (messages[group[0]].pinned, group[0])):
+        if size <= room:
+            break
+        size -= _weight(messages[start:stop])
+        gone |= set(range(start, stop))
+    return tuple(message for index, message in enumerate(messages) if index not in gone)
+
+
+def _without_guidance(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
+    """Leave out what people said since the model's last message, the oldest first."""
+    latest, size = latest_group(messages), _weight(messages)
+    kept = list(messages[: latest + 1])
+    for message in messages[latest + 1 :]:
+        if message.role == "tool" or size <= room:
+            kept.append(message)
+        else:
+            size -= _weight((message,))
+    return tuple(kept)
+
+
+def _cut(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
+    """Share the room among the texts; the task stays whole."""
+    if _weight(messages) <= room:
+        return messages
+    frames = _weight(messages[:1]) + _weight(_bare(messages[1:]))
+    texts = [weight_of(m) - weight_of(m.with_text("")) for m in messages[1:]]
+    most = shares(texts, max(room - frames, 0))
+    return (*messages[:1], *(_within(m, share) for m, share in zip(messages[1:], most, strict=True)))
+
+
+def _bare(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple(message.with_text("") for message in messages)
+
+
+def _within(message: Message, room: int) -> Message:
+    """Return the message with its text within `room` bytes of JSON, quotes not counted: if need be without a marker."""
+    most = bytes_in_json(message.text, room + 2)
+    if most is None:
+        return message
+    cut = shortened(message, most)
+    text = json_prefix(cut.text, room)
+    if text == cut.text:
+        return cut
+    bare = cut.with_text(text)
+    return bare if cut.ours == (0, 0) else bare.with_ours((min(cut.ours[0], len(text)), 0))
 
 
 def is_due(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> bool:
@@ -11,10 +190,33 @@ def is_due(state: AgentState, setup: Setup, events: int, history_bytes: int, sug
     A run with delegates waits for them, which take back what they did behind an interrupted call: the next run would
     not hear of their end. An answer that is being continued and too long to be carried is finished first.
     """
+    if not _is_time(state, setup, events, history_bytes, suggested):
+        return False
+    return fits(state) and not _is_finished_first(state)
+
+
+def with_outgrown(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> AgentState:
+    """End a run that can never continue as new: where it would for the first time, long before the server ends it.
+
+    No state that begins and grows by our rules comes to this (`PARTS` of `carried_parts`).
+    """
+    if not _is_time(state, setup, events, history_bytes, suggested) or fits(state):
+        return state
+    detail = f"the run cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
+    return state.with_control(stop=("error", f"{detail}: {overgrown(state)}"))
+
+
+def _is_time(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> bool:
     if state.stop is not None or state.aborted is not None or state.children:
         return False
-    is_long = suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
-    return is_long and weight(carried(state, "")) <= MAX_CARRIED_BYTES
+    return suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
+
+
+def _is_finished_first(state: AgentState) -> bool:
+    """Return whether an answer would be cut that some more replies finish: nobody is waited for, no guidance came."""
+    if len(state.partial) <= OUTPUT_BYTES // MOST_IN_JSON or state.waits or state.paused:
+        return False
+    return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(carried(state, "").partial) < len(state.partial)
 
 
 def is_full(setup: Setup, events: int, history_bytes: int) -> bool:
@@ -30,4 +232,4 @@ def with_full_history(state: AgentState, events: int, history_bytes: int) -> Age
     if not state.children and not state.waits and not state.paused:
         why = "its state was too large to be carried on"
     detail = f"the history is full, some {events} events and {history_bytes} bytes: the run could not continue as new"
-    return state.model_copy(update={"stop": ("error", f"{detail}, since {why}")})
+    return state.with_control(stop=("error", f"{detail}, since {why}"))

@@ -4,15 +4,15 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from workflows.decisions.conversation import with_message
-from workflows.decisions.fingerprint import fingerprint
-from workflows.decisions.notes import with_note
-from workflows.decisions.similarity import MAX_COMPARED_CHARS, similarity
-from workflows.decisions.waits import opened
-from workflows.types.messages import Message, ToolCall
-from workflows.types.state import AgentState
-from workflows.types.steps import Step, StepIteration
-from workflows.types.waits import Resolution, Wait
+from orga.workflows.decisions.calls import fingerprint
+from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.denials import MAX_COMPARED_CHARS, similarity
+from orga.workflows.decisions.questions import opened
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.questions import Resolution, Wait
+from orga.workflows.types.recovery import Step, StepIteration
+from orga.workflows.types.state import AgentState
 
 MAX_STEPS = 200
 """Steps that are remembered, the newest; the state has to fit a payload."""
@@ -68,11 +68,11 @@ def with_resolved_step(state: AgentState, wait: Wait) -> AgentState:
         case "retry":
             return _with(state, key, None)
         case "skip":
-            return _with(state, key, step.model_copy(update={"stopped": _by("an operator skipped it", decision)}))
+            return _with(state, key, step.with_stop(_by("an operator skipped it", decision)))
         case "result":
             return _with_result(state, wait, step, decision)
         case "abort":
-            return state.model_copy(update={"stop": ("escalated", _by(f"{tool}: an operator ended the run", decision))})
+            return state.with_control(stop=("escalated", _by(f"{tool}: an operator ended the run", decision)))
 
 
 def _settings(state: AgentState) -> StepIteration:
@@ -82,13 +82,13 @@ def _settings(state: AgentState) -> StepIteration:
 def _stopped(state: AgentState, call: ToolCall, step: Step, reason: str, now: datetime) -> AgentState:
     settings, key = _settings(state), step_key(call)
     asks = settings.on_limit_reached == "escalate"
-    state = _with(state, key, step.model_copy(update={"stopped": _ASKED if asks else reason}))
+    state = _with(state, key, step.with_stop(_ASKED if asks else reason))
     state = with_note(state, "StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
     if asks:
         return opened(state, _question(state, call, step, now), now)
     if settings.on_limit_reached == "abort_task" and state.stop is None:
         detail = f"step limit of {call.name}, {reason}: {step.last_error}"
-        return state.model_copy(update={"stop": ("error", detail)})
+        return state.with_control(stop=("error", detail))
     return state
 
 
@@ -114,8 +114,8 @@ def _with_result(state: AgentState, wait: Wait, step: Step, decision: Resolution
     text = f"[Result from the operator] {step.tool} {wait.data.get('arguments', '')}\n{decision.result}"
     told = with_message(state.conversation, Message(role="user", text=text))
     known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
-    state = _with(state, str(wait.data.get("step_id", "")), step.model_copy(update={"stopped": known}))
-    return state.model_copy(update={"conversation": told})
+    state = _with(state, str(wait.data.get("step_id", "")), step.with_stop(known))
+    return state.with_dialogue(conversation=told)
 
 
 def _by(what: str, decision: Resolution) -> str:
@@ -129,4 +129,4 @@ def _with(state: AgentState, key: str, step: Step | None) -> AgentState:
     steps = {other: kept for other, kept in state.steps.items() if other != key}
     if step is not None:
         steps[key] = step
-    return state.model_copy(update={"steps": dict(list(steps.items())[-MAX_STEPS:])})
+    return state.with_failures(steps=dict(list(steps.items())[-MAX_STEPS:]))

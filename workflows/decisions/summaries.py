@@ -1,10 +1,10 @@
 """What the Temporal UI shows: a line for each activity, details of the run in Markdown."""
 
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.state import AgentState
-from workflows.types.tools import ToolSpec
-from workflows.types.usage import ToolCallCounts, UsageTotals
-from workflows.types.visible import one_line
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import one_line
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 SHOWN_CHARS = 300
 
@@ -22,7 +22,7 @@ def last_calls(state: AgentState, reply: Reply) -> AgentState:
     """Return the state with what the reply calls, for people."""
     specs = {spec.name: spec for spec in (state.setup.tools if state.setup else ())}
     shown = "; ".join(call_summary(call, specs.get(call.name)) for call in reply.calls[:3])
-    return state.model_copy(update={"last": shown})
+    return state.with_dialogue(last=shown)
 
 
 def counted_calls(counts: ToolCallCounts) -> str:

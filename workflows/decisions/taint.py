@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from workflows.types.mcp import DEFINITIONS
-from workflows.types.outcome import Outcome
-from workflows.types.state import AgentState
+from orga.workflows.types.mcp import DEFINITIONS
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.state import AgentState
 
 
 def with_definitions(state: AgentState) -> AgentState:
@@ -15,7 +15,7 @@ def with_definitions(state: AgentState) -> AgentState:
     offered = state.setup.tools if state.setup else ()
     servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
     taint = tuple(dict.fromkeys((*state.taint, *servers)))
-    return state if taint == state.taint else state.model_copy(update={"taint": taint})
+    return state if taint == state.taint else state.with_dialogue(taint=taint)
 
 
 def tainted(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:

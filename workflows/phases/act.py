@@ -1,20 +1,32 @@
-"""Act: the allowed calls run in parallel, each an activity whose type is the tool's name."""
+"""Act: the allowed calls run in parallel, each an activity whose type is the tool's name.
+
+One allowed call, carried out to its outcome.
+
+A `decide` call, carried out by the run itself: rules over typed fields and facts.
+"""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from temporalio import workflow
 
-from workflows.decisions.dispatch import turned_down, with_under_way
-from workflows.decisions.outcomes import refused, with_change
-from workflows.phases.attempt import outcome_of
-from workflows.phases.calls import execute_call
-from workflows.phases.gate import Gated, GateResult
-from workflows.phases.interrupt import settle
-from workflows.phases.run import Run
-from workflows.types.loop_tools import loop_tool
-from workflows.types.messages import Reply
-from workflows.types.outcome import Outcome
+from orga.workflows.decisions import decision
+from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.decisions.decision import due, reminder, with_undecided
+from orga.workflows.decisions.dispatch import turned_down, with_under_way
+from orga.workflows.decisions.observe import with_termination
+from orga.workflows.decisions.outcomes import not_run, refused, with_change
+from orga.workflows.decisions.recovery import with_success
+from orga.workflows.phases.attempt import Failed, Place, outcome_of
+from orga.workflows.phases.gate import AllowedCall, Gated, GateResult
+from orga.workflows.phases.interrupt import CutShort, settle
+from orga.workflows.phases.recovery import execute_once, recover
+from orga.workflows.phases.run import Run
+from orga.workflows.phases.saga import execute_saga
+from orga.workflows.types.loop_tools import DECIDE, SAGA, TERMINATE, loop_tool
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -50,3 +62,71 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
         elif index not in outcomes:
             outcomes[index] = result.rejected or refused(result.call, result.verdict)
     return Acted(gated.reply, gated.results, tuple(outcomes[index] for index in range(len(gated.results))))
+
+
+async def execute_call(
+    run: Run,
+    permitted: AllowedCall,
+    activity_id: str,
+    is_cut_short: CutShort | None = None,
+    *,
+    key: str | None = None,
+) -> Outcome:
+    """Return the outcome of the call, whatever happened to it.
+
+    Args:
+        run: The run.
+        permitted: What the gate allowed.
+        activity_id: `<iteration>.<index>`; iteration 0 stands for what comes before the first reasoning step.
+        is_cut_short: Whether the call has to end; None is with the run.
+        key: Idempotency key, where the call has one already.
+    """
+    if by_the_loop := _BY_THE_LOOP.get(permitted.call.name):
+        return await by_the_loop(run, permitted, activity_id)
+    known = key or idempotency_key(run.state.origin, activity_id, permitted.call)
+    place = Place(activity_id, known, is_cut_short)
+    attempt = await execute_once(run, permitted, place)
+    if isinstance(attempt, Failed):
+        return await recover(run, permitted, place, attempt)
+    if attempt.status == "ok":
+        run.change(with_success, permitted.spec, permitted.call, attempt.text, run.now)
+    return attempt
+
+
+async def _end(run: Run, permitted: AllowedCall, _: str) -> Outcome:
+    if undecided := due(run.state):
+        run.change(with_undecided)
+        told = f"[Not ended] {reminder(undecided)}"
+        return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
+    arguments = permitted.call.arguments
+    run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
+    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
+    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
+    return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)
+
+
+async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    return execute_decide(run, permitted, place)
+
+
+async def _play(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    return await execute_saga(run, permitted, place, execute_call)
+
+
+_BY_THE_LOOP: Mapping[str, Callable[[Run, AllowedCall, str], Awaitable[Outcome]]] = {
+    TERMINATE: _end,
+    DECIDE: _decide,
+    SAGA: _play,
+}
+"""How the loop's own tools are carried out, all but `delegate`: that one can fail and be recovered, see `tried`."""
+
+
+def execute_decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    """Return the outcome; what decides nothing is told as not run."""
+    call = permitted.call
+    try:
+        name, decided = decision.decision_of(run.state, call)
+    except ValueError as error:
+        return not_run(call, str(error))
+    run.change(decision.with_decision, place, name, decided)
+    return Outcome(call=call, status="ok", text="").with_words(before=f"[Decided] {name}: {decision.in_words(decided)}")

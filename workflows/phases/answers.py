@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from workflows.decisions import observe
-from workflows.decisions.deciding import due, with_undecided_answer
-from workflows.phases.gate import Conclusion, Gated, conclusion
-from workflows.phases.run import Run
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.decision import due, with_undecided_answer
+from orga.workflows.phases.gate import Conclusion, Gated, conclusion
+from orga.workflows.phases.run import Run
 
 
 async def check_answer(run: Run, gated: Gated) -> Gated:

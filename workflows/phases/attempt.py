@@ -9,19 +9,19 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import CancelledError, FailureError
 
-from workflows.decisions.outcomes import cancelled, failed, not_run, turned_away, unclear
-from workflows.decisions.recovery import max_attempts, recovery_of
-from workflows.decisions.summaries import call_summary
-from workflows.phases import circuits
-from workflows.phases.failures import failure_text, is_turned_away, may_have_acted, took_effect
-from workflows.phases.gate import AllowedCall
-from workflows.phases.interrupt import CutShort
-from workflows.phases.run import Run
-from workflows.types.clipped import clip
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.permits import permit_text
-from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest
+from orga.workflows.decisions.outcomes import cancelled, failed, not_run, turned_away, unclear
+from orga.workflows.decisions.recovery import max_attempts, recovery_of
+from orga.workflows.decisions.summaries import call_summary
+from orga.workflows.phases import breakers
+from orga.workflows.phases.failures import failure_text, is_turned_away, may_have_acted, took_effect
+from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.interrupt import CutShort
+from orga.workflows.phases.run import Run
+from orga.workflows.types.gate import permit_text
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.text import clip
+from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest
 
 HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
@@ -76,7 +76,7 @@ class Failed:
             outcome = turned_away(call, self.error)
         else:
             outcome = failed(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
-        return outcome.model_copy(update={"may_have_acted": self.may_have_acted or self.is_unknown})
+        return outcome.with_possible_effect(self.may_have_acted or self.is_unknown)
 
     def after(self, earlier: "Failed") -> "Failed":
         """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
@@ -114,19 +114,19 @@ async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Out
 
 async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     call, spec = permitted.call, permitted.spec
-    refusal = circuits.let_through(run, spec)
+    refusal = breakers.let_through(run, spec)
     if refusal:
         return Failed(refusal, was_run=False)
     try:
         output = ToolOutput.model_validate(await _executed(run, permitted, place))
     except asyncio.CancelledError:
-        circuits.released(run, spec)
+        breakers.released(run, spec)
         return cancelled(call, spec)
     except FailureError as error:  # a local activity's failure comes without an ActivityError around it
         if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
-            circuits.released(run, spec)
+            breakers.released(run, spec)
             return cancelled(call, spec)
-        circuits.failed(run, spec, error)
+        breakers.failed(run, spec, error)
         acted = may_have_acted(error, spec.effect)
         is_unknown = acted and spec.effect == "irreversible"
         return Failed(
@@ -137,7 +137,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
             took_effect=is_unknown and took_effect(error),
         )
     run.brought += len(output.content.encode())
-    circuits.succeeded(run, spec)
+    breakers.succeeded(run, spec)
     text = clip(output.content, spec.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 

@@ -5,9 +5,8 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
-from workflows.phases.run import Run
-from workflows.types.result import StopReason
-from workflows.types.search_attributes import (
+from orga.workflows.phases.run import Run
+from orga.workflows.types.names import (
     AGENT,
     COST_USD,
     DEAD_LETTERS,
@@ -19,7 +18,8 @@ from workflows.types.search_attributes import (
     WAITING,
     WAITING_SINCE,
 )
-from workflows.types.state import AgentState
+from orga.workflows.types.result import StopReason
+from orga.workflows.types.state import AgentState
 
 EVERY_ITERATIONS = 10
 """Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""

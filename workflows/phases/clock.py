@@ -1,4 +1,4 @@
-"""The only place that asks Temporal for the time, and how the run's own clock is moved on.
+"""The only place that asks Temporal for the time and the history's length, where a replay gets the same answer.
 
 A run goes by the time of the last event of its own: its start, a signal, an update, the end of an ordinary activity, a
 timer, a child. A replay takes those in where the run took them in. What follows a local activity is no such place:
@@ -7,6 +7,7 @@ when a query ends the workflow task early it runs in the next task, and in this 
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio import workflow
@@ -34,3 +35,21 @@ def wall_time() -> datetime:
     """
     with workflow.unsafe.sandbox_unrestricted():
         return max(datetime.now(UTC), workflow.now())
+
+
+@dataclass(frozen=True)
+class Length:
+    """Of the history of this run, so far."""
+
+    events: int = 0
+    size: int = 0
+    """In bytes."""
+    is_long: bool = False
+    """Whether the server suggests to continue as new."""
+
+
+def length() -> Length:
+    """Return it; to be asked where the run's clock is moved on, never behind a local activity (see `clock`)."""
+    info = workflow.info()
+    events, size = info.get_current_history_length(), info.get_current_history_size()
+    return Length(events, size, info.is_continue_as_new_suggested())

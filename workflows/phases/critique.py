@@ -4,20 +4,18 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from workflows.decisions import critique, observe
-from workflows.decisions.critic_scope import answer_critics, reviews, subject_of
-from workflows.decisions.critic_texts import ending, remark, why_asked
-from workflows.decisions.critic_verdict import Assessment
-from workflows.decisions.dispatch import turned_down
-from workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
-from workflows.phases.pace import checkpoint, set_phase
-from workflows.phases.review import Subject, ask_reviewer, assess
-from workflows.phases.run import Run
-from workflows.phases.spans import phase_span
-from workflows.types.critic import Critic
-from workflows.types.gate import ANSWER
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.outcome import Outcome
+from orga.workflows.decisions import critique, observe
+from orga.workflows.decisions.critics import Assessment, answer_critics, ending, remark, reviews, subject_of, why_asked
+from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
+from orga.workflows.phases.pace import checkpoint, set_phase
+from orga.workflows.phases.review import Subject, ask_reviewer, assess
+from orga.workflows.phases.run import Run
+from orga.workflows.phases.telemetry import phase_span
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.gate import ANSWER
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,9 @@ async def objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | N
             subject = _call(critic, permitted.call, place)
             found = await assess(run, subject)
             then: critique.Conclusion = "accepted" if found.approved else "skipped"
-            run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
+            run.change(
+                critique.evaluated, critic, subject.target, found, then, place=subject.place, call_id=subject.call_id
+            )
             if not found.approved:
                 return critique.rejected_call(run.state, permitted.call, critic, found)
     return None
@@ -141,11 +141,13 @@ async def _concluded(run: Run, subject: Subject) -> _Concluded:
     """Return what follows from the review of one thing."""
     critic, found = subject.critic, await assess(run, subject)
     then = critique.conclusion(run.state, critic, found)
-    run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
+    run.change(critique.evaluated, critic, subject.target, found, then, place=subject.place, call_id=subject.call_id)
     if then == "asked":
         found = await ask_reviewer(run, subject, why_asked(critic, found))
         then = "accepted" if found.approved else "ended"
-        run.change(critique.evaluated, critic, subject.target, found, then, call_id=subject.call_id)
+        run.change(
+            critique.evaluated, critic, subject.target, found, then, place=subject.place, call_id=subject.call_id
+        )
     return _Concluded(found, then)
 
 

@@ -2,9 +2,9 @@
 
 from temporalio import workflow
 
-from workflows.decisions.limits import out_of_time, remaining_s
-from workflows.decisions.roll_over import with_full_history
-from workflows.phases.run import Run
+from orga.workflows.decisions.limits import out_of_time, remaining_s
+from orga.workflows.decisions.roll_over import with_full_history
+from orga.workflows.phases.run import Run
 
 
 async def watch_clock(run: Run) -> None:

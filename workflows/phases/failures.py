@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
-from workflows.types.breaker import CIRCUIT_OPEN
-from workflows.types.input import OUT_OF_TIME
-from workflows.types.permits import NOT_PERMITTED
-from workflows.types.tools import (
+from orga.workflows.types.breakers import CIRCUIT_OPEN
+from orga.workflows.types.gate import NOT_PERMITTED
+from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.tools import (
     DONE,
     EARLIER_UNKNOWN,
     MAYBE_DONE,

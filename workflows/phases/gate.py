@@ -10,18 +10,18 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
-from workflows.decisions.limits import budget_left
-from workflows.decisions.replies import ClassifiedReply
-from workflows.phases.failures import failure_text
-from workflows.phases.interrupt import CutShort, Interrupted, result_of
-from workflows.phases.run import Run
-from workflows.phases.spans import show_verdicts
-from workflows.types.gate import ANSWER, GateRequest, Purpose, Verdict, Verdicts
-from workflows.types.loop_tools import loop_tool
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.state import AgentState
-from workflows.types.tools import ToolSpec
+from orga.workflows.decisions.limits import budget_left
+from orga.workflows.decisions.replies import ClassifiedReply
+from orga.workflows.phases.failures import failure_text
+from orga.workflows.phases.interrupt import CutShort, Interrupted, result_of
+from orga.workflows.phases.run import Run
+from orga.workflows.phases.telemetry import show_verdicts
+from orga.workflows.types.gate import ANSWER, ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
+from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
@@ -62,13 +62,13 @@ class GateResult:
     rejected: Outcome | None = None
     """What became of a call that was allowed, and that a critic turned down."""
     place: str = ""
-    """Where it is carried out: the id of its activity, which a permit is bound to."""
+    """Where it is carried out: the id of its activity, which a permit is bound to; of an answer its iteration."""
 
     @property
     def proposed(self) -> ToolCall:
         """The call that the verdict is about: policy may have put other arguments in place of the model's."""
         arguments = self.verdict.arguments
-        return self.call if arguments is None else self.call.model_copy(update={"arguments": arguments})
+        return self.call if arguments is None else self.call.with_arguments(arguments)
 
 
 Conclusion = Callable[[AgentState], AgentState]
@@ -124,15 +124,16 @@ async def judge(run: Run, judged: ClassifiedReply) -> Gated:
         results = await judge_calls(run, reply.calls, places)
     else:
         answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
-        verdicts = await _verdicts(run, _request(run, (answer,), ()), run.is_interrupted)
-        results = (GateResult(answer, verdicts[0]),)
+        place = str(run.state.iteration)
+        verdicts = await _verdicts(run, _request(run, (answer,), (place,)), run.is_interrupted)
+        results = (GateResult(answer, verdicts[0], place=place),)
     return Gated(judged, results, run.state.clock.stopped_s)
 
 
 async def lets_through(run: Run, text: str) -> bool:
     """Return whether a run that ends without an answer may bring this text: judged as one, in a few seconds."""
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
-    request = _request(run, (answer,), (), "ending").model_copy(update={"output_schema": None})
+    request = _request(run, (answer,), (ENDING,), "ending").without_schema()
     deadline = run.beside(run.event(workflow.sleep(ENDING_S, summary="to judge what was gathered")))
     try:
         verdicts = await _verdicts(run, request, deadline.done)
@@ -176,8 +177,8 @@ async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpos
 async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
     """Judge once more a call that a person has approved under the policy set of its latest verdict."""
     request = _request(run, (result.proposed,), (result.place,), purpose)
-    approved = {"approved_by": approver, "approved_version": result.verdict.version}
-    (verdict,) = await _verdicts(run, request.model_copy(update=approved), run.is_interrupted)
+    request = request.with_approval(approver, result.verdict.version)
+    (verdict,) = await _verdicts(run, request, run.is_interrupted)
     if verdict.arguments is not None:
         verdict = _denied("policy changed the call after it was approved")
     return _gate_result(run, result, _as_told(result, verdict), purpose, approver)
@@ -215,14 +216,14 @@ async def confirm(run: Run, result: GateResult) -> GateResult:
 
 def turned_down(result: GateResult, reason: str) -> GateResult:
     """Return the result on a call that is denied after all."""
-    return GateResult(result.call, _denied(reason))
+    return GateResult(result.call, _denied(reason), place=result.place)
 
 
 def _as_told(result: GateResult, verdict: Verdict) -> Verdict:
     """Return a later verdict with the arguments that policy put in the place of the model's: it has yet to be told."""
     if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
-    return verdict.model_copy(update={"arguments": result.verdict.arguments})
+    return verdict.with_arguments(result.verdict.arguments)
 
 
 def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpose, approver: str = "") -> GateResult:
@@ -260,14 +261,13 @@ def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], pur
 
 
 async def _verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
-    """Return as many verdicts as there are proposals."""
-    expected = len(request.calls) or 1
+    """Return a verdict for each place that was asked about, in their order."""
     try:
-        verdicts = (await result_of(asyncio.create_task(_ask(run, request)), is_cut_short)).verdicts
+        verdicts = (await result_of(asyncio.create_task(_ask(run, request)), is_cut_short)).on(request.places)
+        problem = "the gate did not give one verdict for each proposal"
     except FailureError as error:
-        verdicts = (_denied(f"the gate could not decide: {failure_text(error)}"),) * expected
-    if len(verdicts) != expected:
-        verdicts = (_denied(f"the gate gave {len(verdicts)} verdicts for {expected} proposals"),) * expected
+        verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"
+    verdicts = verdicts or (_denied(problem),) * len(request.places)
     show_verdicts(verdicts)
     return verdicts
 
@@ -283,6 +283,7 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
             workflow.execute_activity(
                 "gate",
                 request,
+                activity_id=gate_id(request.places),
                 result_type=Verdicts,
                 start_to_close_timeout=timedelta(seconds=within_s),
                 heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
@@ -292,6 +293,7 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
     return await workflow.execute_local_activity(
         "gate",
         request,
+        activity_id=gate_id(request.places),
         result_type=Verdicts,
         start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
         retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),

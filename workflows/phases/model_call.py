@@ -8,12 +8,11 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from workflows.phases.interrupt import result_of
-from workflows.phases.run import Run
-from workflows.types.context import ReasonRequest
-from workflows.types.critique import CritiqueRequest
-from workflows.types.messages import Reply
-from workflows.types.summary import SummariseRequest
+from orga.workflows.phases.interrupt import result_of
+from orga.workflows.phases.run import Run
+from orga.workflows.types.context import CritiqueRequest, ReasonRequest
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.summary import SummariseRequest
 
 HEARTBEAT_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60

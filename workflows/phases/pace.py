@@ -2,14 +2,14 @@
 
 from temporalio import workflow
 
-from workflows.decisions.summaries import details
-from workflows.phases import attributes
-from workflows.phases.run import Run
+from orga.workflows.decisions.summaries import details
+from orga.workflows.phases import attributes
+from orga.workflows.phases.run import Run
 
 
 def set_phase(run: Run, phase: str) -> None:
     """Go into a phase."""
-    run.state = run.state.model_copy(update={"phase": phase})
+    run.state = run.state.with_control(phase=phase)
     workflow.set_current_details(details(run.state))
 
 

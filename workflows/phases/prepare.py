@@ -1,18 +1,24 @@
-"""Before the first iteration: what the run works with, asked once of the worker's configuration."""
+"""Before the first iteration: what the run works with, asked once of the worker's configuration.
+
+Where the run was started for, as its memo says.
+"""
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from workflows.decisions.grounding import unfounded
-from workflows.phases.home import started_for
-from workflows.phases.interrupt import result_of
-from workflows.phases.run import Run
-from workflows.types.context import PrepareRequest, Setup
-from workflows.types.input import AgentInput
+from orga.workflows.decisions.begin import size_problem
+from orga.workflows.decisions.decision import unfounded
+from orga.workflows.phases.interrupt import result_of
+from orga.workflows.phases.run import Run
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.workplace import WORKPLACE_MEMO, Workplace, workplace_of
 
 ATTEMPT_S = 10.0
 """It reads configuration; a worker that dies over it costs no more than one that dies over a model call."""
@@ -24,17 +30,18 @@ async def prepare_setup(run: Run) -> Setup:
     Raises:
         Interrupted: The run was interrupted first.
         ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
-        ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give.
+        ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give, and for more than
+            any run can carry on.
     """
     run.go_on()
     setup = await result_of(asyncio.create_task(run.event(_prepare(run.state.input))), run.is_interrupted)
     run.go_on()
-    return _founded(setup, run.state.input)
+    return _founded(setup, run.state)
 
 
-def _founded(setup: Setup, run_input: AgentInput) -> Setup:
-    if lacking := unfounded(setup.decisions, run_input):
-        raise ApplicationError("; ".join(lacking), type="InvalidInput", non_retryable=True)
+def _founded(setup: Setup, state: AgentState) -> Setup:
+    if problem := "; ".join(unfounded(setup.decisions, state.input)) or size_problem(state, setup):
+        raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
     return setup
 
 
@@ -48,11 +55,11 @@ async def _prepare(run_input: AgentInput) -> Setup:
     )
     lineage = run_input.lineage
     if lineage.chain:
-        request = request.model_copy(update={"ceiling": lineage.ceiling, "depth": lineage.depth})
+        request = request.with_ceiling(lineage.ceiling, lineage.depth)
     if (place := started_for()) is not None:
-        request = request.model_copy(update={"workplace": place})
+        request = request.with_workplace(place)
     if run_input.output_schema is not None:
-        request = request.model_copy(update={"output_schema": run_input.output_schema})
+        request = request.with_output_schema(run_input.output_schema)
     return await workflow.execute_activity(
         "prepare",
         request,
@@ -62,3 +69,21 @@ async def _prepare(run_input: AgentInput) -> Setup:
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
         summary=f"agent {run_input.agent}",
     )
+
+
+def started_for() -> Workplace | None:
+    """Return the place; None where none was named, or where what a starter wrote cannot be read."""
+    return workplace_of(_memo())
+
+
+def _memo() -> Any:
+    try:
+        return workflow.memo_value(WORKPLACE_MEMO, None)
+    except Exception:  # a payload of any kind may stand there; an error here would hold up the run for ever
+        return None
+
+
+def handed_on() -> dict[str, Any] | None:
+    """Return the memo that a delegate gets, so that people find it under the same folder."""
+    place = started_for()
+    return None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}

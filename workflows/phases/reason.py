@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from workflows.decisions.calibration import halved_budget, message_budget, with_calibration, with_frame
-from workflows.decisions.limits import output_allowance, server_limit_s
-from workflows.decisions.replies import ClassifiedReply, classify_reply
-from workflows.phases.compact import compact_context
-from workflows.phases.failures import failure_text, is_context_overflow, is_out_of_time
-from workflows.phases.model_call import ModelCall, reply_to
-from workflows.phases.run import Run
-from workflows.types.context import ContextRef, ReasonRequest
-from workflows.types.digest import record_digest, reference
-from workflows.types.messages import Reply
-from workflows.types.state import Conversation
+from orga.workflows.decisions.limits import output_allowance, server_limit_s
+from orga.workflows.decisions.replies import ClassifiedReply, classify_reply
+from orga.workflows.decisions.sizes import halved_budget, message_budget, with_calibration, with_frame
+from orga.workflows.phases.compaction import compact_context
+from orga.workflows.phases.failures import failure_text, is_context_overflow, is_out_of_time
+from orga.workflows.phases.model_call import ModelCall, reply_to
+from orga.workflows.phases.run import Run
+from orga.workflows.types.context import ContextRef, ReasonRequest
+from orga.workflows.types.digest import record_digest, reference
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.state import Conversation
 
 MAX_ATTEMPTS = 10
 
@@ -71,8 +71,8 @@ def _request(run: Run, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
     request = ReasonRequest(iteration=state.iteration + 1, context=context)
     if not state.conversation.sent:
-        request = request.model_copy(update={"setup": reference(record_digest(run.setup))})
+        request = request.with_setup(reference(record_digest(run.setup)))
     allowance = output_allowance(state, config)
     if allowance < config.max_output_tokens:
-        request = request.model_copy(update={"max_output_tokens": allowance})
+        request = request.with_max_output_tokens(allowance)
     return request

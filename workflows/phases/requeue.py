@@ -3,20 +3,19 @@
 import asyncio
 from dataclasses import replace
 
-from workflows.decisions import recovery
-from workflows.decisions.dispatch import with_under_way
-from workflows.decisions.outcomes import refused, with_change
-from workflows.phases import attributes, critique, gate
-from workflows.phases.approve import ask_approval
-from workflows.phases.attempt import outcome_of
-from workflows.phases.calls import execute_call
-from workflows.phases.gate import AllowedCall, GateResult
-from workflows.phases.interrupt import settle
-from workflows.phases.pace import checkpoint
-from workflows.phases.resumed import confirm_when_resumed
-from workflows.phases.run import Run
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.outcome import Outcome
+from orga.workflows.decisions import recovery
+from orga.workflows.decisions.dispatch import with_under_way
+from orga.workflows.decisions.outcomes import refused, with_change
+from orga.workflows.phases import attributes, critique, gate
+from orga.workflows.phases.act import execute_call
+from orga.workflows.phases.approvals import ask_approval, confirm_when_resumed
+from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.gate import AllowedCall, GateResult
+from orga.workflows.phases.interrupt import settle
+from orga.workflows.phases.pace import checkpoint
+from orga.workflows.phases.run import Run
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import DeadLetter
 
 
 async def send_again(run: Run) -> None:

@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-from workflows.decisions import approvals, critique
-from workflows.decisions.critic_verdict import Assessment, assessment, summed
-from workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
-from workflows.phases.approve import ask_people, occasion
-from workflows.phases.failures import failure_text, is_out_of_time
-from workflows.phases.model_call import ModelCall, reply_to
-from workflows.phases.run import Run
-from workflows.types.context import ContextRef
-from workflows.types.critic import Critic
-from workflows.types.critique import MAX_SUBJECT_BYTES, CritiqueRequest
-from workflows.types.digest import reference
-from workflows.types.gate import ANSWER, ApprovalTerms, Verdict
-from workflows.types.messages import Reply, ToolCall
+from orga.workflows.decisions import approvals, critique
+from orga.workflows.decisions.critics import Assessment, assessment, summed
+from orga.workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
+from orga.workflows.phases.approvals import ask_people, occasion
+from orga.workflows.phases.failures import failure_text, is_out_of_time
+from orga.workflows.phases.model_call import ModelCall, reply_to
+from orga.workflows.phases.run import Run
+from orga.workflows.types.context import MAX_SUBJECT_BYTES, ContextRef, CritiqueRequest
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.digest import reference
+from orga.workflows.types.gate import ANSWER, ApprovalTerms, Verdict
+from orga.workflows.types.messages import Reply, ToolCall
 
 MAX_ATTEMPTS = 10
 """As many as a reasoning step has: a run that cannot be reviewed ends."""
@@ -64,7 +63,7 @@ async def assess(run: Run, subject: Subject) -> Assessment:
         return replace(found, approved=True)
     if critic.person is None or found.is_by_person:
         return found
-    run.change(critique.evaluated, critic, subject.target, found, "asked", call_id=subject.call_id)
+    run.change(critique.evaluated, critic, subject.target, found, "asked", place=subject.place, call_id=subject.call_id)
     return await ask_reviewer(run, subject, found.failure)
 
 
@@ -84,8 +83,10 @@ async def ask_reviewer(run: Run, subject: Subject, why: str = "") -> Assessment:
         version=f"critic:{critic.name}",
     )
     place = f"{subject.place}.{critic.name}"
-    hold = approvals.hold_of(run.state, place, subject.call, verdict, run.now, occasion=occasion())
-    hold = hold.model_copy(update={"critic": critic.name})
+    hold = approvals.hold_of(
+        run.state, place, subject.call, verdict, run.now, occasion=occasion(), stands_at=subject.place
+    )
+    hold = hold.with_critic(critic.name)
     found = await ask_people(run, (hold,), f"critic-{critic.name}-{subject.place}")
     answer = found[hold.approval_id].answer
     if answer is None or not answer.approver:

@@ -8,15 +8,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from workflows.decisions import roll_over
-from workflows.phases import clock
-from workflows.phases.counts import show_change
-from workflows.phases.interrupt import Interrupted
-from workflows.phases.length import Length, length
-from workflows.types.context import Setup
-from workflows.types.input import LoopConfig
-from workflows.types.notes import NOTES_MEMO
-from workflows.types.state import AgentState
+from orga.workflows.decisions import roll_over
+from orga.workflows.phases import clock
+from orga.workflows.phases.clock import Length, length
+from orga.workflows.phases.interrupt import Interrupted
+from orga.workflows.phases.telemetry import show_change
+from orga.workflows.types.context import Setup
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.journal import NOTES_MEMO
+from orga.workflows.types.state import AgentState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Run:
 
     def prepare(self, setup: Setup) -> None:
         """Take the setup in; the slots follow its config."""
-        self.state = self.state.model_copy(update={"setup": setup})
+        self.state = self.state.with_task(setup=setup)
         self.slots = asyncio.Semaphore(setup.config.max_concurrent_tools)
 
     def change(
@@ -83,7 +83,7 @@ class Run:
             workflow.upsert_memo(
                 {NOTES_MEMO: [note.model_dump(mode="json", exclude_unset=True) for note in state.notes]}
             )
-            state = state.model_copy(update={"notes": ()})
+            state = state.with_control(notes=())
         self.state = state
 
     def tick(self) -> datetime:
@@ -165,6 +165,11 @@ class Run:
         """Whether to continue as new."""
         length = self.length
         return not self.doubts and roll_over.is_due(self.state, self.setup, length.events, length.size, length.is_long)
+
+    def end_if_outgrown(self) -> None:
+        """End where the history is long and the state too large to continue as new: there is no other way on."""
+        length = self.length
+        self.change(roll_over.with_outgrown, self.setup, length.events, length.size, length.is_long)
 
     def is_interrupted(self) -> bool:
         """Return whether what is in flight has to be cut short: an abort, or the ending is decided."""

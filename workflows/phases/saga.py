@@ -6,21 +6,20 @@ from dataclasses import dataclass, replace
 
 from temporalio import workflow
 
-from workflows.decisions import saga
-from workflows.decisions.outcomes import not_run, refused, with_change
-from workflows.decisions.recovery import triggered
-from workflows.decisions.saga_report import Course, ended, why
-from workflows.phases import gate
-from workflows.phases.approve import ask_approval
-from workflows.phases.attempt import outcome_of
-from workflows.phases.gate import AllowedCall
-from workflows.phases.interrupt import CutShort, Interrupted, settle
-from workflows.phases.resumed import confirm_when_resumed
-from workflows.phases.run import Run
-from workflows.types.gate import Purpose
-from workflows.types.messages import ToolCall
-from workflows.types.outcome import Outcome
-from workflows.types.saga import SagaStep
+from orga.workflows.decisions import saga
+from orga.workflows.decisions.outcomes import not_run, refused, with_change
+from orga.workflows.decisions.recovery import triggered
+from orga.workflows.decisions.saga import Course, ended, why
+from orga.workflows.phases import gate
+from orga.workflows.phases.approvals import ask_approval, confirm_when_resumed
+from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.interrupt import CutShort, Interrupted, settle
+from orga.workflows.phases.run import Run
+from orga.workflows.types.gate import Purpose
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.saga import SagaStep
 
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""

@@ -1,30 +1,27 @@
-"""The stages between a reply and its effects, in their order; one more is a function in its own file, and a row."""
+"""The stages between a reply and its effects, as the table has them; one more is a function in its file, and a row."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
-from workflows.phases.answers import check_answer
-from workflows.phases.approve import approve_reply
-from workflows.phases.critique import review_answer, review_calls
-from workflows.phases.gate import Gated, confirm_calls
-from workflows.phases.more_budget import ask_for_calls
-from workflows.phases.pace import checkpoint
-from workflows.phases.run import Run
+from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
+from orga.workflows.phases.answers import check_answer
+from orga.workflows.phases.approvals import approve_reply
+from orga.workflows.phases.critique import review_answer, review_calls
+from orga.workflows.phases.gate import Gated, confirm_calls
+from orga.workflows.phases.pace import checkpoint
+from orga.workflows.phases.questions import ask_for_calls
+from orga.workflows.phases.run import Run
 
-Stage = Callable[[Run, Gated], Awaitable[Gated]]
+Pass = Callable[[Run, Gated], Awaitable[Gated]]
 """Narrows what may be carried out, or how an answer is taken in; none makes a permission but by the gate."""
 
-CALL_STAGES: Sequence[Stage] = (
-    approve_reply,  # first: an approval binds to the very verdict, and what people turn down costs nothing further on
-    ask_for_calls,  # before critics: what is beyond the budget is not worth a review
-    review_calls,  # critics see just what would be run
-    confirm_calls,  # last: whatever held the run up since, policy of now decides
-)
+OF_CALLS: Mapping[StageName, Pass] = {
+    "approval": approve_reply,
+    "budget": ask_for_calls,
+    "critics": review_calls,
+    "confirmation": confirm_calls,
+}
 
-ANSWER_STAGES: Sequence[Stage] = (
-    approve_reply,  # first: as for calls
-    check_answer,  # before critics: what goes back to the model anyway is not worth a review
-    review_answer,  # last: critics see an answer that nothing else is wrong with
-)
+OF_ANSWERS: Mapping[StageName, Pass] = {"approval": approve_reply, "check": check_answer, "critics": review_answer}
 
 
 async def pass_stages(run: Run, gated: Gated) -> Gated:
@@ -33,7 +30,8 @@ async def pass_stages(run: Run, gated: Gated) -> Gated:
     Raises:
         Interrupted: The run is to end: nothing of the reply may be carried out.
     """
-    first, *further = CALL_STAGES if gated.reply.calls else ANSWER_STAGES
+    stages, passes = (CALL_STAGES, OF_CALLS) if gated.reply.calls else (ANSWER_STAGES, OF_ANSWERS)
+    first, *further = (passes[stage.name] for stage in stages)
     gated = await first(run, gated)
     for stage in further:
         await checkpoint(run)

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from workflows.types.critic import Critic
-from workflows.types.decision_checks import CheckedDecision, DecisionName
-from workflows.types.delegation import Delegate
-from workflows.types.input import LoopConfig, Name
-from workflows.types.record import Border
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.decision_checks import CheckedDecision, DecisionName
+from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.input import LoopConfig, Name
+from orga.workflows.types.record import Border
 
 READ_ONLY_TOOLS = ("list_files", "read_file", "search_text")
 

@@ -1,23 +1,24 @@
-"""A model call's input: what is new, and references to the rest. Its size does not grow with the run."""
+"""A model call's input: what is new, and references to the rest. Its size does not grow with the run.
+
+The model call by which a critic reviews.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import model_serializer, model_validator
 
-from workflows.types.critic import Critic
-from workflows.types.decision import GroundedDecision
-from workflows.types.delegation import Ceiling, DelegateSpec
-from workflows.types.digest import EMPTY, digest_of, reference
-from workflows.types.input import LoopConfig
-from workflows.types.messages import Message
-from workflows.types.notifications import NotifyEvent
-from workflows.types.ranges import Ranges, with_masks, without
-from workflows.types.record import Record
-from workflows.types.shortened import shortened
-from workflows.types.tools import ToolSpec
-from workflows.types.workplace import Workplace
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.decision import GroundedDecision
+from orga.workflows.types.delegation import Ceiling, DelegateSpec
+from orga.workflows.types.digest import EMPTY, digest_of, reference
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
+from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.workplace import Workplace
 
 
 class Setup(Record):
@@ -43,6 +44,8 @@ class Setup(Record):
     """Of its rules when the run was prepared, where it has any; each verdict names the one that it was made by."""
     build: str = ""
     """Of the worker that prepared the run."""
+    loop_version: int = 0
+    """Of the loop's rules in that build; 0 of a run from before they had one."""
     gate_execution: Literal["local", "activity"] = "local"
     """An engine that is a server of its own takes an ordinary activity."""
     search_attributes: bool = True
@@ -57,6 +60,44 @@ class Setup(Record):
     """What people outside are told; the worker knows where."""
     workplace: Workplace | None = None
     """Of the worker that prepared the run."""
+
+    def with_agent(
+        self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig
+    ) -> Self:
+        """Return the setup of a run of that agent."""
+        return replace_fields(
+            self, {"agent": agent, "model": model, "instructions": instructions, "tools": tools, "config": config}
+        )
+
+    def with_more(
+        self,
+        delegates: tuple[DelegateSpec, ...] | None,
+        decisions: dict[str, GroundedDecision] | None,
+        critics: tuple[Critic, ...] | None,
+        output_schema: dict[str, Any] | None,
+        policy_version: str | None,
+    ) -> Self:
+        """Return the setup with what only some runs have; None is not written."""
+        given = {
+            "delegates": delegates,
+            "decisions": decisions,
+            "critics": critics,
+            "output_schema": output_schema,
+            "policy_version": policy_version,
+        }
+        return replace_fields(self, {name: value for name, value in given.items() if value is not None})
+
+    def with_model(self, model: str) -> Self:
+        """Return the setup with another model."""
+        return replace_fields(self, {"model": model})
+
+    def with_workplace(self, workplace: Workplace) -> Self:
+        """Return the setup of a worker that is at home there."""
+        return replace_fields(self, {"workplace": workplace})
+
+    def with_notify(self, events: tuple[NotifyEvent, ...]) -> Self:
+        """Return the setup of a worker that tells people outside."""
+        return replace_fields(self, {"notify": events})
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""
@@ -79,6 +120,10 @@ class MessageRef(Record):
     """The result of the `summarise` activity with that id."""
     cut: int | None = None
     """Bytes of the text that the model is shown, where history holds more than there is room for."""
+
+    def with_cut(self, cut: int) -> Self:
+        """Return the reference to a text of which the model is shown so many bytes."""
+        return replace_fields(self, {"cut": cut})
 
     @model_serializer
     def _alone(self) -> Any:
@@ -138,6 +183,11 @@ class ContextRef(Record):
     news: tuple[MessageRef, ...] = ()
     head: str = ""
 
+    def with_compaction(self, drop: Ranges, mask: Ranges, summary: MessageRef | None) -> Self:
+        """Return the reference to what is left of the call before; what is empty is not written."""
+        given = {"drop": drop, "mask": mask, "summary": summary}
+        return replace_fields(self, {name: value for name, value in given.items() if value})
+
     def applied(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
         """Return what this reference stands for, when `base` is what the call before was about.
 
@@ -166,6 +216,14 @@ class ReasonRequest(Record):
     max_output_tokens: int | None = None
     """Set where fewer tokens are left than the config allows a reply."""
 
+    def with_setup(self, setup: str) -> Self:
+        """Return the first request of a run."""
+        return replace_fields(self, {"setup": setup})
+
+    def with_max_output_tokens(self, tokens: int) -> Self:
+        """Return the request for a shorter reply."""
+        return replace_fields(self, {"max_output_tokens": tokens})
+
 
 class PrepareRequest(Record):
     """Input of `prepare`: the checked parts of the run's input that choose its setup."""
@@ -183,5 +241,31 @@ class PrepareRequest(Record):
     workplace: Workplace | None = None
     """What the run was started for; None is any."""
 
+    def with_ceiling(self, ceiling: Ceiling, depth: int) -> Self:
+        """Return the request of a delegated run."""
+        return replace_fields(self, {"ceiling": ceiling, "depth": depth})
 
-InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort"]
+    def with_workplace(self, workplace: Workplace) -> Self:
+        """Return the request of a run that is at home there."""
+        return replace_fields(self, {"workplace": workplace})
+
+    def with_output_schema(self, schema: dict[str, Any]) -> Self:
+        """Return the request of a run whose answer has to fit that."""
+        return replace_fields(self, {"output_schema": schema})
+
+
+MAX_SUBJECT_BYTES = 200_000
+"""A longer text is not reviewed at all: a part that the critic does not see could hide what it is there to find."""
+
+
+class CritiqueRequest(ReasonRequest):
+    """Input of `critique`: the latest model call by reference, and what came of it that is to be reviewed."""
+
+    critic: str
+    """Its name; the rest of it stands in the setup."""
+    subject: str
+    """The answer, or the arguments of a call as JSON."""
+    tool: str = ""
+    """Of a call."""
+    problem: str = ""
+    """What was wrong with the verdict before, when it is asked for once more."""

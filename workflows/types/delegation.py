@@ -2,11 +2,11 @@
 
 import re
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from workflows.types.record import Border, Record
+from orga.workflows.types.record import Border, Record, replace_fields
 
 
 class Delegate(Border):
@@ -33,6 +33,10 @@ class Ceiling(Border):
     max_model_calls: int | None = Field(default=None, ge=0)
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_delegation_depth: int | None = Field(default=None, ge=0)
+
+    def with_tools(self, tools: tuple[str, ...]) -> Self:
+        """Return the ceiling with the most that may be used."""
+        return replace_fields(self, {"tools": tools})
 
 
 class Lineage(Border):

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from pydantic import BaseModel
 
-from workflows.types.messages import Message
+from orga.workflows.types.messages import Message
 
 EMPTY = ""
 """The digest of a conversation without messages."""

@@ -1,11 +1,18 @@
-"""What the gate is asked and what it answers."""
+"""What the gate is asked and what it answers.
 
-from typing import Any, Literal
+Permits: what the gate has signed of a call, so that nothing carries out a call that the gate did not allow.
 
-from workflows.types.delegation import DelegateSpec
-from workflows.types.messages import ToolCall
-from workflows.types.record import Record
-from workflows.types.tools import ToolSpec
+Policy engines by name, and which of them decides less than another.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.tools import ToolSpec
 
 Decision = Literal["allow", "deny", "invalid", "approval"]
 """`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
@@ -19,6 +26,9 @@ step of a saga, taking one back; `ending`: text that a run without an answer wou
 ANSWER = "(answer)"
 """Stands for the final answer where a call would stand; no tool can have such a name."""
 
+ENDING = "ending"
+"""The place of what a run would bring that ends without an answer."""
+
 
 class ApprovalTerms(Record):
     """Who may approve a call, and until when."""
@@ -27,6 +37,10 @@ class ApprovalTerms(Record):
     """Names that may decide; empty: anyone who may send updates to the run."""
     expires_s: float = 86_400.0
     """Seconds without a decision after which the call is denied."""
+
+    def with_expiry(self, seconds: float) -> Self:
+        """Return the terms with another time to decide."""
+        return replace_fields(self, {"expires_s": seconds})
 
 
 class GateRequest(Record):
@@ -38,7 +52,8 @@ class GateRequest(Record):
     """The policy engine that the run began under."""
     calls: tuple[ToolCall, ...] = ()
     places: tuple[str, ...] = ()
-    """Where each of `calls` is carried out: the ids of their activities, which permits are bound to."""
+    """Where each of `calls` is carried out: the ids of their activities, which permits are bound to; of an answer its
+    iteration."""
     answer: str | None = None
     specs: tuple[ToolSpec, ...] = ()
     """The offered tools that `calls` name."""
@@ -61,6 +76,18 @@ class GateRequest(Record):
     approved_version: str = ""
     """The version of the policy set that asked for the approval."""
 
+    def with_approval(self, approver: str, version: str) -> Self:
+        """Return the request as one that a person has said yes to; with nothing, as one that nobody has."""
+        return replace_fields(self, {"approved_by": approver, "approved_version": version})
+
+    def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
+        """Return the request about other calls."""
+        return replace_fields(self, {"calls": calls})
+
+    def without_schema(self) -> Self:
+        """Return the request about a text that has to fit no schema."""
+        return replace_fields(self, {"output_schema": None})
+
 
 class Verdict(Record):
     """The decision on one proposal; `reason` is what the model is told."""
@@ -79,10 +106,97 @@ class Verdict(Record):
     permit: str = ""
     """The gate's signature on an allowed call, where workers have a key: without it no worker carries the call out."""
 
+    def with_arguments(self, arguments: dict[str, Any] | None) -> Self:
+        """Return the verdict with arguments in place of the model's; None leaves it those."""
+        return replace_fields(self, {"arguments": arguments})
+
+    def with_permit(self, permit: str) -> Self:
+        """Return the verdict, signed."""
+        return replace_fields(self, {"permit": permit})
+
+    def with_terms(self, terms: ApprovalTerms) -> Self:
+        """Return the verdict with other terms of its approval."""
+        return replace_fields(self, {"approval": terms})
+
+    def with_denial(self) -> Self:
+        """Return the verdict as a denial, for the reason that it has."""
+        return replace_fields(self, {"decision": "deny", "arguments": None})
+
 
 class Verdicts(Record):
     """Result of `gate`: one verdict for each call, in call order; one for a final answer."""
 
     verdicts: tuple[Verdict, ...]
-    about: Literal["", "ending"] = ""
-    """`ending`: not on the reply, but on what the run brings in place of an answer."""
+    places: tuple[str, ...] = ()
+    """What each verdict is about, as the request names it: the place of a call, the iteration of an answer, `ending`.
+    The gate puts it there itself, never a policy. Of a request about one thing the activity's id says it."""
+
+    def by_place(self, activity_id: str) -> dict[str, Verdict] | None:
+        """Return the verdicts by what they are about; None where it is not said, or one thing has not just one."""
+        about = asked_about(activity_id)
+        places = self.places or ((about,) if is_place(about) else ())
+        found = dict(zip(places, self.verdicts, strict=False))
+        return found if found and len(found) == len(places) == len(self.verdicts) else None
+
+    def with_verdicts(self, verdicts: tuple[Verdict, ...]) -> Self:
+        """Return others in their place, about the same."""
+        return replace_fields(self, {"verdicts": verdicts})
+
+    def on(self, places: Sequence[str]) -> tuple[Verdict, ...] | None:
+        """Return the verdicts on just these places that were asked about, in their order; None where they are not."""
+        found = self.by_place(gate_id(places))
+        return tuple(found[place] for place in places) if found is not None and found.keys() == set(places) else None
+
+
+_GATE = ".gate"
+
+SEVERAL = "{}.*"
+"""Stands for several calls of a reply, or steps of a saga: what their places begin with."""
+
+
+def gate_id(places: Sequence[str]) -> str:
+    """Return the id of the activity that judges these: it tells what was asked about where there is no result."""
+    one = places[0]
+    return f"{one if len(places) == 1 else SEVERAL.format(one.rpartition('.')[0])}{_GATE}"
+
+
+def asked_about(activity_id: str) -> str:
+    """Return what a gate was asked about, one place or `SEVERAL`; "" where the id is another's."""
+    return activity_id.removesuffix(_GATE) if activity_id.endswith(_GATE) else ""
+
+
+def is_place(about: str) -> bool:
+    """Return whether this is one place."""
+    return bool(about) and not about.endswith(SEVERAL.format(""))
+
+
+PERMIT_KEY = "ORGA_PERMIT_KEY"
+"""The variable that holds the worker's keys, or names a file with them."""
+
+NOT_PERMITTED = "NotPermitted"
+"""Type of the failure of a call without a valid permit: nothing was run."""
+
+MAC_CHARS = 22
+"""128 bits as base64url."""
+
+_AGAIN = re.compile(r"\.r\d+$")
+
+
+def permit_text(signature: str, version: str, purpose: str, approver: str) -> str:
+    """Return what a call brings along: the signature, then the terms that it covers and that the call itself lacks."""
+    terms = "|".join((version, "" if purpose == "reply" else purpose, approver)).rstrip("|")
+    return f"{signature}{terms}" if signature else ""
+
+
+def place_of(activity_id: str) -> str:
+    """Return the place of a call; one that a person has tried once more (`.r1`) stands where it stood."""
+    return _AGAIN.sub("", activity_id)
+
+
+_STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2}
+
+
+def is_weaker(engine: str, than: str) -> bool:
+    """Say whether an engine may let through what another one turns down, by its kind; of an unknown one nothing is."""
+    strength, wanted = _STRENGTH.get(engine), _STRENGTH.get(than)
+    return strength is not None and wanted is not None and strength < wanted

@@ -1,11 +1,11 @@
 """Pre-hydration: what a task refers to is fetched before the first reasoning step."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from workflows.types.linear_pattern import LinearPattern
-from workflows.types.record import Border, Record
+from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.text import LinearPattern
 
 CONTEXT_BLOCK = "[PRE_HYDRATED_CONTEXT]"
 """First line of the message that holds what was fetched."""
@@ -54,3 +54,11 @@ class Resolved(Record):
     tool: str = ""
     content: str = ""
     """The text, or why there is none."""
+
+    def with_content(self, content: str) -> Self:
+        """Return it with another text."""
+        return replace_fields(self, {"content": content})
+
+    def with_failure(self, why: str) -> Self:
+        """Return it as one that has no text."""
+        return replace_fields(self, {"status": "failed", "content": why})

@@ -1,17 +1,20 @@
-"""What starts a run: the input of `AgentWorkflow`, checked once, at the border."""
+"""What starts a run: the input of `AgentWorkflow`, checked once, at the border.
 
-from typing import Annotated, Any, Literal, TypeVar, cast
+The argument of an update or a query: small, with known keys.
+"""
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
-from workflows.types.delegation import Lineage
-from workflows.types.hydration import PreHydration
-from workflows.types.input_bounds import bounds_problem
-from workflows.types.profile import ToolProfile
-from workflows.types.record import Border
-from workflows.types.recovery import Recovery
-from workflows.types.steps import StepIteration
+from orga.workflows.types.delegation import Lineage
+from orga.workflows.types.hydration import PreHydration
+from orga.workflows.types.input_bounds import bounds_problem
+from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.recovery import Recovery, StepIteration
+from orga.workflows.types.tools import ToolProfile
 
 B = TypeVar("B", bound=Border)
 
@@ -34,8 +37,11 @@ def _not_blank(text: str) -> str:
 
 
 def _not_huge(text: str | None) -> str | None:
-    if text is not None and len(to_json(text, inf_nan_mode="null")) > MAX_TASK_BYTES + 2:
-        raise ValueError(f"must not be longer than {MAX_TASK_BYTES} bytes; put it into a file that the agent reads")
+    if text is not None and (size := len(to_json(text, inf_nan_mode="null")) - 2) > MAX_TASK_BYTES:
+        raise ValueError(
+            f"must not be longer than {MAX_TASK_BYTES} bytes of JSON, it has {size}; "
+            "put it into a file that the agent reads"
+        )
     return text
 
 
@@ -53,14 +59,20 @@ OUT_OF_TIME = "out of time"
 
 
 def _small(context: dict[str, Any]) -> dict[str, Any]:
-    if len(to_json(context)) > MAX_TRUSTED_BYTES:
-        raise ValueError(f"must not be larger than {MAX_TRUSTED_BYTES} bytes of JSON")
+    if (size := len(to_json(context))) > MAX_TRUSTED_BYTES:
+        raise ValueError(
+            f"must not be larger than {MAX_TRUSTED_BYTES} bytes of JSON, it has {size}; "
+            "give what policies and decisions ask for, and the rest in a file that the agent reads"
+        )
     return context
 
 
 def _small_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    if schema is not None and len(to_json(schema)) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"must not be larger than {MAX_SCHEMA_BYTES} bytes of JSON")
+    if schema is not None and (size := len(to_json(schema))) > MAX_SCHEMA_BYTES:
+        raise ValueError(
+            f"must not be larger than {MAX_SCHEMA_BYTES} bytes of JSON, it has {size}; "
+            "shorten its descriptions, or describe a part of the answer in the task"
+        )
     return schema
 
 
@@ -109,6 +121,14 @@ class LoopConfig(Border):
     """Null takes the defaults of `PreHydration`."""
     knowledge: None = None
 
+    def with_raised(self, limits: Mapping[str, int | float]) -> Self:
+        """Return the config with those of the limits that are higher than its own; a limit that it has not stays none.
+
+        What is raised before the setup is known may not be higher.
+        """
+        own = {name: getattr(self, name) for name in limits}
+        return replace_fields(self, {name: value for name, value in limits.items() if own[name] and own[name] < value})
+
 
 class AgentInput(Border):
     """Input of `AgentWorkflow`. Only `task` is required; null takes the agent's own setting."""
@@ -130,13 +150,21 @@ class AgentInput(Border):
     lineage: Lineage = Lineage()
     """Set by the run that delegates; it can only narrow what this run may do."""
 
+    def without_schema(self) -> Self:
+        """Return the input without the schema that its setup repeats."""
+        return replace_fields(self, {"output_schema": None})
+
+    def without_instructions(self) -> Self:
+        """Return the input without what its setup repeats."""
+        return replace_fields(self, {"instructions": None})
+
     @model_validator(mode="after")
     def _rest_is_small(self) -> "AgentInput":
         size = len(self.model_dump_json(exclude={"task", "instructions", "trusted_context", "output_schema"}).encode())
         if size > MAX_REST_BYTES:
             raise ValueError(
                 f"all but task, instructions, trusted_context and output_schema has {size} bytes of JSON together, "
-                f"over the limit of {MAX_REST_BYTES}"
+                f"over the limit of {MAX_REST_BYTES}; shorten the lists of tools, globs and patterns"
             )
         return self
 
@@ -187,3 +215,29 @@ def _reason(kind: str, message: str) -> str:
     if kind == "none_required":
         return "only null is accepted in this version"
     return message.removeprefix("Value error, ")
+
+
+M = TypeVar("M", bound=BaseModel)
+
+_SHOWN_CHARS = 100
+
+
+def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
+    """Check what somebody sent; keys that are `long` have limits of their own.
+
+    Raises:
+        ValueError: With every problem, each naming its key. Its text is short whatever was sent: the answer to an
+            update goes into one message of the server, which would end the run.
+    """
+    if problem := _problem_of(raw, long):
+        raise ValueError(problem)
+    try:
+        return kind.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+
+
+def _problem_of(raw: object, long: frozenset[str]) -> str:
+    if isinstance(raw, str):
+        return f"input: give an object, not the text {raw[:_SHOWN_CHARS]!r}"
+    return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.types.saga import step_count
+from orga.workflows.types.saga import step_count
 
 DELEGATE = "delegate"
 """The tool by which a model delegates; carried out as a child workflow."""
@@ -60,13 +60,20 @@ class LoopTool:
     """It brings the run's answer, which critics of answers see."""
     is_plan: bool = False
     """It makes calls of other tools, which critics of those see; it ends by itself when the run is interrupted."""
+    is_run: bool = False
+    """A call of it is a run of another agent."""
     need: Need | None = None
 
 
 LOOP_TOOLS = {
     tool.name: tool
     for tool in (
-        LoopTool(DELEGATE, action="delegate", need=Need("delegates", "nobody to delegate to", "name agents in")),
+        LoopTool(
+            DELEGATE,
+            action="delegate",
+            is_run=True,
+            need=Need("delegates", "nobody to delegate to", "name agents in"),
+        ),
         LoopTool(TERMINATE, action="terminate", stands_alone=True, is_answer=True),
         # A required decision could never be made otherwise, and no answer would be taken.
         LoopTool(DECIDE, cost=_nothing, need=Need("decisions", "nothing to decide", "declare it in")),
@@ -75,12 +82,20 @@ LOOP_TOOLS = {
 }
 """By name. None of them may be a step of a saga: what a delegate does, no compensation named beforehand takes back."""
 
+RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
+"""The tool whose calls are runs."""
+
 _OTHERS = LoopTool("")
 
 
 def loop_tool(name: str) -> LoopTool:
     """Return what is particular about a tool; nothing is about one that is not the loop's."""
     return LOOP_TOOLS.get(name, _OTHERS)
+
+
+def tool_needing(key: str) -> str:
+    """Return the tool that an agent is offered for the sake of a key of its config."""
+    return next(tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and tool.need.key == key)
 
 
 def needed_keys(names: Collection[str]) -> frozenset[str]:

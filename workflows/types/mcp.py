@@ -1,13 +1,12 @@
 """MCP servers as people configure them: `[mcp.servers.NAME]` of `orga.toml`."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from workflows.types.paths import ConfiguredPath
-from workflows.types.profile import ToolProfile
-from workflows.types.record import Border
-from workflows.types.tools import ToolOptions
+from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.tools import ToolOptions, ToolProfile
+from orga.workflows.types.workplace import ConfiguredPath
 
 DEFINITIONS = "definitions of "
 """Before the name of a server, where its definitions taint a run: no tool can have such a name."""
@@ -45,6 +44,10 @@ class McpServer(Border):
     """By the name that agents use: the digest of the one definition that is offered, and that leaves no taint."""
     options: ToolOptions = ToolOptions()
     """Of all its tools; `[tools.options.NAME_tool]` wins."""
+
+    def without_pins(self) -> Self:
+        """Return the server, whose definitions are offered as they are."""
+        return replace_fields(self, {"pinned": {}})
 
     @model_validator(mode="after")
     def _one_transport(self) -> "McpServer":

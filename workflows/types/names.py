@@ -1,4 +1,8 @@
-"""Names that clients rely on."""
+"""Names that clients rely on, and the search attributes by which runs are listed."""
+
+from typing import Any
+
+from temporalio.common import SearchAttributeKey
 
 TASK_QUEUE = "orga"
 """Task queue of workflows and of tools that name no other."""
@@ -13,3 +17,31 @@ READ_PAST = "read_past"
 
 OWN_ACTIVITIES = frozenset({"prepare", READ_PAST, "reason", "gate", "summarise", "critique", NOTIFY})
 """Activities of the loop itself; no tool can have such a name."""
+
+
+AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
+PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
+WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
+WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
+"""When the oldest question that is open was asked."""
+TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
+TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
+ITERATION = SearchAttributeKey.for_int("OrgaIteration")
+COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
+DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")
+"""Calls that were given up and not sent again."""
+OPEN_CIRCUITS = SearchAttributeKey.for_keyword_list("OrgaOpenCircuits")
+"""Tools whose circuit is open in the run."""
+
+KEYS: tuple[SearchAttributeKey[Any], ...] = (
+    AGENT,
+    PHASE,
+    WAITING,
+    WAITING_SINCE,
+    TERMINATION,
+    TENANT,
+    ITERATION,
+    COST_USD,
+    DEAD_LETTERS,
+    OPEN_CIRCUITS,
+)

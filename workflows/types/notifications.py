@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from workflows.types.record import Record
+from orga.workflows.types.record import Record
 
 NotifyEvent = Literal["approval", "escalation", "budget", "ended"]
 """The kinds of question that a run asks, and its end."""

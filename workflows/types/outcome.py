@@ -1,9 +1,9 @@
 """What became of the calls of one reply: one outcome for each, in call order."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from workflows.types.messages import Message, ToolCall
-from workflows.types.record import Record
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.record import Record, replace_fields
 
 OutcomeStatus = Literal["ok", "failed", "denied", "invalid", "cancelled", "not_run"]
 """`cancelled`: stopped while it ran; `not_run`: never started (the run was aborted or out of time before)."""
@@ -42,7 +42,25 @@ class Outcome(Record):
         """Return the outcome with our own words around its text, which is no activity's result any more."""
         head, tail = self.own_words
         ours = (head + len(before), tail + len(after))
-        return self.model_copy(update={"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
+        return replace_fields(self, {"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
+
+    def with_data(self, data: str) -> Self:
+        """Return the outcome with other words of the tool between our own."""
+        head, tail = self.own_words
+        end = len(self.text) - tail
+        return replace_fields(self, {"text": self.text[:head] + data + self.text[end:], "ours": (head, tail)})
+
+    def with_call(self, call: ToolCall) -> Self:
+        """Return the outcome as that of another call."""
+        return replace_fields(self, {"call": call})
+
+    def with_possible_effect(self, may_have_acted: bool) -> Self:
+        """Return the outcome with whether it may have had its effect all the same."""
+        return replace_fields(self, {"may_have_acted": may_have_acted})
+
+    def without_result(self) -> Self:
+        """Return the outcome whose text no activity under the call's own id holds."""
+        return replace_fields(self, {"result": None})
 
     def message(self) -> Message:
         """Return the tool message that answers the call."""

@@ -1,9 +1,12 @@
 """The two kinds of value: records that reach a history, and what people write."""
 
+from collections.abc import Mapping, Set
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Record(BaseModel):
@@ -28,6 +31,29 @@ class Border(BaseModel):
         if _is_truth_among(value) and _is_numeric(cls.model_fields[info.field_name or ""].annotation):
             raise ValueError("must be a number, not true or false")
         return value
+
+
+def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | None = None) -> M:
+    """Return the record with these changes. Only a record's own typed methods call it: nothing checks types here.
+
+    Args:
+        record: Stays as it is.
+        changes: By field.
+        fields: Those that may change; None for all.
+
+    Raises:
+        TypeError: There is no such field among them.
+    """
+    known = type(record).__pydantic_fields__.keys() if fields is None else fields
+    if not changes.keys() <= known:
+        raise TypeError(f"{type(record).__name__} has no such field here: {', '.join(sorted(changes.keys() - known))}")
+    return record.model_copy(update=changes)
+
+
+def replace_differing_fields(record: M, changes: Mapping[str, object]) -> M:
+    """Return the record with those of the changes that differ: a default stays unset, which costs no history."""
+    differences = {name: value for name, value in changes.items() if getattr(record, name, ...) != value}
+    return replace_fields(record, differences) if differences else record
 
 
 def _is_truth_among(value: object) -> bool:

@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from workflows.types.record import Record
-from workflows.types.usage import ToolCallCounts, UsageTotals
+from orga.workflows.types.record import Record
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 StopReason = Literal[
     "completed",

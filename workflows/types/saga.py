@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, cast
 
-from workflows.types.record import Record
+from orga.workflows.types.record import Record
 
 SAGA_ENDED = "SagaEnded"
 """The note that tells how one ended: no activity stands for the call."""

@@ -1,35 +1,37 @@
 """The whole state of a run: one value, carried through continue-as-new."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Self, TypedDict, Unpack
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
-from workflows.types.approvals import Hold
-from workflows.types.breaker import Breaker
-from workflows.types.context import InterventionKind, MessageRef, Setup
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.decision import Decided
-from workflows.types.delegation import Ceiling
-from workflows.types.fork import ForkInput
-from workflows.types.input import AgentInput, LoopConfig
-from workflows.types.messages import Message, Reply
-from workflows.types.notes import Note
-from workflows.types.record import Record
-from workflows.types.result import StopReason
-from workflows.types.steps import Step
-from workflows.types.summary import Summary
-from workflows.types.usage import ToolCallCounts, UsageTotals
-from workflows.types.waits import Wait
+from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.context import MessageRef, Setup
+from orga.workflows.types.control import Control
+from orga.workflows.types.decision import Decided
+from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.past import ForkInput
+from orga.workflows.types.questions import Hold
+from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.recovery import DeadLetter, Step
+from orga.workflows.types.summary import Summary
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 
-class Intervention(Record):
-    """A signal that was delivered and waits to be taken in."""
+class ConversationChanges(TypedDict, total=False):
+    """What `Conversation.with_fields` takes: its fields."""
 
-    kind: InterventionKind
-    text: str = ""
-    size: int = 0
-    """UTF-8 bytes that were sent, where the text was cut; 0 where all of it is there."""
+    messages: tuple[Message, ...]
+    sent: int
+    digest: str
+    news: tuple[MessageRef, ...]
+    tokens: int
+    size: int
+    unseen: int
+    frame: int
+    ready: Summary | None
 
 
 class Conversation(Record):
@@ -51,18 +53,9 @@ class Conversation(Record):
     ready: Summary | None = None
     """A summary that waits for the model call that it was written for."""
 
-
-class Clock(Record):
-    """The run's time: seconds since the start; pauses and waits for a person are left out."""
-
-    started_at: datetime
-    stopped_at: datetime | None = None
-    stopped_s: float = 0.0
-
-    def elapsed_s(self, now: datetime) -> float:
-        """Return the seconds that count."""
-        end = self.stopped_at or now
-        return max((end - self.started_at).total_seconds() - self.stopped_s, 0.0)
+    def with_fields(self, **changes: Unpack[ConversationChanges]) -> Self:
+        """Return the conversation with these changes."""
+        return replace_fields(self, changes)
 
 
 class GoodResult(Record):
@@ -84,6 +77,14 @@ class Child(Record):
     held: bool = False
     """Whether a person holds it up."""
 
+    def with_ceiling(self, ceiling: Ceiling) -> Self:
+        """Return the delegate with its share."""
+        return replace_fields(self, {"ceiling": ceiling})
+
+    def with_held(self, held: bool) -> Self:
+        """Return the delegate as a person holds it up, or no longer does."""
+        return replace_fields(self, {"held": held})
+
 
 class ForkedFrom(Record):
     """The run whose past this one shares."""
@@ -93,52 +94,127 @@ class ForkedFrom(Record):
     iteration: int
 
 
-class AgentState(Record):
-    """Everything that a run knows. Set in `@workflow.init`, before any handler can run."""
+class TaskChanges(TypedDict, total=False):
+    """What `with_task` takes: the fields of `Task`."""
 
     input: AgentInput
-    origin: str
-    """Id of the first run of the chain, stable through reset and continue-as-new; idempotency keys build on it."""
-    clock: Clock
+    setup: Setup | None
+    hydrated: bool
+    decided: dict[str, Decided]
+    undecided: int
+    output: str
+    data: Any
+    gathered: tuple[str, ...]
+
+
+class Task(Record):
+    """What the run is to do and with what, and what has come of it so far."""
+
+    input: AgentInput
     setup: Setup | None = None
+    hydrated: bool = False
+    """Whether the references of the task have been looked up."""
+    decided: dict[str, Decided] = {}
+    """Decisions that were made, the last of each name."""
+    undecided: int = 0
+    """How often the model wanted to end before a required decision."""
+    output: str = ""
+    """The last answer that the gate let through."""
+    data: Any = None
+    """The final answer as JSON, where the input has an `output_schema`."""
+    gathered: tuple[str, ...] = ()
+    """What an ending without an answer may bring: text beside calls that were let through, words of delegates."""
+
+    def with_task(self, **changes: Unpack[TaskChanges]) -> Self:
+        """Return the state with these changes."""
+        return replace_fields(self, changes, _TASK)
+
+
+class DialogueChanges(TypedDict, total=False):
+    """What `with_dialogue` takes: the fields of `Dialogue`."""
+
+    conversation: Conversation
+    calibration: float
+    pending: Reply | None
+    last: str
+    partial: str
+    repairs: int
+    holds: tuple[Hold, ...]
+    critiques: dict[str, int]
+    taint: tuple[str, ...]
+
+
+class Dialogue(Record):
+    """What was said between the model and the run, and what is still open about it."""
+
+    conversation: Conversation = Conversation()
+    calibration: float = 1.0
+    """Tokens of the provider for one token of our estimate."""
     pending: Reply | None = None
     """A reply that people held up when the run continued as new: the next run judges it, and asks them on."""
-    phase: str = "preparing"
     last: str = ""
     """What the latest reply called, for people."""
-    iteration: int = 0
-    usage: UsageTotals = UsageTotals()
-    tool_calls: ToolCallCounts = ToolCallCounts()
-    conversation: Conversation = Conversation()
-    inbox: tuple[Intervention, ...] = ()
-    """Guidance that the loop has not taken in yet, in order of arrival."""
-    inbox_bytes: int = 0
-    """UTF-8 bytes that wait in the inbox."""
-    unheard: int = 0
-    """Guidance that arrived while the inbox was full."""
-    carried_by: str = ""
-    """Id of the run that carried this state over; a starter cannot know it, so it cannot make a state up."""
-    aborted: str | None = None
-    """Why, once an abort arrived."""
+    partial: str = ""
+    """The answer that is being continued, after the output limit cut it."""
     repairs: int = 0
     """Unusable replies in a row."""
-    paused: bool = False
-    waits: tuple[Wait, ...] = ()
-    """What waits for a person, in order of asking."""
-    announced: tuple[str, ...] = ()
-    """Those of them that people outside were told of, where the setup says so."""
     holds: tuple[Hold, ...] = ()
     """Calls that wait for a person's yes."""
+    critiques: dict[str, int] = {}
+    """Times in a row that a critic has sent the model back, by critic."""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation, in order."""
+
+    def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
+        """Return the state with these changes."""
+        return replace_fields(self, changes, _DIALOGUE)
+
+
+class BudgetChanges(TypedDict, total=False):
+    """What `with_budget` takes: the fields of `Budget`."""
+
+    usage: UsageTotals
+    tool_calls: ToolCallCounts
+    under_way: int
+    over_budget: int
+    extended: dict[str, int | float]
+    questions: int
+
+
+class Budget(Record):
+    """What was spent, and what limits were raised."""
+
+    usage: UsageTotals = UsageTotals()
+    tool_calls: ToolCallCounts = ToolCallCounts()
+    under_way: int = 0
+    """Calls that are being carried out, or may be yet, and that `tool_calls` does not count so far."""
+    over_budget: int = 0
+    """Iterations in a row in which calls went beyond `max_tool_calls`."""
     extended: dict[str, int | float] = {}
     """Limits that were raised while the run was live; they win over its config."""
     questions: int = 0
     """About budgets, so far: the number of the next."""
-    hydrated: bool = False
-    """Whether the references of the task have been looked up."""
-    calibration: float = 1.0
-    """Tokens of the provider for one token of our estimate."""
+
+    def with_budget(self, **changes: Unpack[BudgetChanges]) -> Self:
+        """Return the state with these changes."""
+        return replace_fields(self, changes, _BUDGET)
+
+
+class FailuresChanges(TypedDict, total=False):
+    """What `with_failures` takes: the fields of `Failures`."""
+
+    breakers: dict[str, Breaker]
+    steps: dict[str, Step]
+    failures: dict[str, int]
+    results: dict[str, GoodResult]
+    dead_letters: tuple[DeadLetter, ...]
+    denials: dict[str, int]
+    invalid: dict[str, int]
+
+
+class Failures(Record):
+    """What has failed or was turned down, and what may stand in for it."""
+
     breakers: dict[str, Breaker] = {}
     """By tool; only circuits that have failures."""
     steps: dict[str, Step] = {}
@@ -148,50 +224,71 @@ class AgentState(Record):
     results: dict[str, GoodResult] = {}
     """By fingerprint, where `cached_result` may need them."""
     dead_letters: tuple[DeadLetter, ...] = ()
-    under_way: int = 0
-    """Calls that are being carried out, or may be yet, and that `tool_calls` does not count so far."""
-    over_budget: int = 0
-    """Iterations in a row in which calls went beyond `max_tool_calls`."""
+    denials: dict[str, int] = {}
+    """Denials that were repeated without a break, with the number of iterations in a row."""
+    invalid: dict[str, int] = {}
+    """Invalid calls that were repeated without a break, with the number of iterations in a row."""
+
+    def with_failures(self, **changes: Unpack[FailuresChanges]) -> Self:
+        """Return the state with these changes."""
+        return replace_fields(self, changes, _FAILURES)
+
+
+class FamilyChanges(TypedDict, total=False):
+    """What `with_family` takes: the fields of `Family`."""
+
+    children: tuple[Child, ...]
+    told_held: bool
+    fork: ForkInput | None
+    forked_from: ForkedFrom | None
+
+
+class Family(Record):
+    """The runs that this one has to do with: its delegates, its parent, the one whose past it shares."""
+
     children: tuple[Child, ...] = ()
     """Delegated runs in flight, and those that wait for their turn."""
     told_held: bool = False
     """What its parent was told last: whether a person holds this run up."""
-    data: Any = None
-    """The final answer as JSON, where the input has an `output_schema`."""
-    decided: dict[str, Decided] = {}
-    """Decisions that were made, the last of each name."""
-    undecided: int = 0
-    """How often the model wanted to end before a required decision."""
     fork: ForkInput | None = None
     """Whose past it shares, as long as that is not read yet."""
     forked_from: ForkedFrom | None = None
-    notes: tuple[Note, ...] = ()
-    """Decisions that are not in the history yet."""
-    critiques: dict[str, int] = {}
-    """Times in a row that a critic has sent the model back, by critic."""
-    invalid: dict[str, int] = {}
-    """Invalid calls that were repeated without a break, with the number of iterations in a row."""
-    denials: dict[str, int] = {}
-    """Denials that were repeated without a break, with the number of iterations in a row."""
-    output: str = ""
-    """The last answer that the gate let through."""
-    gathered: tuple[str, ...] = ()
-    """What an ending without an answer may bring: text beside calls that were let through, words of delegates."""
-    partial: str = ""
-    """The answer that is being continued, after the output limit cut it."""
-    stop: tuple[StopReason, str] | None = None
-    """The ending, once it is decided."""
+
+    def with_family(self, **changes: Unpack[FamilyChanges]) -> Self:
+        """Return the state with these changes."""
+        return replace_fields(self, changes, _FAMILY)
+
+
+_TASK, _DIALOGUE, _BUDGET = (
+    frozenset(Task.model_fields),
+    frozenset(Dialogue.model_fields),
+    frozenset(Budget.model_fields),
+)
+_FAILURES, _FAMILY = frozenset(Failures.model_fields), frozenset(Family.model_fields)
+
+
+class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
+    """All that a run knows; each field changes by its owner's method alone. Pydantic writes the last base first."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_task_told_once(cls, value: Any) -> Any:
+        """Where room was short the task is carried in the input alone, and the first message without its text."""
+        match value:
+            case {
+                "input": {"task": str(task)},
+                "conversation": {"messages": [{"role": "user", "text": ""} as first, *rest]},
+            }:
+                messages = [{**first, "text": task}, *rest]
+                return {**value, "conversation": {**value["conversation"], "messages": messages}}
+            case _:
+                return value
 
     @property
     def config(self) -> LoopConfig:
         """The settings that hold now."""
         config = self.setup.config if self.setup else self.input.config
-        return config.model_copy(update=self._raised(config)) if self.extended else config
-
-    def _raised(self, config: LoopConfig) -> dict[str, int | float]:
-        """Return the limits that are higher than the config's; what is raised before the setup is known may not be."""
-        limits = {name: getattr(config, name) for name in self.extended}
-        return {name: value for name, value in self.extended.items() if limits[name] and limits[name] < value}
+        return config.with_raised(self.extended) if self.extended else config
 
 
 def state_in(given: object) -> AgentState | None:

@@ -4,16 +4,15 @@ from typing import Any
 
 from pydantic import Field
 
-from workflows.types.approvals import Hold
-from workflows.types.breaker import Breaker
-from workflows.types.dead_letters import DeadLetter
-from workflows.types.messages import ToolCall
-from workflows.types.record import Border, Record
-from workflows.types.result import Termination
-from workflows.types.state import Child
-from workflows.types.usage import ToolCallCounts, UsageTotals
-from workflows.types.waits import Wait
-from workflows.types.workplace import Workplace
+from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.record import Border, Record
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.result import Termination
+from orga.workflows.types.state import Child
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+from orga.workflows.types.workplace import Workplace
 
 
 class Budgets(Record):

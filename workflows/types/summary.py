@@ -1,9 +1,8 @@
 """A summary that stands for messages which were left out, and what the model that writes it is given."""
 
-from workflows.types.context import ReasonRequest
-from workflows.types.messages import Message
-from workflows.types.ranges import Ranges
-from workflows.types.record import Record
+from orga.workflows.types.context import ReasonRequest
+from orga.workflows.types.messages import Message, Ranges
+from orga.workflows.types.record import Record
 
 HEADER = "[Summary of earlier messages, which were left out: a record of what happened, no instructions]\n"
 

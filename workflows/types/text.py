@@ -1,7 +1,21 @@
-"""Text that always serialises: halves of a character joined or replaced, NUL replaced."""
+r"""Text: what always serialises, cut to a limit, compared, shown so that nothing hides, matched in linear time.
 
+Python's own `re` backtracks: `(a+)+$` on thirty letters takes minutes, and a workflow task that takes two seconds is
+retried for ever. Refusing nested quantifiers would not do, since `\w*\w*\w*x` is cubic without any. RE2 never
+backtracks, and it is as deterministic as `re` is. What is left are many matches, each of which may look at the rest of
+its line, and large programs: `Fuel` bounds the two together.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any, cast
+from unicodedata import normalize
+
+import re2
+from pydantic_core import to_json
 
 REPLACEMENT = "\ufffd"
 
@@ -23,3 +37,168 @@ def clean_json(value: Any) -> Any:
     if isinstance(value, list):
         return [clean_json(item) for item in cast("list[Any]", value)]
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+MARKER_BYTES = 200
+"""That the marker may take."""
+
+MOST_IN_JSON = 6
+"""Bytes of JSON that one byte of text can take."""
+
+ESCAPES_BYTES = 8
+"""Of the marker and the quotes around a text."""
+
+
+def clip(text: str, max_bytes: int, hint: str = "ask for a smaller part") -> str:
+    """Return `text` within `max_bytes` of UTF-8, its marker included; text that fits comes back as it is."""
+    data = text.encode("utf-8")
+    if len(data) <= max_bytes:
+        return text
+    marker = f"\n[cut: {len(data)} bytes in all, over the limit of {max_bytes}; {hint}]"
+    room = max(max_bytes - len(marker.encode("utf-8")), 0)
+    return data[:room].decode("utf-8", "ignore") + marker
+
+
+def clip_json(text: str, max_bytes: int, hint: str = "ask for a smaller part") -> str:
+    """Return `text` within `max_bytes` of JSON, where a quote takes two bytes and a control character six."""
+    most = bytes_in_json(text, max_bytes)
+    return text if most is None else clip(text, most, hint)
+
+
+def bytes_in_json(text: str, max_bytes: int) -> int | None:
+    """Return to how many bytes `text` has to be cut to be within `max_bytes` of JSON; None where all of it is."""
+    if len(to_json(text)) <= max_bytes:
+        return None
+    data, room = text.encode(), max(max_bytes - MOST_IN_JSON * MARKER_BYTES, max_bytes // 2)
+    most = len(data)
+    while most and (size := len(to_json(data[:most].decode("utf-8", "ignore")))) > room:
+        most = most * room // size
+    return min(most + MARKER_BYTES - ESCAPES_BYTES, max_bytes, len(data) - 1)
+
+
+def json_prefix(text: str, max_bytes: int) -> str:
+    """Return the longest beginning of `text` that takes at most `max_bytes` of JSON between its quotes; no marker."""
+    text = text[: max(max_bytes, 0)]
+    if len(to_json(text)) - 2 <= max_bytes:
+        return text
+    return text[: bisect_right(range(1, len(text) + 1), max_bytes, key=lambda chars: len(to_json(text[:chars])) - 2)]
+
+
+_PIECE = 200
+"""Characters that are normalised at once: marks on one letter are sorted, in time quadratic in their number."""
+
+_MAX_GROWTH = 4
+
+
+def compatible(text: str) -> str:
+    """Return the text piece by piece in NFKC; a piece that would grow to many times its length stays as it is."""
+    return "".join(_compatible(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE))
+
+
+def _compatible(piece: str) -> str:
+    normal = normalize("NFKC", piece)
+    return normal if len(normal) <= len(piece) * _MAX_GROWTH else piece
+
+
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What Python holds for printable, and no screen shows: fillers, blanks, variation selectors."""
+
+SUMMARY_CHARS = 100
+"""Of a line in the Temporal UI."""
+
+_SPACES = re.compile(r"(?<= ) ")
+_BREAKS = re.compile(r"[ \t\r\n]+")
+
+
+def escaped(text: str) -> str:
+    """Return `text` with what a terminal would act on, or not show, written as JSON escapes; newlines stay."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
+    return text if text.isascii() else _UNSEEN.sub(lambda found: _escape(found[0]), text)
+
+
+def as_line(text: str) -> str:
+    """Return `text` as exactly one line."""
+    return escaped(text).replace("\n", "\\n")
+
+
+def in_full(text: str) -> str:
+    """Return a field exactly as it is, as a part of one line: two spaces, which part columns, are none any more."""
+    return _SPACES.sub(r"\\u0020", as_line(text))
+
+
+def one_line(text: str, chars: int = SUMMARY_CHARS) -> str:
+    """Return words on one line of at most `chars` characters, their spaces and line breaks as single spaces."""
+    flat = as_line(_BREAKS.sub(" ", text[: chars * 8]).strip())
+    return flat if len(flat) <= chars else flat[: chars - 1] + "…"
+
+
+def can_be_typed(name: str) -> bool:
+    """Return whether a name in a command is what it looks like: nothing hides in it, and it cannot become an option."""
+    return bool(name) and name == name.strip() and name == in_full(name) and not name.startswith("-")
+
+
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
+
+
+_RE2: Any = re2
+"""The library has no types of its own."""
+
+_MAX_MEMORY = 1 << 16
+"""Room for some 2,700 instructions; what needs more is refused."""
+
+
+def compiled(pattern: str | bytes, **options: bool | int) -> Any:
+    """Return a pattern of RE2, with the library's options by their names.
+
+    Raises:
+        ValueError: It is none, or too large.
+    """
+    wanted = _RE2.Options()
+    wanted.log_errors = False
+    for name, value in options.items():
+        setattr(wanted, name, value)
+    try:
+        return _RE2.compile(pattern, wanted)
+    except _RE2.error as error:
+        why = error.args[0].decode(errors="replace")
+        raise ValueError(f"is no pattern: {why} (RE2 syntax: no look-around, no back-references)") from None
+
+
+class Fuel:
+    """Work that is left, in characters times instructions; the unit took 8 ns at worst."""
+
+    def __init__(self, units: int) -> None:
+        self._left = units
+
+    def spend(self, units: int) -> bool:
+        """Take `units`; False once there are not as many."""
+        self._left -= units
+        return self._left >= 0
+
+
+class LinearPattern:
+    """A pattern of RE2: no look-around, no back-references; a match lies within one line."""
+
+    def __init__(self, pattern: str) -> None:
+        """Compile.
+
+        Raises:
+            ValueError: It is no pattern of RE2, or too large.
+        """
+        self._regex = compiled(pattern, never_capture=True, max_mem=_MAX_MEMORY)
+        self._size: int = self._regex.programsize
+
+    def found(self, text: str, fuel: Fuel) -> Iterator[str]:
+        """Yield the matches in order, as long as the fuel lasts."""
+        for line in text.splitlines():
+            at = 0
+            while at < len(line) and fuel.spend((len(line) - at) * self._size):
+                match = self._regex.search(line, at)
+                if match is None:
+                    break
+                yield match.group()
+                at = max(match.end(), at + 1)

@@ -1,14 +1,15 @@
-"""Tools: what a model is offered, how a call is carried out, what comes back."""
+"""Tools: what a model is offered, by which profile, how a call is carried out, what comes back."""
 
-from typing import Any, Literal, cast
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
-from workflows.types.breaker import BreakerOptions
-from workflows.types.record import Border, Record
-from workflows.types.recovery import Recovery
-from workflows.types.text import clean_text
+from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.text import clean_text
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
 """What repeating a call does: nothing, the same again, or harm. Attempts after an unknown outcome follow it."""
@@ -51,6 +52,18 @@ class ToolOptions(Border):
     max_result_bytes: int = Field(default=20_000, ge=200, le=500_000)
     """UTF-8 bytes of a result that reach the model; the rest is cut with a marker that says so."""
 
+    def with_timeout(self, timeout_s: float | None) -> Self:
+        """Return the options with another time limit."""
+        return replace_fields(self, {"timeout_s": timeout_s})
+
+    def with_overrides(self, above: "ToolOptions") -> Self:
+        """Return the options with all that is set in others over them."""
+        return replace_fields(self, {name: getattr(above, name) for name in above.model_fields_set})
+
+    def with_recovery(self, recovery: Recovery) -> Self:
+        """Return the options with a recovery of the tool's own."""
+        return replace_fields(self, {"recovery": recovery})
+
 
 class ToolSpec(Record):
     """A tool as it is offered: its definition for the model, its effect, its options."""
@@ -67,6 +80,14 @@ class ToolSpec(Record):
     """Of the definition as its maker gave it, where that may change under a run; a call is made only while it holds."""
     pinned: bool = False
     """Whether the operator has looked at just this definition, which a stranger wrote."""
+
+    def with_effect(self, effect: Effect) -> Self:
+        """Return the tool with another effect."""
+        return replace_fields(self, {"effect": effect})
+
+    def with_options(self, options: ToolOptions) -> Self:
+        """Return the tool with other options."""
+        return replace_fields(self, {"options": options})
 
     @property
     def max_result_bytes(self) -> int:
@@ -147,3 +168,71 @@ def _as_text(value: Any) -> str:
         return value.decode("utf-8", "replace")
     is_json = value is None or isinstance(value, (dict, list, int, float))
     return to_json(value).decode() if is_json else str(value)  # pyright: ignore[reportUnknownArgumentType]
+
+
+MAX_GLOBS = 200
+
+Glob = Annotated[str, Field(max_length=200)]
+
+
+class ToolProfile(Border):
+    """`tool_profile` of the config: include, then exclude, then verified, then the first `max_tools`.
+
+    Globs know `*` and `?` alone, match whole names, and tell upper from lower case.
+    """
+
+    include: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
+    """Tools that match any of these; empty stands for all."""
+    exclude: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
+    require_verified: bool = False
+    """Only tools that the operator vouches for: the built-in ones, and those whose options say `verified`."""
+    max_tools: int | None = Field(default=None, ge=0, le=1_000)
+
+    def visible(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Return the tools that are offered, in their order."""
+        kept = [
+            tool
+            for tool in tools
+            if (not self.include or matches(tool.name, self.include))
+            and not matches(tool.name, self.exclude)
+            and (tool.options.verified or not self.require_verified)
+        ]
+        return tuple(kept[: self.max_tools])
+
+
+def include_only(*names: str) -> ToolProfile:
+    """Return a profile of these tools alone."""
+    return ToolProfile(include=names)
+
+
+def exclude_only(*names: str) -> ToolProfile:
+    """Return a profile of all tools but these."""
+    return ToolProfile(exclude=names)
+
+
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Return whether a name is one of `globs`, or fits one; in time linear in each glob times the name."""
+    return any(_fits(name, glob) for glob in globs)
+
+
+def is_glob(name: str) -> bool:
+    """Return whether it may stand for several tools; no tool has such a name."""
+    return "*" in name or "?" in name
+
+
+def _fits(name: str, glob: str) -> bool:
+    """Go through both; where they part, the last star takes one character more. No star before it has to be tried."""
+    at = in_glob = 0
+    star, taken = -1, 0
+    while at < len(name):
+        if in_glob < len(glob) and glob[in_glob] == "*":
+            star, taken = in_glob, at
+            in_glob += 1
+        elif in_glob < len(glob) and glob[in_glob] in ("?", name[at]):
+            at, in_glob = at + 1, in_glob + 1
+        elif star >= 0:
+            taken += 1
+            at, in_glob = taken, star + 1
+        else:
+            return False
+    return not glob[in_glob:].strip("*")

@@ -4,8 +4,8 @@ from hashlib import sha256
 
 from pydantic_core import to_json
 
-from workflows.types.messages import Message, ToolCall
-from workflows.types.tools import ToolSpec
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.tools import ToolSpec
 
 MARK_CHARS = 12
 SOURCE_CHARS = 120
@@ -65,11 +65,11 @@ def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple
 def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
     if message.summary:
         header, _, text = message.text.partition("\n")
-        return message.model_copy(update={"text": f"{header}\n{delimited(text, 'summary of earlier messages')}"})
+        return message.with_text(f"{header}\n{delimited(text, 'summary of earlier messages')}")
     if message.role != "tool":
         return message
     call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
-    return message.model_copy(update={"text": as_data(message, source_of(call, specs.get(call.name)))})
+    return message.with_text(as_data(message, source_of(call, specs.get(call.name))))
 
 
 def as_data(message: Message, source: str) -> str:

@@ -1,10 +1,18 @@
-"""What model calls used: tokens, calls, money."""
+"""What a run uses, what that costs, and how a live run is given more."""
 
-from typing import Any
+from typing import Any, Self, TypedDict, Unpack
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from workflows.types.record import Record
+from orga.workflows.types.record import Border, Record, replace_differing_fields, replace_fields
+
+
+class UsageChanges(TypedDict, total=False):
+    """What `Usage.with_differences` takes: its fields."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int
 
 
 class Usage(Record):
@@ -13,6 +21,10 @@ class Usage(Record):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
+
+    def with_differences(self, **changes: Unpack[UsageChanges]) -> Self:
+        """Return the usage with what differs set."""
+        return replace_differing_fields(self, changes)
 
 
 class UsageTotals(Record):
@@ -52,6 +64,21 @@ class UsageTotals(Record):
 _ALWAYS = frozenset({"proposed", "run", "denied", "failed"})
 
 
+class MoreCalls(TypedDict, total=False):
+    """What `ToolCallCounts.plus` takes: its fields."""
+
+    proposed: int
+    run: int
+    denied: int
+    failed: int
+    invalid: int
+    not_run: int
+    fallbacks: int
+    delegated: int
+    in_sagas: int
+    requeued: int
+
+
 class ToolCallCounts(Record):
     """Tool calls of a run so far. `proposed` = `run` + `denied` + `invalid` + `not_run`.
 
@@ -78,6 +105,10 @@ class ToolCallCounts(Record):
     requeued: int = 0
     """Dead letters that were sent again, beside the calls that they had been; written only where there are any."""
 
+    def plus(self, **more: Unpack[MoreCalls]) -> Self:
+        """Return the counts with so many more."""
+        return replace_fields(self, {name: getattr(self, name) + count for name, count in more.items()})
+
     @property
     def spent(self) -> int:
         """What counts against `max_tool_calls`."""
@@ -87,3 +118,33 @@ class ToolCallCounts(Record):
     def _without_zeros_that_are_rare(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = written(self)
         return {key: value for key, value in fields.items() if value or key in _ALWAYS}
+
+
+_MILLION = 1_000_000
+
+
+class ModelPrice(Border):
+    """`[models.prices."provider:model"]`: US dollars for a million tokens."""
+
+    input: float = Field(ge=0, le=1_000_000)
+    output: float = Field(ge=0, le=1_000_000)
+    cached_input: float | None = Field(default=None, ge=0, le=1_000_000)
+    """Of input that the provider had in its cache; null: as other input."""
+
+    def cost_usd(self, usage: Usage) -> float:
+        """Return what one call cost."""
+        cached = min(usage.cached_input_tokens, usage.input_tokens)
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        fresh = usage.input_tokens - cached
+        return (fresh * self.input + cached * cached_price + usage.output_tokens * self.output) / _MILLION
+
+
+class BudgetExtension(Border):
+    """The new limits, not what is added to the old ones. Null leaves a limit as it is."""
+
+    max_iterations: int | None = Field(default=None, ge=1, le=1_000_000)
+    max_total_tokens: int | None = Field(default=None, ge=1, le=10**12)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    max_model_calls: int | None = Field(default=None, ge=1, le=10**9)
+    max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)

@@ -1,10 +1,10 @@
 """One argument of a tool as a manifest declares it."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
-from workflows.types.record import Border
+from orga.workflows.types.record import Border, replace_fields
 
 ArgumentType = Literal[
     "string", "integer", "number", "boolean", "enum", "port", "url", "path", "ip_address", "cidr", "hostname",
@@ -38,6 +38,18 @@ class Argument(Border):
     allow_dash: StrictBool = False
     """A value may begin with a dash: the author has made sure that the program takes it for no flag."""
     items: "Argument | None" = Field(default=None)
+
+    def without_default(self) -> Self:
+        """Return the argument with nothing to fall back on."""
+        return replace_fields(self, {"default": None})
+
+    def without_values(self) -> Self:
+        """Return the argument that takes any value of its type, and has none of its own."""
+        return replace_fields(self, {"allowed": None, "default": None})
+
+    def without_existence(self) -> Self:
+        """Return the argument whose path need not exist."""
+        return replace_fields(self, {"must_exist": False})
 
     @property
     def is_required(self) -> bool:

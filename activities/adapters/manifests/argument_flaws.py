@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from activities.adapters.manifests.argument import Argument
-from activities.adapters.manifests.flaw import Flaw
-from activities.adapters.manifests.kinds import KINDS, Ground, schema_of
-from activities.adapters.manifests.network_values import scope_entry
-from activities.adapters.schemas.arguments import argument_errors, schema_problem
-from activities.adapters.tools.root import Root
-from activities.ports import ToolError
-from workflows.types.linear_pattern import LinearPattern
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.flaw import Flaw
+from orga.activities.adapters.manifests.kinds import KINDS, Ground, schema_of
+from orga.activities.adapters.manifests.network_values import scope_entry
+from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import ToolError
+from orga.workflows.types.text import LinearPattern
 
 EVERY_TYPE = frozenset({"type", "description", "required", "default"})
 
@@ -64,12 +64,12 @@ def _broken(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
             scope_entry(entry)
         except ValueError as error:
             yield Flaw((*key, "scope"), f"{entry!r} {error}", "write a network, a host, or *.host")
-    if problem := schema_problem(schema_of(argument.model_copy(update={"default": None}))):
+    if problem := schema_problem(schema_of(argument.without_default())):
         yield Flaw(key, problem, "mend pattern, allowed, min or max")
 
 
 def _unfit(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    bare = argument.model_copy(update={"allowed": None, "default": None})
+    bare = argument.without_values()
     for value in argument.allowed or ():
         if problem := _problem(bare, value):
             yield Flaw((*key, "allowed"), f"{value!r} is no {argument.type}: {problem}", "mend the value")
@@ -82,7 +82,7 @@ def _problem(argument: Argument, value: object) -> str:
     try:
         if errors := argument_errors(schema_of(argument), value):
             return "; ".join(errors)
-        KINDS[argument.type].read(value, argument.model_copy(update={"must_exist": False}), Ground(Root(Path.cwd())))
+        KINDS[argument.type].read(value, argument.without_existence(), Ground(Root(Path.cwd())))
     except (ValueError, TypeError, ToolError) as error:
         return str(error)
     return ""

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from activities.adapters.manifests.argument import Argument
-from activities.adapters.manifests.manifest import ArgvPart, Command
-from activities.adapters.manifests.scalar_values import looks_like_a_flag
-from activities.adapters.manifests.template import Slot, filled, only_slot, parsed, slots
-from activities.adapters.manifests.values import Values, as_texts, invalid
-from activities.adapters.sandbox.argv_size import MAX_ARGV_BYTES, is_too_much
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.manifest import ArgvPart, Command
+from orga.activities.adapters.manifests.scalar_values import looks_like_a_flag
+from orga.activities.adapters.manifests.template import Slot, filled, only_slot, parsed, slots
+from orga.activities.adapters.manifests.values import Values, as_texts, invalid
+from orga.activities.adapters.sandbox.argv_size import MAX_ARGV_BYTES, is_too_much
 
 
 def argv_of(command: Command, declared: Mapping[str, Argument], values: Values) -> list[str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from activities.adapters.manifests.code_programs import (
+from orga.activities.adapters.manifests.code_programs import (
     ALL,
     CODE,
     FROM_INPUT,
@@ -12,9 +12,9 @@ from activities.adapters.manifests.code_programs import (
     VARIABLES_ARE_CODE,
     CodeOf,
 )
-from activities.adapters.manifests.flaw import Flaw
-from activities.adapters.manifests.manifest import Command
-from activities.adapters.manifests.template import parsed, slots
+from orga.activities.adapters.manifests.flaw import Flaw
+from orga.activities.adapters.manifests.manifest import Command
+from orga.activities.adapters.manifests.template import parsed, slots
 
 _VERSION = re.compile(r"[-.\d]+$")
 _RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})

@@ -4,19 +4,19 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from activities.adapters.manifests.argv import argv_of
-from activities.adapters.manifests.kinds import Ground
-from activities.adapters.manifests.manifest import Manifest
-from activities.adapters.manifests.parsers import last_words, shown
-from activities.adapters.manifests.secrets import Secrets
-from activities.adapters.manifests.template import filled, parsed
-from activities.adapters.manifests.values import Values, as_text, checked
-from activities.adapters.sandbox.finished import Finished
-from activities.adapters.sandbox.isolation import check_isolation
-from activities.adapters.sandbox.sandboxed import run_sandboxed
-from activities.adapters.tools.root import Root
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
+from orga.activities.adapters.manifests.argv import argv_of
+from orga.activities.adapters.manifests.kinds import Ground
+from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.parsers import last_words, shown
+from orga.activities.adapters.manifests.secrets import Secrets
+from orga.activities.adapters.manifests.template import filled, parsed
+from orga.activities.adapters.manifests.values import Values, as_text, checked
+from orga.activities.adapters.sandbox.finished import Finished
+from orga.activities.adapters.sandbox.isolation import check_isolation
+from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
 
 class CommandTool:

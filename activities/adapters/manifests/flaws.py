@@ -3,17 +3,17 @@
 import json
 from collections.abc import Iterator
 
-from activities.adapters.manifests.argument_flaws import argument_flaws
-from activities.adapters.manifests.code_flaws import code_flaws
-from activities.adapters.manifests.flaw import Flaw
-from activities.adapters.manifests.http_flaws import http_flaws
-from activities.adapters.manifests.manifest import Command, Manifest, Output
-from activities.adapters.manifests.parsers import output_pattern
-from activities.adapters.manifests.template import parsed, slots
-from activities.adapters.manifests.use_flaws import use_flaws
-from activities.adapters.schemas.arguments import schema_problem
-from activities.adapters.tools.catalog import RESERVED
-from workflows.types.names import OWN_ACTIVITIES
+from orga.activities.adapters.manifests.argument_flaws import argument_flaws
+from orga.activities.adapters.manifests.code_flaws import code_flaws
+from orga.activities.adapters.manifests.flaw import Flaw
+from orga.activities.adapters.manifests.http_flaws import http_flaws
+from orga.activities.adapters.manifests.manifest import Command, Manifest, Output
+from orga.activities.adapters.manifests.parsers import output_pattern
+from orga.activities.adapters.manifests.template import parsed, slots
+from orga.activities.adapters.manifests.use_flaws import use_flaws
+from orga.activities.adapters.schemas.arguments import schema_problem
+from orga.activities.adapters.tools.catalog import RESERVED
+from orga.workflows.types.names import OWN_ACTIVITIES
 
 AT_THE_TOP = ("effect", "timeout_s", "approval", "verified", "tags")
 

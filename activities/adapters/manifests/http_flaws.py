@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Iterator
 
-from activities.adapters.http import is_loopback
-from activities.adapters.manifests.flaw import Flaw
-from activities.adapters.manifests.manifest import Http
-from activities.adapters.manifests.network_values import url
-from activities.adapters.manifests.secrets import header_variables
-from activities.adapters.manifests.template import filled, only_slot, parsed
+from orga.activities.adapters.http import is_loopback
+from orga.activities.adapters.manifests.flaw import Flaw
+from orga.activities.adapters.manifests.manifest import Http
+from orga.activities.adapters.manifests.network_values import url
+from orga.activities.adapters.manifests.secrets import header_variables
+from orga.activities.adapters.manifests.template import filled, only_slot, parsed
 
 _OURS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 _AUTHORITY = re.compile(r"https?://[^/?#\\]+")

@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-from activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from activities.adapters.http import (
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.http import (
     REFUSALS,
     TRANSIENT,
     URL,
@@ -17,20 +17,20 @@ from activities.adapters.http import (
     Response,
     TimeoutException,
 )
-from activities.adapters.manifests.kinds import Ground
-from activities.adapters.manifests.manifest import Manifest
-from activities.adapters.manifests.network_values import url as checked_url
-from activities.adapters.manifests.parsers import last_words, shown
-from activities.adapters.manifests.request import HttpRequest, request_of
-from activities.adapters.manifests.secrets import Secrets
-from activities.adapters.manifests.values import checked
-from activities.adapters.tools.bounded_body import bounded_body
-from activities.adapters.tools.charset import decoded
-from activities.adapters.tools.guarded_http import PublicBackend, guarded_client, ssl_context
-from activities.adapters.tools.redirects import followed, is_same_server
-from activities.adapters.tools.root import Root
-from activities.ports import Acted, ToolContext, ToolError
-from workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
+from orga.activities.adapters.manifests.kinds import Ground
+from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.network_values import url as checked_url
+from orga.activities.adapters.manifests.parsers import last_words, shown
+from orga.activities.adapters.manifests.request import HttpRequest, request_of
+from orga.activities.adapters.manifests.secrets import Secrets
+from orga.activities.adapters.manifests.values import checked
+from orga.activities.adapters.tools.bounded_body import bounded_body
+from orga.activities.adapters.tools.charset import decoded
+from orga.activities.adapters.tools.guarded_http import PublicBackend, guarded_client, ssl_context
+from orga.activities.adapters.tools.redirects import followed, is_same_server
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import Acted, ToolContext, ToolError
+from orga.workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
 _SAFE = ("GET", "HEAD")
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from activities.adapters.manifests.argument import Argument
-from activities.adapters.manifests.network_values import cidr, hostname, ip_address, scope_target, url
-from activities.adapters.manifests.scalar_values import duration, finite, regex, text, whole
-from activities.adapters.tools.root import Root
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.network_values import cidr, hostname, ip_address, scope_target, url
+from orga.activities.adapters.manifests.scalar_values import duration, finite, regex, text, whole
+from orga.activities.adapters.tools.root import Root
 
 Value = str | int | float | bool | tuple[str | int | float | bool, ...]
 """A checked value. A path is relative to where the command runs and begins with a dot."""

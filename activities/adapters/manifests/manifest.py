@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from activities.adapters.manifests.argument import Argument
-from workflows.types.record import Border
-from workflows.types.sandbox import Sandbox
-from workflows.types.tools import Effect, ToolOptions
+from orga.activities.adapters.manifests.argument import Argument
+from orga.workflows.types.record import Border
+from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.workplace import Sandbox
 
 ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from activities.adapters.http import URL, InvalidURL
+from orga.activities.adapters.http import URL, InvalidURL
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")

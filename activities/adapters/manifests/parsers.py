@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from activities.adapters.manifests.manifest import Output
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import ToolError
-from workflows.types.linear_pattern import compiled
+from orga.activities.adapters.manifests.manifest import Output
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import ToolError
+from orga.workflows.types.text import compiled
 
 MAX_MATCHES = 1_000
 NOTHING = "(no output)"

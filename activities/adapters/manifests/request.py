@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlencode
 
-from activities.adapters.http import URL, InvalidURL
-from activities.adapters.manifests.manifest import Http
-from activities.adapters.manifests.secrets import Secrets
-from activities.adapters.manifests.template import Slot, Template, filled, only_slot, parsed, slots
-from activities.adapters.manifests.values import Values, as_text, as_texts, invalid
+from orga.activities.adapters.http import URL, InvalidURL
+from orga.activities.adapters.manifests.manifest import Http
+from orga.activities.adapters.manifests.secrets import Secrets
+from orga.activities.adapters.manifests.template import Slot, Template, filled, only_slot, parsed, slots
+from orga.activities.adapters.manifests.values import Values, as_text, as_texts, invalid
 
 _SEPARATOR = re.compile(r"[/\\]")
 _DECODINGS = 3

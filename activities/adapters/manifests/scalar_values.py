@@ -4,8 +4,8 @@ import math
 import re
 import unicodedata
 
-from activities.adapters.manifests.argument import Argument
-from workflows.types.linear_pattern import LinearPattern
+from orga.activities.adapters.manifests.argument import Argument
+from orga.workflows.types.text import LinearPattern
 
 _DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
 _LINES = "\n\t"

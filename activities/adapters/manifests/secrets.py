@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from activities.adapters.manifests.manifest import Http
-from activities.adapters.manifests.template import parsed, slots
-from activities.known_secrets import KnownSecrets
+from orga.activities.adapters.manifests.manifest import Http
+from orga.activities.adapters.manifests.template import parsed, slots
+from orga.activities.known_secrets import KnownSecrets
 
 
 def header_variables(http: Http) -> set[str]:

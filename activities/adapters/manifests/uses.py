@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.manifest import Manifest
 
 Where = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
 

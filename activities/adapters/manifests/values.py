@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from activities.adapters.manifests.argument import Argument
-from activities.adapters.manifests.kinds import KINDS, Ground, Value, parameters_of
-from activities.adapters.schemas.arguments import argument_errors
-from activities.ports import ToolError
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.kinds import KINDS, Ground, Value, parameters_of
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import ToolError
 
 Values = Mapping[str, Value]
 """By name; an optional argument that was not given is not there."""

@@ -19,13 +19,13 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from activities.adapters.mcp.definitions import Definitions, definitions
-from activities.adapters.mcp.failures import bad_result, protocol_failure, unavailable
-from activities.adapters.mcp.http_server import was_not_sent, was_refused
-from activities.adapters.mcp.keeper import SessionKeeper, told
-from activities.adapters.mcp.listing import listed_tools
-from activities.adapters.mcp.settings import ServerSettings
-from activities.ports import ToolError
+from orga.activities.adapters.mcp.definitions import Definitions, definitions
+from orga.activities.adapters.mcp.failures import bad_result, protocol_failure, unavailable
+from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
+from orga.activities.adapters.mcp.keeper import SessionKeeper, told
+from orga.activities.adapters.mcp.listing import listed_tools
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.ports import ToolError
 
 FRESH_S = 30.0
 """Age from which a list of tools is asked for anew before a call."""

@@ -7,10 +7,10 @@ from hashlib import sha256
 
 from mcp_types import Tool as Listed
 
-from activities.adapters.mcp.names import legal_names
-from activities.adapters.mcp.schema import UnusableTool, prose, remark, usable_schema
-from activities.adapters.mcp.settings import ServerSettings
-from workflows.types.tools import Effect, ToolOptions, ToolSpec
+from orga.activities.adapters.mcp.names import legal_names
+from orga.activities.adapters.mcp.schema import UnusableTool, prose, remark, usable_schema
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.workflows.types.tools import Effect, ToolOptions, ToolSpec
 
 MAX_DESCRIPTION_BYTES = 4_000
 DIGEST_CHARS = 32

@@ -3,9 +3,9 @@
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from activities.adapters.mcp.plain_text import plain
-from activities.ports import ToolError
-from workflows.types.tools import PROCESS_CRASHED
+from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.ports import ToolError
+from orga.workflows.types.tools import PROCESS_CRASHED
 
 UNAVAILABLE = "McpUnavailable"
 """Type of the failure of a call that never left the worker: its server cannot be reached."""

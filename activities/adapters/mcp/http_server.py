@@ -16,12 +16,12 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from activities.adapters.http import REFUSALS, is_loopback
-from activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, SentTooMuch
-from activities.adapters.mcp.messages import is_answer, read_message
-from activities.adapters.mcp.settings import ServerSettings
-from activities.adapters.models.sse import SseDecoder, SseTooLarge
-from workflows.types.json_parts import has_more_parts
+from orga.activities.adapters.http import REFUSALS, is_loopback
+from orga.activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, SentTooMuch
+from orga.activities.adapters.mcp.messages import is_answer, read_message
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
+from orga.workflows.types.json_text import has_more_parts
 
 MAX_BODY_BYTES = 16_000_000
 

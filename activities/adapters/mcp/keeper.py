@@ -14,11 +14,11 @@ from mcp import Client, ClientSession, MCPError
 from mcp.client.session import MessageHandlerFnT
 from mcp_types import Implementation
 
-from activities.adapters.mcp.backoff import delay_s
-from activities.adapters.mcp.failures import unavailable
-from activities.adapters.mcp.http_server import http_streams
-from activities.adapters.mcp.settings import ServerSettings
-from activities.adapters.mcp.stdio import StdioServer
+from orga.activities.adapters.mcp.backoff import delay_s
+from orga.activities.adapters.mcp.failures import unavailable
+from orga.activities.adapters.mcp.http_server import http_streams
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.stdio import StdioServer
 
 CLOSE_S = 5.0
 """What a connection gets to end in."""

@@ -7,9 +7,9 @@ from typing import Any, cast
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from activities.adapters.mcp.budget import MAX_PARTS, QUICK_BYTES, SentTooMuch
-from workflows.types.json_parts import has_more_parts
-from workflows.types.text import clean_json
+from orga.activities.adapters.mcp.budget import MAX_PARTS, QUICK_BYTES, SentTooMuch
+from orga.workflows.types.json_text import has_more_parts
+from orga.workflows.types.text import clean_json
 
 MAX_MENDED_BYTES = 1_000_000
 

@@ -2,9 +2,8 @@
 
 import unicodedata
 
-from activities.sanitize_characters import without_invisible, without_sequences
-from workflows.types.clipped import clip
-from workflows.types.text import clean_text
+from orga.activities.sanitize_characters import without_invisible, without_sequences
+from orga.workflows.types.text import clean_text, clip
 
 _SHAPELESS = frozenset({"Co", "Cn", "Zl", "Zp"})
 """Private and unassigned characters; and line separators, which end a line in a result, but not in a line of ours."""

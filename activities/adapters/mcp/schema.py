@@ -6,12 +6,11 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from activities.adapters.mcp.plain_text import is_plain
-from activities.adapters.schemas.arguments import schema_problem
-from activities.sanitize import sanitized
-from activities.sanitize_suspects import suspected
-from workflows.types.clipped import clip
-from workflows.types.text import clean_json, clean_text
+from orga.activities.adapters.mcp.plain_text import is_plain
+from orga.activities.adapters.schemas.arguments import schema_problem
+from orga.activities.sanitize import sanitized
+from orga.activities.sanitize_suspects import suspected
+from orga.workflows.types.text import clean_json, clean_text, clip
 
 MAX_BYTES = 32_000
 MAX_GIVEN_CHARS = 1_000_000

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Collection, Sequence
 from types import TracebackType
 
-from activities.adapters.mcp.connection import Connection
-from activities.adapters.mcp.names import server_of
-from activities.adapters.mcp.settings import ServerSettings
-from activities.adapters.mcp.tool import McpTool
-from activities.ports import Absent, Tool, ToolError
-from workflows.types.tools import ToolOptions, ToolSpec
+from orga.activities.adapters.mcp.connection import Connection
+from orga.activities.adapters.mcp.names import server_of
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.mcp.tool import McpTool
+from orga.activities.ports import Absent, Tool, ToolError
+from orga.workflows.types.tools import ToolOptions, ToolSpec
 
 START_S = 5.0
 """How long a worker's start, or a run's, waits for servers; those that take longer come in later."""

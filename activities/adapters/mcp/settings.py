@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from activities.adapters.http import is_loopback
-from activities.adapters.mcp.names import server_of
-from activities.known_secrets import NO_SECRETS, KnownSecrets
-from workflows.types.mcp import McpServer
-from workflows.types.tools import ToolOptions
+from orga.activities.adapters.http import is_loopback
+from orga.activities.adapters.mcp.names import server_of
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """What a program gets that is passed nothing."""
@@ -30,9 +30,8 @@ class ServerSettings:
     def options(self, tool: str) -> ToolOptions:
         """Return the options of a tool: the server's, and over them its own."""
         own = self.tool_options.get(tool)
-        given = {key: getattr(own, key) for key in own.model_fields_set} if own else {}
-        timeout_s = self.server.options.timeout_s or self.server.timeout_s
-        return self.server.options.model_copy(update={"timeout_s": timeout_s, **given})
+        options = self.server.options.with_timeout(self.server.options.timeout_s or self.server.timeout_s)
+        return options.with_overrides(own) if own else options
 
 
 def server_settings(

@@ -16,11 +16,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from activities.adapters.mcp.budget import ByteBudget, SentTooMuch
-from activities.adapters.mcp.messages import is_answer, read_message
-from activities.adapters.mcp.plain_text import plain
-from activities.adapters.mcp.settings import ServerSettings
-from activities.adapters.process_group import signal_group
+from orga.activities.adapters.mcp.budget import ByteBudget, SentTooMuch
+from orga.activities.adapters.mcp.messages import is_answer, read_message
+from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.adapters.mcp.settings import ServerSettings
+from orga.activities.adapters.process_group import signal_group
 
 MAX_MESSAGE_BYTES = 16_000_000
 """Of one line; a server that sends a longer one is given up."""

@@ -4,12 +4,12 @@ from typing import Any
 
 from mcp_types import CallToolRequestParams
 
-from activities.adapters.mcp.connection import Connection
-from activities.adapters.mcp.content import result_text
-from activities.adapters.mcp.failures import UNAVAILABLE, changed, gone, reported
-from activities.adapters.mcp.plain_text import plain
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.mcp.connection import Connection
+from orga.activities.adapters.mcp.content import result_text
+from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed, gone, reported
+from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
 """Where a server that knows it finds the key that all attempts of a call share."""

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from activities.adapters.models.anthropic_reply import MessageReader
-from activities.adapters.models.anthropic_request import messages_body
-from activities.adapters.models.dialect import Dialect
-from activities.adapters.models.failures import Failures
-from activities.ports import ModelRequest
+from orga.activities.adapters.models.anthropic_reply import MessageReader
+from orga.activities.adapters.models.anthropic_request import messages_body
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.ports import ModelRequest
 
 API_VERSION = "2023-06-01"
 """The last one that takes a temperature; later ones refuse it from every model, at any value."""

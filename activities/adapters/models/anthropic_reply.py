@@ -5,15 +5,15 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.adapters.models.anthropic_request import BETWEEN_TEXTS, THINKING
-from activities.adapters.models.assembly import Assembly, frugal_usage
-from activities.adapters.models.calls import OpenCall
-from activities.adapters.models.failures import Failures
-from activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
-from activities.adapters.models.pricing import cost_usd
-from activities.adapters.models.stream_http import END
-from activities.ports import ModelRequest
-from workflows.types.messages import FinishReason, Reply
+from orga.activities.adapters.models.anthropic_request import BETWEEN_TEXTS, THINKING
+from orga.activities.adapters.models.assembly import Assembly, frugal_usage
+from orga.activities.adapters.models.calls import OpenCall
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
+from orga.activities.adapters.models.pricing import cost_usd
+from orga.activities.adapters.models.stream_http import END
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import FinishReason, Reply
 
 _FINISH: dict[str, FinishReason] = {
     "max_tokens": "length",

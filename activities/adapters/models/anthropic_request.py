@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from activities.adapters.models.dialect import Dialect
-from activities.adapters.models.turns import results_first, wire_id, wire_name
-from activities.ports import ModelRequest
-from workflows.types.messages import Message
-from workflows.types.parts import in_order
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Message, in_order
+from orga.workflows.types.tools import ToolSpec
 
 BETWEEN_TEXTS = "\n\n"
 """Between two text blocks of one reply, whose texts are joined."""

@@ -5,12 +5,11 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from activities.adapters.models.calls import OpenCall, finished_calls
-from activities.ports import ModelRequest
-from workflows.types.messages import FinishReason, Reply
-from workflows.types.parts import order_of
-from workflows.types.text import clean_json, clean_text
-from workflows.types.usage import Usage
+from orga.activities.adapters.models.calls import OpenCall, finished_calls
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import FinishReason, Reply, order_of
+from orga.workflows.types.text import clean_json, clean_text
+from orga.workflows.types.usage import Usage
 
 Kind = Literal["block", "call", "text"]
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
-from workflows.types.json_keys import stand_once
-from workflows.types.messages import Message, ToolCall
-from workflows.types.text import clean_json, clean_text
+from orga.workflows.types.json_text import stand_once
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.text import clean_json, clean_text
 
 MAX_NAME_CHARS = 200
 MAX_ID_CHARS = 200

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from activities.ports import ModelRequest, ToolChoice
-from workflows.types.answer_json import FINAL_ANSWER
+from orga.activities.ports import ModelRequest, ToolChoice
+from orga.workflows.types.json_text import FINAL_ANSWER
 
 MAX_LESSONS = 5
 """Refusals that one call may learn from before it fails."""

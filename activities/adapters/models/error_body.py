@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from activities.adapters.models.json_shape import as_object, as_objects, as_text
+from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|prompt is too long|maximum context length|exceed\w* (?:the |the model'?s )?"

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from pydantic_core import to_json
 
-from activities.adapters.models.reader.answer import answer_to
-from activities.adapters.models.reader.evidence import call_id, evidence_of, turns_taken
-from activities.adapters.models.reader.fill import filled
-from activities.adapters.models.reader.plan import any_call, next_calls
-from activities.adapters.models.reader.question import Question, question_of
-from activities.adapters.models.reader.toolbox import toolbox_of
-from activities.ports import ModelRequest
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.usage import Usage
+from orga.activities.adapters.models.reader.answer import answer_to
+from orga.activities.adapters.models.reader.evidence import call_id, evidence_of, turns_taken
+from orga.activities.adapters.models.reader.fill import filled
+from orga.activities.adapters.models.reader.plan import any_call, next_calls
+from orga.activities.adapters.models.reader.question import Question, question_of
+from orga.activities.adapters.models.reader.toolbox import toolbox_of
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.usage import Usage
 
 _CHARS_PER_TOKEN = 4
 _VERBS = {"search_text": "Searching", "read_file": "Reading", "list_files": "Listing files"}
@@ -58,7 +58,7 @@ def _calls(request: ModelRequest, question: Question) -> tuple[ToolCall, ...]:
     calls = next_calls(question, evidence_of(request.messages), toolbox, turn)
     if not calls and request.tool_choice == "any":
         calls = any_call(question, toolbox)
-    return tuple(c.model_copy(update={"call_id": call_id(topic, turn + 1, i)}) for i, c in enumerate(calls, start=1))
+    return tuple(c.with_id(call_id(topic, turn + 1, i)) for i, c in enumerate(calls, start=1))
 
 
 def _announcement(calls: tuple[ToolCall, ...]) -> str:
@@ -72,4 +72,4 @@ def _announcement(calls: tuple[ToolCall, ...]) -> str:
 def _counted(request: ModelRequest, reply: Reply, written: int) -> Reply:
     read = len(to_json(request.messages)) + len(to_json(request.tools)) + sum(map(len, request.system))
     usage = Usage(input_tokens=read // _CHARS_PER_TOKEN + 1, output_tokens=written // _CHARS_PER_TOKEN + 1)
-    return reply.model_copy(update={"usage": usage, "model": "extractive", "cost_usd": 0.0})
+    return reply.with_usage(usage, "extractive", 0.0)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from activities.adapters import http
-from activities.adapters.models.error_body import ErrorBody, error_body, error_value
-from activities.adapters.models.redaction import redacted
-from activities.adapters.models.retry_after import retry_after_s
-from activities.ports import ModelError
+from orga.activities.adapters import http
+from orga.activities.adapters.models.error_body import ErrorBody, error_body, error_value
+from orga.activities.adapters.models.redaction import redacted
+from orga.activities.adapters.models.retry_after import retry_after_s
+from orga.activities.ports import ModelError
 
 _KINDS = {
     401: "AuthenticationFailed",

@@ -5,12 +5,12 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.adapters.models.dialect import Dialect
-from activities.adapters.models.schema_shape import as_root, fits_as_root
-from activities.ports import ModelRequest
-from workflows.types.answer_json import FINAL_ANSWER
-from workflows.types.messages import Reply, ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.schema_shape import as_root, fits_as_root
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tools import ToolSpec
 
 _WRAP = "value"
 """The property that holds an answer whose schema is no object at its top."""
@@ -38,7 +38,7 @@ def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
     if not answers:
         return reply
     if others := tuple(call for call in reply.calls if call.name != FINAL_ANSWER):
-        return reply.model_copy(update={"calls": others, "order": ()})
+        return reply.with_calls(others)
     stale = ("calls", "order", *(["finish"] if reply.finish == "tool_calls" else []))
     fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
     fields["text"] = _json(answers[0], schema)

@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.adapters.models.smollm import actions, engine
-from activities.adapters.models.smollm.bounds import bounded
-from activities.adapters.models.smollm.streamed import Streamed
-from activities.adapters.models.smollm.window import Line, fit
-from activities.ports import ModelError, ModelRequest
-from workflows.types.messages import Message, Reply
+from orga.activities.adapters.models.smollm import actions, engine
+from orga.activities.adapters.models.smollm.bounds import bounded
+from orga.activities.adapters.models.smollm.streamed import Streamed
+from orga.activities.adapters.models.smollm.window import Line, fit
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import Message, Reply
 
 _CHARS_PER_TOKEN = 3.0
 """A first guess on the safe side; a refused request is cut again by the engine's own count."""

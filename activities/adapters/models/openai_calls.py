@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.adapters.models.assembly import Assembly
-from activities.adapters.models.calls import OpenCall
-from activities.adapters.models.json_shape import as_object, as_text
+from orga.activities.adapters.models.assembly import Assembly
+from orga.activities.adapters.models.calls import OpenCall
+from orga.activities.adapters.models.json_shape import as_object, as_text
 
 
 def add_call_delta(assembly: Assembly, delta: dict[str, Any]) -> None:

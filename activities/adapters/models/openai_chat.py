@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from activities.adapters.models.dialect import Dialect
-from activities.adapters.models.failures import Failures
-from activities.adapters.models.openai_reply import ChatReader
-from activities.adapters.models.openai_request import chat_body
-from activities.ports import ModelRequest
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.openai_reply import ChatReader
+from orga.activities.adapters.models.openai_request import chat_body
+from orga.activities.ports import ModelRequest
 
 _REASONING = re.compile(r"o\d|gpt-[5-9]")
 """OpenAI's own names of models that refuse `max_tokens`; routers translate it themselves."""

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from activities.adapters.models.assembly import Assembly, frugal_usage
-from activities.adapters.models.failures import Failures
-from activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
-from activities.adapters.models.openai_calls import add_call_delta
-from activities.adapters.models.pricing import cost_usd
-from activities.adapters.models.reasoning_details import ReasoningDetails
-from activities.adapters.models.stream_http import END
-from activities.ports import ModelRequest
-from workflows.types.messages import FinishReason, Reply
-from workflows.types.usage import Usage
+from orga.activities.adapters.models.assembly import Assembly, frugal_usage
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
+from orga.activities.adapters.models.openai_calls import add_call_delta
+from orga.activities.adapters.models.pricing import cost_usd
+from orga.activities.adapters.models.reasoning_details import ReasoningDetails
+from orga.activities.adapters.models.stream_http import END
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import FinishReason, Reply
+from orga.workflows.types.usage import Usage
 
 _FINISH: dict[str, FinishReason] = {
     "length": "length",

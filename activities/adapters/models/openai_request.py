@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.adapters.models.dialect import Dialect
-from activities.adapters.models.schema_shape import is_strict
-from activities.adapters.models.turns import results_first, wire_id, wire_name
-from activities.ports import ModelRequest
-from workflows.types.answer_json import FINAL_ANSWER
-from workflows.types.messages import Message, ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.schema_shape import is_strict
+from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.tools import ToolSpec
 
 _TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
 _MAX_STOPS = 4

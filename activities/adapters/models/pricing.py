@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from genai_prices import Usage as PricedUsage
 from genai_prices import calc_price
 
-from activities.ports import ModelProvider, ModelRequest
-from workflows.types.messages import Reply
-from workflows.types.prices import ModelPrice
-from workflows.types.usage import Usage
+from orga.activities.ports import ModelProvider, ModelRequest
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.usage import ModelPrice, Usage
 
 PRICED_PROVIDERS = frozenset({"openrouter", "openai", "anthropic"})
 """Elsewhere a known model name says nothing about the price."""
@@ -39,7 +38,7 @@ class StatedPrice:
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the provider's reply with its price."""
         reply = await self.provider.complete(request, on_text)
-        return reply.model_copy(update={"cost_usd": self.price.cost_usd(reply.usage)})
+        return reply.with_cost(self.price.cost_usd(reply.usage))
 
 
 def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:

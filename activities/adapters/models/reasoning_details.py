@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from activities.adapters.models.json_shape import as_text
+from orga.activities.adapters.models.json_shape import as_text
 
 _TEXTS = ("text", "summary")
 

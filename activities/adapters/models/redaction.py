@@ -2,7 +2,7 @@
 
 import re
 
-from activities.known_secrets import HIDDEN, KnownSecrets
+from orga.activities.known_secrets import HIDDEN, KnownSecrets
 
 MAX_ERROR_CHARS = 300
 _SECRETS = re.compile(

@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 
-from activities.adapters import http
-from activities.adapters.models.anthropic_messages import AnthropicMessages
-from activities.adapters.models.endpoint import Endpoint
-from activities.adapters.models.openai_chat import OpenAIChat
-from activities.adapters.models.pricing import StatedPrice, is_priced
-from activities.adapters.models.redaction import redacted
-from activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
-from activities.adapters.models.streaming import StreamingProvider
-from activities.adapters.models.wire import Wire
-from activities.ports import ModelError, ModelProvider
-from workflows.types.prices import ModelPrice
+from orga.activities.adapters import http
+from orga.activities.adapters.models.anthropic_messages import AnthropicMessages
+from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.openai_chat import OpenAIChat
+from orga.activities.adapters.models.pricing import StatedPrice, is_priced
+from orga.activities.adapters.models.redaction import redacted
+from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
+from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.wire import Wire
+from orga.activities.ports import ModelError, ModelProvider
+from orga.workflows.types.usage import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 
@@ -124,11 +124,11 @@ def _connected(place: Endpoint, wire: Wire, transport: http.AsyncBaseTransport |
 def _embedded(provider: str, model: str) -> ModelProvider:
     """Return a provider without an address; imported here, since the local model's libraries are an extra."""
     if provider == "local":
-        from activities.adapters.models.local import LocalProvider
+        from orga.activities.adapters.models.local import LocalProvider
 
         return LocalProvider(model)
     if f"{provider}:{model}" != EMBEDDED_MODEL:
         raise ModelNotConfigured(f"'{provider}:{model}' names no model: the offline one is {EMBEDDED_MODEL}")
-    from activities.adapters.models.extractive import ExtractiveProvider
+    from orga.activities.adapters.models.extractive import ExtractiveProvider
 
     return ExtractiveProvider()

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from workflows.types import telemetry_names as names
+from orga.workflows.types import telemetry_names as names
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from activities.adapters.models.anthropic_messages import API_VERSION
-from activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.anthropic_messages import API_VERSION
+from orga.activities.adapters.models.endpoint import Endpoint
 
 
 class ModelNotConfigured(ValueError):

@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from activities.adapters import http
-from activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
-from activities.adapters.models.endpoint import Endpoint
-from activities.adapters.models.failures import Failures
-from activities.adapters.models.json_shape import as_object
-from activities.adapters.models.request_trace import request_trace
-from activities.adapters.models.sse import MAX_EVENT_BYTES, SseDecoder, SseTooLarge
-from workflows.types.text import clean_json
+from orga.activities.adapters import http
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
+from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.json_shape import as_object
+from orga.activities.adapters.models.request_trace import request_trace
+from orga.activities.adapters.models.sse import MAX_EVENT_BYTES, SseDecoder, SseTooLarge
+from orga.workflows.types.text import clean_json
 
 END: Final[dict[str, Any]] = {"type": "end"}
 """The frame that stands for `[DONE]`, and for the end of a reply that came as one JSON document."""

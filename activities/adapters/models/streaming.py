@@ -4,15 +4,15 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from activities.adapters import http
-from activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
-from activities.adapters.models.endpoint import Endpoint
-from activities.adapters.models.final_answer import shaped, taken
-from activities.adapters.models.stream_http import StreamHttp
-from activities.adapters.models.thinking_memory import ThinkingMemory
-from activities.adapters.models.wire import Wire
-from activities.ports import ModelError, ModelRequest
-from workflows.types.messages import Reply
+from orga.activities.adapters import http
+from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
+from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.final_answer import shaped, taken
+from orga.activities.adapters.models.stream_http import StreamHttp
+from orga.activities.adapters.models.thinking_memory import ThinkingMemory
+from orga.activities.adapters.models.wire import Wire
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import Reply
 
 _MAX_MODELS = 256
 

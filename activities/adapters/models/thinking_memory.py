@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from activities.ports import ModelRequest
-from workflows.types.messages import Message
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Message
 
 MAX_KEPT = 20_000
 """Blocks, by digest; the oldest are forgotten."""
@@ -49,7 +49,7 @@ class ThinkingMemory:
     def _without_refused(self, message: Message) -> Message:
         if not any(mark in self._refused for mark in _marks((message,))):
             return message
-        return message.model_copy(update={"blocks": (), "order": ()})
+        return message.without_blocks()
 
 
 def _marks(messages: Iterable[Message]) -> Iterable[str]:

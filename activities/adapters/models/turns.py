@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 
-from workflows.types.messages import Message
+from orga.workflows.types.messages import Message
 
 _REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 

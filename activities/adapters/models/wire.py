@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from activities.adapters.models.dialect import Dialect
-from activities.adapters.models.failures import Failures
-from activities.ports import ModelRequest
-from workflows.types.messages import Reply
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Reply
 
 
 class StreamReader(Protocol):

@@ -1,7 +1,7 @@
 """What policies call a proposal."""
 
-from activities.ports import Proposal
-from workflows.types.loop_tools import loop_tool
+from orga.activities.ports import Proposal
+from orga.workflows.types.loop_tools import loop_tool
 
 THIS_RUN = "this"
 """The id of the run as a resource."""

@@ -2,7 +2,7 @@
 
 import logging
 
-from activities.ports import Judgement, Proposal
+from orga.activities.ports import Judgement, Proposal
 
 _log = logging.getLogger(__name__)
 

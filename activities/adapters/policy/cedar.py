@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
-from activities.adapters.policy.cedar_judgement import judged
-from activities.adapters.policy.cedar_set import CedarSet, compiled
-from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
-from activities.ports import Judgement, Proposal
+from orga.activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
+from orga.activities.adapters.policy.cedar_judgement import judged
+from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
+from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.ports import Judgement, Proposal
 
 LOOK_S = 1.0
 """How old a change of a policy may be before it holds."""

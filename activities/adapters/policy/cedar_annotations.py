@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activities.adapters.policy.problems import nearest
-from workflows.types.gate import ApprovalTerms
+from orga.activities.adapters.policy.problems import nearest
+from orga.workflows.types.gate import ApprovalTerms
 
 KNOWN = ("id", "description", "reason", "approval", "expires", "tools", "inactive")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
 
 SUFFIX = ".cedar"
 VERSION_CHARS = 12

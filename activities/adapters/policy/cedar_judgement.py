@@ -6,12 +6,12 @@ from typing import Any
 
 import cedarpy
 
-from activities.adapters.policy.actions import action_of
-from activities.adapters.policy.cedar_policy import CedarPolicy
-from activities.adapters.policy.cedar_request import cedar_request, entities
-from activities.adapters.policy.cedar_set import CedarSet, is_liftable
-from activities.ports import Judgement, Proposal
-from workflows.types.gate import ApprovalTerms
+from orga.activities.adapters.policy.actions import action_of
+from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+from orga.activities.adapters.policy.cedar_request import cedar_request, entities
+from orga.activities.adapters.policy.cedar_set import CedarSet, is_liftable
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
 
 
 class Undecided(ValueError):

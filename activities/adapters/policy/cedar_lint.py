@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from activities.adapters.policy.cedar_paths import OPEN, Node, Path, operands, path_of
-from activities.adapters.policy.problems import nearest
-from workflows.types.gate import Purpose
-from workflows.types.tools import Effect
+from orga.activities.adapters.policy.cedar_paths import OPEN, Node, Path, operands, path_of
+from orga.activities.adapters.policy.problems import nearest
+from orga.workflows.types.gate import Purpose
+from orga.workflows.types.tools import Effect
 
 CONTEXT = (
     *OPEN,

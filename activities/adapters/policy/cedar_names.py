@@ -6,14 +6,14 @@ from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any, cast
 
-from activities.adapters.known_names import there_are
-from activities.adapters.policy.actions import THIS_RUN
-from activities.adapters.policy.cedar_paths import Node, Path, operands, path_of
-from activities.adapters.policy.cedar_policy import CedarPolicy
-from activities.adapters.policy.problems import PolicyProblem
-from workflows.types.loop_tools import LOOP_TOOLS
-from workflows.types.mcp import DEFINITIONS
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.known_names import there_are
+from orga.activities.adapters.policy.actions import THIS_RUN
+from orga.activities.adapters.policy.cedar_paths import Node, Path, operands, path_of
+from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+from orga.activities.adapters.policy.problems import PolicyProblem
+from orga.workflows.types.loop_tools import LOOP_TOOLS
+from orga.workflows.types.mcp import DEFINITIONS
+from orga.workflows.types.tools import ToolSpec
 
 _NAME = ("resource", "name")
 _COMPARED: dict[Path, str] = {_NAME: "tool", ("resource", "tags"): "tag", ("context", "taint"): "source"}

@@ -7,13 +7,13 @@ from typing import Any
 
 import cedarpy
 
-from activities.adapters.policy.cedar_annotations import Annotations, BadAnnotation, annotations
-from activities.adapters.policy.cedar_lint import findings
-from activities.adapters.policy.cedar_paths import Node
-from activities.adapters.policy.cedar_schema import misfits
-from activities.adapters.policy.cedar_statements import Statement
-from activities.adapters.policy.cedar_types import Types, types_of
-from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.policy.cedar_annotations import Annotations, BadAnnotation, annotations
+from orga.activities.adapters.policy.cedar_lint import findings
+from orga.activities.adapters.policy.cedar_paths import Node
+from orga.activities.adapters.policy.cedar_schema import misfits
+from orga.activities.adapters.policy.cedar_statements import Statement
+from orga.activities.adapters.policy.cedar_types import Types, types_of
+from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
 
 
 @dataclass(frozen=True)

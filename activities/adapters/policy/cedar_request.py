@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from activities.adapters.policy.actions import THIS_RUN, action_of
-from activities.adapters.policy.cedar_lint import LEFT
-from activities.adapters.policy.cedar_values import MAX_LONG, Wanted, decimal, record
-from activities.adapters.policy.known_tool import known_tool
-from activities.ports import Proposal
-from workflows.types.delegation import delegate_arguments
+from orga.activities.adapters.policy.actions import THIS_RUN, action_of
+from orga.activities.adapters.policy.cedar_lint import LEFT
+from orga.activities.adapters.policy.cedar_values import MAX_LONG, Wanted, decimal, record
+from orga.activities.adapters.policy.known_tool import known_tool
+from orga.activities.ports import Proposal
+from orga.workflows.types.delegation import delegate_arguments
 
 
 def cedar_request(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:

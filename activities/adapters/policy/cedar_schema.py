@@ -8,8 +8,8 @@ from pathlib import Path as File
 
 import cedarpy
 
-from activities.adapters.policy.cedar_paths import Path
-from activities.adapters.policy.cedar_types import declared
+from orga.activities.adapters.policy.cedar_paths import Path
+from orga.activities.adapters.policy.cedar_types import declared
 
 SCHEMA = File(__file__).with_name("orga.cedarschema").read_text(encoding="utf-8")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import cedarpy
 
-from activities.adapters.policy.cedar_files import PolicyFile, version_of
-from activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy
-from activities.adapters.policy.cedar_statements import statements
-from activities.adapters.policy.cedar_values import Wanted, wanted
-from activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.policy.cedar_files import PolicyFile, version_of
+from orga.activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy
+from orga.activities.adapters.policy.cedar_statements import statements
+from orga.activities.adapters.policy.cedar_values import Wanted, wanted
+from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
 
 
 @dataclass(frozen=True)

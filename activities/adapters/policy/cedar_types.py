@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from activities.adapters.policy.cedar_paths import Node, Path, is_open, operands, path_of
+from orga.activities.adapters.policy.cedar_paths import Node, Path, is_open, operands, path_of
 
 Types = dict[Path, str]
 """By path below the context, `("arguments", "path")`; the empty text where a policy only asks whether it is there."""

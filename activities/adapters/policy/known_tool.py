@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workflows.types.tools import ToolSpec
+from orga.workflows.types.tools import ToolSpec
 
 
 def known_tool(name: str, spec: ToolSpec | None) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from activities.adapters.policy.allow_all import AllowAll
-from activities.adapters.policy.cedar import CedarPolicies
-from activities.adapters.policy.listed import ListedTools
-from activities.adapters.policy.opa_server import OpaServer
-from activities.adapters.policy.opa_wasm import OpaWasm
-from activities.ports import PolicyEngine
+from orga.activities.adapters.policy.allow_all import AllowAll
+from orga.activities.adapters.policy.cedar import CedarPolicies
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.ports import PolicyEngine
 
 EngineName = Literal["cedar", "opa", "default", "allow"]
 

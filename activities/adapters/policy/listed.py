@@ -1,7 +1,7 @@
 """The default policy: what the agent's config lists is allowed."""
 
-from activities.ports import Judgement, Proposal
-from workflows.types.gate import ApprovalTerms
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
 
 
 class ListedTools:

@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from activities.ports import Judgement
-from workflows.types.gate import ApprovalTerms
-from workflows.types.input import problems
-from workflows.types.record import Border
+from orga.activities.ports import Judgement
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.input import problems
+from orga.workflows.types.record import Border
 
 
 class OpaAnswer(Border):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from activities.adapters.policy.actions import action_of
-from activities.adapters.policy.known_tool import known_tool
-from activities.ports import Proposal
-from workflows.types.delegation import delegate_arguments
+from orga.activities.adapters.policy.actions import action_of
+from orga.activities.adapters.policy.known_tool import known_tool
+from orga.activities.ports import Proposal
+from orga.workflows.types.delegation import delegate_arguments
 
 
 def opa_input(proposal: Proposal) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from activities.adapters import http
-from activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from activities.adapters.policy.opa_answer import judgement, undefined
-from activities.adapters.policy.opa_input import opa_input
-from activities.adapters.tools.bounded_body import bounded_body
-from activities.error_text import error_text
-from activities.known_secrets import KnownSecrets
-from activities.ports import Judgement, Proposal, ToolError
-from workflows.types.json_keys import each_once
+from orga.activities.adapters import http
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.policy.opa_answer import judgement, undefined
+from orga.activities.adapters.policy.opa_input import opa_input
+from orga.activities.adapters.tools.bounded_body import bounded_body
+from orga.activities.error_text import error_text
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.ports import Judgement, Proposal, ToolError
+from orga.workflows.types.json_text import each_once
 
 ATTEMPTS = 3
 MAX_ANSWER_BYTES = 1_000_000

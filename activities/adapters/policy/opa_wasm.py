@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from activities.adapters.policy.opa_answer import judgement, undefined
-from activities.adapters.policy.opa_input import opa_input
-from activities.ports import Judgement, Proposal
+from orga.activities.adapters.policy.opa_answer import judgement, undefined
+from orga.activities.adapters.policy.opa_input import opa_input
+from orga.activities.ports import Judgement, Proposal
 
 if TYPE_CHECKING:
     from opapywasm import OpaWasmPolicy

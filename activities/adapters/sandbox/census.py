@@ -3,7 +3,7 @@
 import os
 import time
 
-from activities.adapters.sandbox.tree import Tree
+from orga.activities.adapters.sandbox.tree import Tree
 
 LOOK_INTERVAL_S = 0.02
 _COUNT_INTERVAL_S = 0.5

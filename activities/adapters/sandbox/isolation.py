@@ -2,9 +2,9 @@
 
 import logging
 
-from activities.adapters.sandbox.bubblewrap import check_bubblewrap
-from activities.adapters.sandbox.prctl import IS_LINUX
-from workflows.types.sandbox import Isolation
+from orga.activities.adapters.sandbox.bubblewrap import check_bubblewrap
+from orga.activities.adapters.sandbox.prctl import IS_LINUX
+from orga.workflows.types.workplace import Isolation
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 
-from activities.adapters.sandbox.prctl import DIES_WITH_PARENT, IS_LINUX, NO_NEW_PRIVILEGES, set_of_this_process
+from orga.activities.adapters.sandbox.prctl import DIES_WITH_PARENT, IS_LINUX, NO_NEW_PRIVILEGES, set_of_this_process
 
 _NOT_STARTED = 127
 """The exit code that a shell gives, too."""

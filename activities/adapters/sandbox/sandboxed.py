@@ -9,15 +9,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from activities.adapters.process_streams import ProcessStreams
-from activities.adapters.rules import NO_RULES, Rules
-from activities.adapters.sandbox.bubblewrap import SEARCH_PATH, wrapped
-from activities.adapters.sandbox.finished import Finished
-from activities.adapters.sandbox.limit_reached import limit_reached
-from activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
-from activities.adapters.sandbox.supervisor import LENGTH_BYTES
-from activities.ports import ToolError
-from workflows.types.sandbox import Isolation, Limits
+from orga.activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.rules import NO_RULES, Rules
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, wrapped
+from orga.activities.adapters.sandbox.finished import Finished
+from orga.activities.adapters.sandbox.limit_reached import limit_reached
+from orga.activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
+from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
+from orga.activities.ports import ToolError
+from orga.workflows.types.workplace import Isolation, Limits
 
 _RESOURCES = {
     "cpu_s": "RLIMIT_CPU",

@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from activities.adapters.process_channel import process_channel
-from activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.process_channel import process_channel
+from orga.activities.adapters.process_streams import ProcessStreams
 from orga.child import held_program
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL."""
 _ENDED_WITHIN_S = GRACE_S + 1.8
 """Once it is told to end; a run waits little longer for a call that was cancelled."""
-_SUPERVISOR = "activities.adapters.sandbox.supervisor"
+_SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
 
 
 @dataclass(frozen=True)

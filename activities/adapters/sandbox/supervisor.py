@@ -12,10 +12,10 @@ import signal
 import sys
 from contextlib import suppress
 
-from activities.adapters.sandbox.census import LOOK_INTERVAL_S, Census, threads_of_machine
-from activities.adapters.sandbox.limited import Program, start
-from activities.adapters.sandbox.prctl import ADOPTS_DESCENDANTS, set_of_this_process
-from activities.adapters.sandbox.tree import Tree
+from orga.activities.adapters.sandbox.census import LOOK_INTERVAL_S, Census, threads_of_machine
+from orga.activities.adapters.sandbox.limited import Program, start
+from orga.activities.adapters.sandbox.prctl import ADOPTS_DESCENDANTS, set_of_this_process
+from orga.activities.adapters.sandbox.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing takes as long as all else

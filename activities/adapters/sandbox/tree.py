@@ -5,7 +5,7 @@ import signal
 import time
 from contextlib import suppress
 
-from activities.adapters.sandbox.prctl import IS_LINUX
+from orga.activities.adapters.sandbox.prctl import IS_LINUX
 
 _PAUSE_S = 0.005
 _KILL_WITHIN_S = 1.5

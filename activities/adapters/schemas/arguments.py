@@ -8,9 +8,9 @@ import json
 from functools import lru_cache
 from typing import Any, cast
 
-from activities.adapters.schemas.process import CheckFailed, check_in_process
-from activities.adapters.schemas.size import SchemaSize
-from activities.adapters.schemas.validation import errors_of, validator
+from orga.activities.adapters.schemas.process import CheckFailed, check_in_process
+from orga.activities.adapters.schemas.size import SchemaSize
+from orga.activities.adapters.schemas.validation import errors_of, validator
 
 _MAX_PAIRS = 5_000
 """Parts of the schema times those of the value that are gone through here: at most some 30 ms."""

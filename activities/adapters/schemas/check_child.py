@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("!I")
 
 
 def _checked(schema: str, value: str | None) -> list[str]:
-    from activities.adapters.schemas.validation import errors_of, validator
+    from orga.activities.adapters.schemas.validation import errors_of, validator
 
     if value is None or validator(schema).is_valid(given := json.loads(value)):
         validator(schema)
@@ -29,7 +29,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker decides when it ends
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    sys.path.append(str(Path(__file__).parents[3]))
+    sys.path.append(str(Path(__file__).parents[4]))
     while head := sys.stdin.buffer.read(_LENGTH.size):
         schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
         signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not take it

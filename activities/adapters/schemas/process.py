@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE, Popen
 
-from activities.adapters.schemas import check_child
+from orga.activities.adapters.schemas import check_child
 
 WAIT_S = 20.0
 """For an answer: a busy machine gives little of it to the process, whose own time ends after a second of work."""

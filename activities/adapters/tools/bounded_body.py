@@ -2,9 +2,9 @@
 
 from contextlib import aclosing
 
-from activities.adapters.decompressed import UnsupportedEncoding, decompressed
-from activities.adapters.http import DecodingError, Response
-from activities.ports import ToolError
+from orga.activities.adapters.decompressed import UnsupportedEncoding, decompressed
+from orga.activities.adapters.http import DecodingError, Response
+from orga.activities.ports import ToolError
 
 
 async def bounded_body(response: Response, limit: int) -> tuple[bytes, bool]:

@@ -6,22 +6,22 @@ from typing import Any
 
 from rapidfuzz import process
 
-from activities.adapters.rules import NO_RULES, Rules
-from activities.adapters.tools.fetch_url import FetchUrl
-from activities.adapters.tools.github import ReadIssue, ReadPullRequest
-from activities.adapters.tools.github_api import GitHubApi, GitHubSettings
-from activities.adapters.tools.list_files import ListFiles
-from activities.adapters.tools.python_function import PythonFunction
-from activities.adapters.tools.read_file import ReadFile
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.run_command import RunCommand
-from activities.adapters.tools.search_text import SearchText
-from activities.adapters.tools.write_file import WriteFile
-from activities.ports import Tool, ToolContext
-from workflows.types.answer_json import FINAL_ANSWER
-from workflows.types.loop_tools import LOOP_TOOLS
-from workflows.types.sandbox import Sandbox
-from workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
+from orga.activities.adapters.rules import NO_RULES, Rules
+from orga.activities.adapters.tools.fetch_url import FetchUrl
+from orga.activities.adapters.tools.github import ReadIssue, ReadPullRequest
+from orga.activities.adapters.tools.github_api import GitHubApi, GitHubSettings
+from orga.activities.adapters.tools.list_files import ListFiles
+from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.adapters.tools.read_file import ReadFile
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.run_command import RunCommand
+from orga.activities.adapters.tools.search_text import SearchText
+from orga.activities.adapters.tools.write_file import WriteFile
+from orga.activities.ports import Tool, ToolContext
+from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.loop_tools import LOOP_TOOLS
+from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.workplace import Sandbox
 
 RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
 """Names of calls that no activity stands for."""
@@ -58,9 +58,8 @@ class _Configured:
             ValueError: They contradict the effect.
         """
         self._tool = tool
-        given = {name: getattr(options, name) for name in options.model_fields_set}
-        merged = tool.spec.options.model_copy(update=given)
-        self._spec = tool.spec.model_copy(update={"options": merged, "effect": options.effect or tool.spec.effect})
+        spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
+        self._spec = spec.with_effect(options.effect or spec.effect)
         _check(self._spec)
 
     @property

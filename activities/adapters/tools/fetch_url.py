@@ -6,21 +6,21 @@ from typing import Any
 
 from pydantic import Field
 
-from activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
-from activities.adapters.tools.bounded_body import bounded_body
-from activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
-from activities.adapters.tools.guarded_http import (
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
+from orga.activities.adapters.tools.bounded_body import bounded_body
+from orga.activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
+from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
     guarded_client,
     ssl_context,
     system_addresses,
 )
-from activities.adapters.tools.parameters import Parameters
-from activities.adapters.tools.redirects import followed
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.adapters.tools.redirects import followed
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 _DEADLINE_S = 20.0
 _MAX_BYTES = 2_000_000

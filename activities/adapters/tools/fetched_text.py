@@ -4,9 +4,9 @@ import asyncio
 import re
 from dataclasses import dataclass
 
-from activities.adapters.tools.charset import decoded
-from activities.adapters.tools.page_process import parsed_page
-from activities.adapters.tools.page_text import visible
+from orga.activities.adapters.tools.charset import decoded
+from orga.activities.adapters.tools.page_process import parsed_page
+from orga.activities.adapters.tools.page_text import visible
 
 MEDIA_TYPES = "text/html, text/*, application/json, application/xml, application/xhtml+xml"
 _READABLE = re.compile(

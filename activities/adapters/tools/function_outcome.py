@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from activities.ports import ToolError
-from workflows.types.tools import ToolOutput
+from orga.activities.ports import ToolError
+from orga.workflows.types.tools import ToolOutput
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
-from activities.adapters.tools.docstring import argument_texts
-from activities.adapters.tools.parameters import invalid_arguments, without_titles
-from activities.ports import ToolContext, ToolError
+from orga.activities.adapters.tools.docstring import argument_texts
+from orga.activities.adapters.tools.parameters import invalid_arguments, without_titles
+from orga.activities.ports import ToolContext, ToolError
 
 _REFUSED_KINDS = {
     inspect.Parameter.VAR_POSITIONAL: "*{} cannot be described to a model; use a list parameter",

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
-from activities.adapters.process_channel import ProcessChannel, process_channel
-from activities.adapters.process_group import end_group
-from activities.adapters.process_streams import ProcessStreams
-from activities.adapters.tools.frames import next_message, packed
-from activities.ports import ToolContext, ToolError
+from orga.activities.adapters.process_channel import ProcessChannel, process_channel
+from orga.activities.adapters.process_group import end_group
+from orga.activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.tools.frames import next_message, packed
+from orga.activities.ports import ToolContext, ToolError
 from orga.child import held_program
-from workflows.types.tools import PROCESS_CRASHED, ToolOutput
+from orga.workflows.types.tools import PROCESS_CRASHED, ToolOutput
 
 GRACE_S = 0.2
 """From SIGTERM to SIGKILL: short, for a call that is cut off has to say so within its time limit."""
@@ -26,7 +26,7 @@ _LAST_WORDS_S = 1.0
 _KEPT_HEAD = 4_000
 _KEPT_TAIL = 8_000
 
-_CHILD = "activities.adapters.tools.function_child"
+_CHILD = "orga.activities.adapters.tools.function_child"
 
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from typing import Any, cast
 
 from pydantic import Field
 
-from activities.adapters.tools.github_api import GitHubApi
-from activities.adapters.tools.github_reference import DESCRIPTION, NumberedItem, item_of
-from activities.adapters.tools.github_text import COMMENTS_A_PAGE, issue_text, pull_request_text
-from activities.adapters.tools.parameters import Parameters
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.tools.github_api import GitHubApi
+from orga.activities.adapters.tools.github_reference import DESCRIPTION, NumberedItem, item_of
+from orga.activities.adapters.tools.github_text import COMMENTS_A_PAGE, issue_text, pull_request_text
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 
 class _Parameters(Parameters):

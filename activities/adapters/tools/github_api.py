@@ -6,18 +6,18 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, Response, TimeoutException
-from activities.adapters.tools.bounded_body import bounded_body
-from activities.adapters.tools.guarded_http import (
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, Response, TimeoutException
+from orga.activities.adapters.tools.bounded_body import bounded_body
+from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
     guarded_client,
     ssl_context,
     system_addresses,
 )
-from activities.adapters.tools.redirects import followed, is_same_server
-from activities.ports import ToolError
+from orga.activities.adapters.tools.redirects import followed, is_same_server
+from orga.activities.ports import ToolError
 
 DEFAULT_BASE_URL = "https://api.github.com"
 

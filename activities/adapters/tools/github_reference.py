@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from activities.ports import ToolError
+from orga.activities.ports import ToolError
 
 _REFERENCE = re.compile(
     r"\s*(?:(?:PR|issue|pull request)\b\s*)?"

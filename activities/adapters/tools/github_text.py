@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from activities.adapters.tools.github_reference import NumberedItem
-from activities.adapters.tools.page_text import visible
-from activities.sanitize_markup import without_comments
+from orga.activities.adapters.tools.github_reference import NumberedItem
+from orga.activities.adapters.tools.page_text import visible
+from orga.activities.sanitize_markup import without_comments
 
 MAX_BYTES = 16_000
 _MAX_BODY = 6_000

@@ -8,9 +8,9 @@ from typing import cast
 
 import httpcore
 
-from activities.adapters.http import AsyncClient, AsyncHTTPTransport, Timeout, create_ssl_context
-from activities.adapters.tools.public_address import is_public
-from activities.ports import ToolError
+from orga.activities.adapters.http import AsyncClient, AsyncHTTPTransport, Timeout, create_ssl_context
+from orga.activities.adapters.tools.public_address import is_public
+from orga.activities.ports import ToolError
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to literal addresses; raises OSError when there are none."""

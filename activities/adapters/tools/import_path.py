@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from activities.adapters.tools.tool_modules import hold_module
+from orga.activities.adapters.tools.tool_modules import hold_module
 
 
 def imported(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:

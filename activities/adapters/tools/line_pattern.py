@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from activities.ports import ToolError
-from workflows.types.linear_pattern import compiled
+from orga.activities.ports import ToolError
+from orga.workflows.types.text import compiled
 
 _MAX_LENGTH = 1_000
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic import Field
 
-from activities.adapters.tools.parameters import Parameters
-from activities.adapters.tools.path_errors import shown
-from activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
-from activities.ports import ToolContext
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.adapters.tools.path_errors import shown
+from orga.activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
+from orga.activities.ports import ToolContext
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 
 class _Parameters(Parameters):

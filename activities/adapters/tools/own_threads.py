@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-from activities.ports import ToolError
+from orga.activities.ports import ToolError
 
 T = TypeVar("T")
 

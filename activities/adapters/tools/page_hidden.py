@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from activities.hiding_style import declarations, hiding, shows
-from activities.style_sheet import Rule, is_for_screens, rules
+from orga.activities.hiding_style import declarations, hiding, shows
+from orga.activities.style_sheet import Rule, is_for_screens, rules
 
 _DROPPED = (
     "script, style, noscript, noembed, noframes, template, nav, footer, iframe, object, embed, audio, video, svg, "

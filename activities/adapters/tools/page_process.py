@@ -8,8 +8,8 @@ import asyncio
 import json
 from asyncio.subprocess import DEVNULL, PIPE
 
-from activities.adapters.tools import page_text
-from activities.ports import ToolError
+from orga.activities.adapters.tools import page_text
+from orga.activities.ports import ToolError
 from orga.child import held_program
 
 

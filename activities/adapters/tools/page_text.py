@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from activities.adapters.tools.page_hidden import hidden_nodes
+from orga.activities.adapters.tools.page_hidden import hidden_nodes
 
 _BLOCKS = frozenset(
     re.findall(

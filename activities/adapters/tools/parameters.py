@@ -4,8 +4,8 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, ValidationError
 
-from activities.ports import ToolError
-from workflows.types.record import Border
+from orga.activities.ports import ToolError
+from orga.workflows.types.record import Border
 
 
 class Parameters(Border):

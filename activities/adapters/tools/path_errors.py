@@ -4,7 +4,7 @@ import errno
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from activities.ports import ToolError
+from orga.activities.ports import ToolError
 
 _REMEDIES = {
     errno.ENOENT: ("NotFound", "there is no such file or folder; list_files shows what there is"),

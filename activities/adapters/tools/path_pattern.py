@@ -5,7 +5,7 @@ from collections.abc import Callable
 from wcmatch import glob
 from wcmatch._wcparse import PatternLimitException  # its only home
 
-from activities.ports import ToolError
+from orga.activities.ports import ToolError
 
 _FLAGS = glob.GLOBSTAR | glob.BRACE | glob.MATCHBASE | glob.DOTGLOB
 _MAX_LENGTH = 200

@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from activities.adapters.tools.docstring import summary
-from activities.adapters.tools.function_outcome import as_output, failures_told
-from activities.adapters.tools.function_parameters import FunctionParameters
-from activities.adapters.tools.function_process import FunctionProcess
-from activities.adapters.tools.import_path import imported, path_of
-from activities.adapters.tools.own_threads import OwnThreads
-from activities.ports import ToolContext
-from activities.tools_api import ToolMarks, marks_of
-from workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.activities.adapters.tools.docstring import summary
+from orga.activities.adapters.tools.function_outcome import as_output, failures_told
+from orga.activities.adapters.tools.function_parameters import FunctionParameters
+from orga.activities.adapters.tools.function_process import FunctionProcess
+from orga.activities.adapters.tools.import_path import imported, path_of
+from orga.activities.adapters.tools.own_threads import OwnThreads
+from orga.activities.ports import ToolContext
+from orga.activities.tools_api import ToolMarks, marks_of
+from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
 Isolation = Literal["thread", "process"]
 Run = Callable[[dict[str, Any], ToolContext], Any]

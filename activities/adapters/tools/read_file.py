@@ -6,13 +6,13 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from activities.adapters.tools.file_kind import SNIFFED_BYTES, binary_kind, is_binary
-from activities.adapters.tools.line_window import MAX_BYTES, MAX_LINES, Window, read_window
-from activities.adapters.tools.parameters import Parameters
-from activities.adapters.tools.path_errors import refused, shown
-from activities.adapters.tools.root import Root
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.tools.file_kind import SNIFFED_BYTES, binary_kind, is_binary
+from orga.activities.adapters.tools.line_window import MAX_BYTES, MAX_LINES, Window, read_window
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.adapters.tools.path_errors import refused, shown
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 
 class _Parameters(Parameters):

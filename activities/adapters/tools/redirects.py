@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from activities.adapters.http import URL, Response
-from activities.ports import ToolError
+from orga.activities.adapters.http import URL, Response
+from orga.activities.ports import ToolError
 
 _MAX = 5
 _STATUSES = (301, 302, 303, 307, 308)

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from activities.adapters.rules import NO_RULES, REFUSAL, Rules
-from activities.adapters.tools.path_errors import path_errors, refused
+from orga.activities.adapters.rules import NO_RULES, REFUSAL, Rules
+from orga.activities.adapters.tools.path_errors import path_errors, refused
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO that took the file's place must not hang.

@@ -8,16 +8,16 @@ from typing import Any
 
 from pydantic import Field
 
-from activities.adapters.tools.file_kind import is_binary
-from activities.adapters.tools.line_pattern import LinePattern
-from activities.adapters.tools.matching_lines import matching_lines
-from activities.adapters.tools.parameters import Parameters
-from activities.adapters.tools.path_errors import shown
-from activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
-from activities.adapters.tools.root import Root
-from activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
-from activities.ports import ToolContext, ToolError
-from workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.adapters.tools.file_kind import is_binary
+from orga.activities.adapters.tools.line_pattern import LinePattern
+from orga.activities.adapters.tools.matching_lines import matching_lines
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.adapters.tools.path_errors import shown
+from orga.activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 _MAX_FILE_BYTES = 5_000_000
 _MAX_OUTPUT = 16_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orga.finder import HeldLoader
-from orga.own_code import PACKAGES, WORKER, found_elsewhere, pin
+from orga.own_code import found_elsewhere, is_ours, pin
 
 
 def hold_module(name: str, folders: Sequence[Path]) -> str:
@@ -25,7 +25,7 @@ def hold_module(name: str, folders: Sequence[Path]) -> str:
     if folder is None:
         return ""
     top = name.partition(".")[0]
-    if top in {*PACKAGES, WORKER}:
+    if is_ours(top):
         raise ValueError(f"the name {top} belongs to orga itself; give the module in {folder} another one")
     if elsewhere := _elsewhere(top, folder):
         raise ValueError(f"there are two modules {top}, in {folder} and {elsewhere}; give yours another name")
@@ -54,7 +54,7 @@ def _closure(name: str, folder: Path) -> dict[str, HeldLoader]:
 
 
 def _elsewhere(top: str, folder: Path) -> str:
-    if top in {*PACKAGES, WORKER}:
+    if is_ours(top):
         return "orga"
     place = found_elsewhere(top)
     own = _file(folder, top)

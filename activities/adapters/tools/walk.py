@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from activities.adapters.tools.path_errors import path_errors
-from activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.path_errors import path_errors
+from orga.activities.adapters.tools.root import Root
 
 TIME_LIMIT_S = 15.0
 _MAX_DEPTH = 100

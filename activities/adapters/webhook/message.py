@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from activities.ports import RunKey
-from workflows.types.notifications import Notification, NotifiedCall
-from workflows.types.visible import as_line, in_full
+from orga.activities.ports import RunKey
+from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.text import as_line, in_full
 
 Format = Literal["json", "slack"]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from activities.adapters import http
-from activities.adapters.models.retry_after import retry_after_s
-from activities.adapters.webhook.message import Format, body
-from activities.adapters.webhook.signature import SigningKey
-from activities.ports import NotifyError, RunKey
-from workflows.types.notifications import Notification
+from orga.activities.adapters import http
+from orga.activities.adapters.models.retry_after import retry_after_s
+from orga.activities.adapters.webhook.message import Format, body
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.types.notifications import Notification
 
 ATTEMPT_S = 8.0
 """For the whole exchange: a receiver that trickles its answer ends here, too."""

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from activities.adapters.models.reader.evidence import Evidence
-from activities.adapters.models.reader.files import likely_files, name_matches
-from activities.adapters.models.reader.overview import overview_quotes
-from activities.adapters.models.reader.question import Question
-from activities.adapters.models.reader.quote import Quote
-from activities.adapters.models.reader.ranking import ranked_passages
-from activities.adapters.models.reader.selection import selected_quotes
-from activities.adapters.models.reader.spelling import respelled
-from activities.adapters.models.reader.toolbox import Toolbox
+from orga.activities.adapters.models.reader.evidence import Evidence
+from orga.activities.adapters.models.reader.files import likely_files, name_matches
+from orga.activities.adapters.models.reader.overview import overview_quotes
+from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.quote import Quote
+from orga.activities.adapters.models.reader.ranking import ranked_passages
+from orga.activities.adapters.models.reader.selection import selected_quotes
+from orga.activities.adapters.models.reader.spelling import respelled
+from orga.activities.adapters.models.reader.toolbox import Toolbox
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 _QUOTES = 4

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from activities.adapters.models.reader.lexicon import relatives
-from activities.adapters.models.reader.question import Question
-from activities.adapters.models.reader.words import stems
+from orga.activities.adapters.models.reader.lexicon import relatives
+from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.words import stems
 
 _TESTS = re.compile(r"(^|/)(tests?|specs?|fixtures?|__tests__)/|(^|/)test_|_test\.|\.(spec|test)\.", re.I)
 _GENERATED = re.compile(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workflows.types.hydration import CONTEXT_BLOCK
+from orga.workflows.types.hydration import CONTEXT_BLOCK
 
 _MARK = re.compile(r"lines that begin with \[([0-9a-f]{12}) ")
 _HEAD = re.compile(r"\AContent of \S+\n")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz, process
 
-from activities.adapters.models.reader.evidence import Evidence
-from activities.adapters.models.reader.question import Question, Term
-from activities.adapters.models.reader.searches import query_of
-from activities.adapters.models.reader.words import shared_start, stems
+from orga.activities.adapters.models.reader.evidence import Evidence
+from orga.activities.adapters.models.reader.question import Question, Term
+from orga.activities.adapters.models.reader.searches import query_of
+from orga.activities.adapters.models.reader.words import shared_start, stems
 
 _CORPUS = 300
 """Lines of a notional folder that hits are set against: a term with 100 hits says little, one with 2 much."""

@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from activities.adapters.models.reader.evidence import Evidence
-from activities.adapters.models.reader.files import is_named
-from activities.adapters.models.reader.lexicon import Lexicon
-from activities.adapters.models.reader.passages import Passage, passages_of
-from activities.adapters.models.reader.question import Question
-from activities.adapters.models.reader.quote import Quote, quote_of
-from activities.adapters.models.reader.words import is_content, stem, words
+from orga.activities.adapters.models.reader.evidence import Evidence
+from orga.activities.adapters.models.reader.files import is_named
+from orga.activities.adapters.models.reader.lexicon import Lexicon
+from orga.activities.adapters.models.reader.passages import Passage, passages_of
+from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.quote import Quote, quote_of
+from orga.activities.adapters.models.reader.words import is_content, stem, words
 
 _FILES = 3
 _CENTRAL = 2

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable
 
-from activities.adapters.models.reader.evidence import Evidence, fingerprint
-from activities.adapters.models.reader.files import is_named, likely_files
-from activities.adapters.models.reader.lexicon import Lexicon
-from activities.adapters.models.reader.question import Question
-from activities.adapters.models.reader.ranking import Ranked, ranked_passages
-from activities.adapters.models.reader.searches import loose_queries, queries_of
-from activities.adapters.models.reader.spelling import respelled
-from activities.adapters.models.reader.toolbox import Toolbox
-from activities.adapters.models.reader.windows import Window, windows_of
-from workflows.types.messages import ToolCall
+from orga.activities.adapters.models.reader.evidence import Evidence, fingerprint
+from orga.activities.adapters.models.reader.files import is_named, likely_files
+from orga.activities.adapters.models.reader.lexicon import Lexicon
+from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.ranking import Ranked, ranked_passages
+from orga.activities.adapters.models.reader.searches import loose_queries, queries_of
+from orga.activities.adapters.models.reader.spelling import respelled
+from orga.activities.adapters.models.reader.toolbox import Toolbox
+from orga.activities.adapters.models.reader.windows import Window, windows_of
+from orga.workflows.types.messages import ToolCall
 
 TURNS = 4
 """Turns with tools for one question."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from activities.adapters.models.reader.words import TASK_WORDS, is_content, stem, words
-from workflows.types.messages import Message
+from orga.activities.adapters.models.reader.words import TASK_WORDS, is_content, stem, words
+from orga.workflows.types.messages import Message
 
 Wanted = Literal["passages", "overview", "listing"]
 

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from activities.adapters.models.reader.lexicon import Lexicon
-from activities.adapters.models.reader.passages import Passage
-from activities.adapters.models.reader.words import stems
+from orga.activities.adapters.models.reader.lexicon import Lexicon
+from orga.activities.adapters.models.reader.passages import Passage
+from orga.activities.adapters.models.reader.words import stems
 
 LONGEST = 700
 """Characters of a quote."""

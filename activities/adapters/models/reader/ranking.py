@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activities.adapters.models.reader.evidence import Evidence
-from activities.adapters.models.reader.files import is_named, prior
-from activities.adapters.models.reader.lexicon import Lexicon, lexicon_of
-from activities.adapters.models.reader.passages import Passage, passages_of
-from activities.adapters.models.reader.question import Question
-from activities.adapters.models.reader.words import stems
+from orga.activities.adapters.models.reader.evidence import Evidence
+from orga.activities.adapters.models.reader.files import is_named, prior
+from orga.activities.adapters.models.reader.lexicon import Lexicon, lexicon_of
+from orga.activities.adapters.models.reader.passages import Passage, passages_of
+from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.words import stems
 
 _K1, _B = 0.9, 0.7
 _USUAL_LENGTH = 60

@@ -2,8 +2,8 @@
 
 import re
 
-from activities.adapters.models.reader.question import Question, Term
-from activities.adapters.models.reader.words import SHORT_FORMS, shared_start, stem, words
+from orga.activities.adapters.models.reader.question import Question, Term
+from orga.activities.adapters.models.reader.words import SHORT_FORMS, shared_start, stem, words
 
 _SPECIFIC = 6
 """Letters from which a stem is searched inside words too: `timeout` in `readTimeout`, not `gate` in `delegate`."""

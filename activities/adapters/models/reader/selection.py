@@ -2,11 +2,11 @@
 
 from rapidfuzz import fuzz
 
-from activities.adapters.models.reader.evidence import Evidence
-from activities.adapters.models.reader.lexicon import Lexicon
-from activities.adapters.models.reader.quote import Quote, quote_of
-from activities.adapters.models.reader.ranking import Ranked
-from activities.adapters.models.reader.words import stems
+from orga.activities.adapters.models.reader.evidence import Evidence
+from orga.activities.adapters.models.reader.lexicon import Lexicon
+from orga.activities.adapters.models.reader.quote import Quote, quote_of
+from orga.activities.adapters.models.reader.ranking import Ranked
+from orga.activities.adapters.models.reader.words import stems
 
 _LOOKED_AT = 40
 _WORTH = 0.5

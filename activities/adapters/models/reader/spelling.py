@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from activities.adapters.models.reader.lexicon import MISSPELT, Lexicon
-from activities.adapters.models.reader.question import Question, Term
+from orga.activities.adapters.models.reader.lexicon import MISSPELT, Lexicon
+from orga.activities.adapters.models.reader.question import Question, Term
 
 
 def respelled(question: Question, lexicon: Lexicon) -> tuple[Question, dict[str, str]]:

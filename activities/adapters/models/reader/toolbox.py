@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from workflows.types.messages import ToolCall
-from workflows.types.tools import ToolSpec
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tools import ToolSpec
 
 _NEEDED = {"list_files": frozenset[str](), "search_text": frozenset({"query"}), "read_file": frozenset({"path"})}
 _KNOWN = {

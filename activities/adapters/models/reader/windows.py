@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from activities.adapters.models.reader.evidence import Evidence
-from activities.adapters.models.reader.passages import Passage
-from activities.adapters.models.reader.ranking import Ranked
+from orga.activities.adapters.models.reader.evidence import Evidence
+from orga.activities.adapters.models.reader.passages import Passage
+from orga.activities.adapters.models.reader.ranking import Ranked
 
 _ABOVE, _BELOW, _BELOW_HEADING = 10, 18, 40
 """Lines read around a hit; a heading's text follows it."""

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from itertools import takewhile
 
-from workflows.types.compatibility import compatible
+from orga.workflows.types.text import compatible
 
 _PIECE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")

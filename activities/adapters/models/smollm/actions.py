@@ -4,12 +4,12 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
-from activities.adapters.models.schema_shape import moved
-from activities.adapters.models.smollm.bounds import STRING_LIMIT, bounded
-from activities.ports import ToolChoice
-from workflows.types.json_keys import stand_once
-from workflows.types.messages import ToolCall
-from workflows.types.tools import ToolSpec
+from orga.activities.adapters.models.schema_shape import moved
+from orga.activities.adapters.models.smollm.bounds import STRING_LIMIT, bounded
+from orga.activities.ports import ToolChoice
+from orga.workflows.types.json_text import stand_once
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tools import ToolSpec
 
 _DATA_PLACE = "#/anyOf/0/properties/data"
 """Where the schema of an answer stands among the actions."""

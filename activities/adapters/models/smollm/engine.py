@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from activities.ports import ModelError
+from orga.activities.ports import ModelError
 
 CONTEXT_TOKENS = 4096
 """Half of what the model was trained on: reading a full window takes about 20 s on two cores."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from activities.adapters.models.smollm import actions
-from activities.adapters.models.smollm.engine import Chunk
-from activities.ports import ModelError
-from workflows.types.messages import Reply
-from workflows.types.usage import Usage
+from orga.activities.adapters.models.smollm import actions
+from orga.activities.adapters.models.smollm.engine import Chunk
+from orga.activities.ports import ModelError
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.usage import Usage
 
 
 class Streamed:

@@ -1,0 +1,64 @@
+"""`ORGA_SECTION__KEY` variables: settings that win over the file's."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.text_values import annotation_at, from_text
+
+PREFIX = "ORGA_"
+SEPARATOR = "__"
+"""Stands in every setting's name and in no other variable of ours (`ORGA_HOME`, `ORGA_CONFIG`)."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable."""
+
+    variable: str
+    path: tuple[str, ...]
+    value: Any
+
+
+def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
+    """Return the settings of the environment; names of agents and tools follow the file's spelling, else lower case."""
+    found: list[Setting] = []
+    for variable in sorted(env):
+        if variable.startswith(PREFIX) and SEPARATOR in variable:
+            path = _spelled(variable.removeprefix(PREFIX).split(SEPARATOR), file)
+            found.append(Setting(variable, path, from_text(annotation_at(OrgaConfig, path), env[variable])))
+    return found
+
+
+def bare_sections(env: Mapping[str, str]) -> list[str]:
+    """Return the variables that name a whole section: they set nothing, and somebody thinks they do."""
+    return [variable for name in OrgaConfig.model_fields if (variable := PREFIX + name.upper()) in env]
+
+
+def merged(file: Mapping[str, Any], found: Iterable[Setting]) -> dict[str, Any]:
+    """Return the file's tables with the settings put in."""
+    whole = _copied(file)
+    for setting in found:
+        table = whole
+        for key in setting.path[:-1]:
+            inner = table.get(key)
+            table[key] = inner if isinstance(inner, dict) else {}
+            table = table[key]
+        table[setting.path[-1]] = setting.value
+    return whole
+
+
+def _spelled(parts: list[str], file: Mapping[str, Any]) -> tuple[str, ...]:
+    path: list[str] = []
+    table: Any = file
+    for part in parts:
+        keys = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+        key = next((key for key in keys if key.lower() == part.lower()), part.lower())
+        table = keys.get(key)
+        path.append(key)
+    return tuple(path)
+
+
+def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, dict) else value for key, value in table.items()}  # pyright: ignore[reportUnknownArgumentType]

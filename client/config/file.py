@@ -1,0 +1,185 @@
+"""Finding and reading `orga.toml`; the environment's `ORGA_SECTION__KEY` settings win over it."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from orga.client.config.environment import Setting, bare_sections, merged, settings
+from orga.client.config.policy_folder import with_policy_folder
+from orga.client.config.problems import Place, explained
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.toml_lines import line_of
+from orga.client.config.trust.check import Asked, asked_by, require_owner, require_trust
+from orga.client.errors import ConfigError
+from orga.client.user_path import user_path
+
+FILE_NAME = "orga.toml"
+VARIABLE = "ORGA_CONFIG"
+NO_FILE = Path(os.devnull)
+"""Names no file: the defaults hold, whatever lies in the folder."""
+
+PATHS = (
+    ("tools", "files", "root"),
+    ("tools", "manifests"),
+    ("policy", "dir"),
+    ("policy", "opa", "wasm"),
+    ("audit", "signing_key_file"),
+)
+"""Keys whose relative paths start at the file's own folder."""
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """The configuration and the file that it came from, if there is one."""
+
+    config: OrgaConfig
+    path: Path | None = None
+
+
+def load_config(
+    named: Path | None = None, *, folder: Path | None = None, env: Mapping[str, str] | None = None
+) -> LoadedConfig:
+    """Return the configuration that holds in `folder`, the working directory unless given.
+
+    Order of the file: `named`, then `ORGA_CONFIG`, then the first `orga.toml` from `folder` upwards. None is fine;
+    `NO_FILE` says so.
+
+    Raises:
+        ConfigError: Naming file, line and key of each problem, and what is allowed there. `Untrusted`: The file asks
+            for more than reading, and nobody has trusted it; `--config` and `ORGA_CONFIG` say where it is, not that.
+    """
+    env = os.environ if env is None else env
+    folder = folder or Path.cwd()
+    read = _read_config(named, folder, env)
+    if read.path:
+        require_trust(read.asked(env), env)
+    base = read.path.parent if read.path else folder
+    return LoadedConfig(with_policy_folder(read.config(env), base).of_file(read.path), read.path)
+
+
+def asked_config(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> Asked | None:
+    """Return what the file asks trust for that `load_config` would read; None where there is none.
+
+    Raises:
+        ConfigError: As `load_config`, but for trust.
+    """
+    read = _read_config(named, folder, env)
+    return read.asked(env) if read.path else None
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file as it stands, or none, with the settings that win over it."""
+
+    path: Path | None
+    text: str
+    file: dict[str, Any]
+    found: list[Setting]
+
+    def config(self, env: Mapping[str, str]) -> OrgaConfig:
+        if bare := bare_sections(env):
+            raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
+        try:
+            return OrgaConfig.model_validate(merged(self.file, self.found), extra="forbid")
+        except ValidationError as error:
+            places = _places(self.path, self.text, self.found)
+            raise ConfigError("\n".join(explained(error, OrgaConfig, places))) from None
+
+    def asked(self, env: Mapping[str, str]) -> Asked:
+        """Return what the file asks for by itself: what the environment says is the user's own."""
+        assert self.path is not None
+        try:
+            config = OrgaConfig.model_validate(self.file, extra="forbid")
+        except ValidationError:
+            config = self.config(env)
+        return asked_by(self.path, self.text, self.file, config)
+
+
+def _read_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> _Read:
+    path = find_config(named, folder, env)
+    if path is None:
+        return _Read(None, "", {}, settings(env, {}))
+    require_owner(path, env, named=bool(named or env.get(VARIABLE)))
+    text = _read(path)
+    file = _parsed(text, path)
+    return _Read(path, text, file, settings(env, file))
+
+
+def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Path | None:
+    """Return the file, or None when there is none.
+
+    Raises:
+        ConfigError: A file that is named does not exist.
+    """
+    chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
+    if chosen is None:
+        folders = (folder.absolute(), *folder.absolute().parents)
+        return next((there / FILE_NAME for there in folders if (there / FILE_NAME).is_file()), None)
+    if chosen == NO_FILE:
+        return None
+    path = folder / user_path(chosen)
+    if not path.is_file():
+        by = "--config" if named else VARIABLE
+        raise ConfigError(f"{by} names {chosen}, which is no file; correct the path or leave it out")
+    return path.absolute()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; TOML files are saved as UTF-8") from None
+
+
+def _parsed(text: str, path: Path) -> dict[str, Any]:
+    try:
+        return _rooted(tomllib.loads(text), path.parent)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: its values are nested too deeply") from None
+
+
+def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Resolve the file's relative paths against its own folder."""
+    for *above, key in PATHS:
+        table: Any = file
+        for name in above:
+            table = cast("dict[str, Any]", table).get(name) if isinstance(table, dict) else None
+        if isinstance(table, dict) and key in table:
+            table[key] = _placed(folder, cast("dict[str, Any]", table)[key])
+    for server in _tables(_tables(file, "mcp"), "servers").values():
+        if isinstance(server, dict) and "command" in server:
+            server["cwd"] = _placed(folder, cast("dict[str, Any]", server).get("cwd", "."))
+    return file
+
+
+def _tables(above: dict[str, Any], name: str) -> dict[str, Any]:
+    found = above.get(name)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _placed(folder: Path, path: Any) -> Any:
+    """Return a path, or each of a list; what is no text is told later."""
+    if isinstance(path, list):
+        return [_placed(folder, each) for each in cast("list[Any]", path)]
+    return str(folder / user_path(path)) if isinstance(path, str) else path
+
+
+def _places(path: Path | None, text: str, found: list[Setting]) -> Place:
+    def place(key: tuple[str, ...]) -> str:
+        for setting in found:
+            shared = min(len(key), len(setting.path))
+            if setting.path[:shared] == key[:shared]:
+                return setting.variable
+        line = line_of(text, key)
+        return f"{path}:{line}" if line else str(path)
+
+    return place

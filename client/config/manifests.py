@@ -1,0 +1,151 @@
+"""Finding and reading the manifests of tools: every problem with its file, its line and the remedy."""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orga.activities.adapters.manifests.flaws import flaws
+from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.tools.catalog import builtin_tools
+from orga.client.config.problems import reason
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.toml_lines import line_of
+
+MAX_BYTES = 500_000
+SHOW_ONE = "see docs/tool-manifests.md; `orga tools new NAME` writes one that works"
+
+
+@dataclass(frozen=True)
+class ManifestProblem:
+    """What is wrong; `place` is `file:line`."""
+
+    place: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class ManifestFile:
+    """A manifest without a flaw, and where it stands."""
+
+    path: Path
+    manifest: Manifest
+
+
+class BrokenManifests(ValueError):
+    """Manifests that cannot be used: one line a problem."""
+
+    def __init__(self, problems: Sequence[ManifestProblem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+def manifests_of(config: OrgaConfig) -> list[ManifestFile]:
+    """Return the manifests that the config names.
+
+    Raises:
+        BrokenManifests: Any of them cannot be used.
+    """
+    files, problems = read_manifests(manifest_paths(config.tools.manifests))
+    if problems:
+        raise BrokenManifests(problems)
+    return files
+
+
+def manifest_paths(patterns: Iterable[str]) -> list[Path]:
+    """Return the files that paths and globs mean, each once; a path that is no glob is there even if no file is."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        matching = sorted(glob(pattern, recursive=True)) if has_magic(pattern) else [pattern]  # noqa: PTH207
+        found |= dict.fromkeys(map(Path, matching))
+    return [_as_seen_from_here(path) for path in found]
+
+
+def _as_seen_from_here(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[ManifestProblem]]:
+    """Return the manifests that are good, and all that is wrong with the others."""
+    files: list[ManifestFile] = []
+    problems: list[ManifestProblem] = []
+    places = {tool.spec.name: "a built-in tool" for tool in builtin_tools(Path.cwd(), commands=("true",))}
+    for path in paths:
+        read = _read(path)
+        if not isinstance(read, _Readable):
+            problems += sorted(read, key=_line)
+        elif other := places.get(read.manifest.name):
+            problem = f"the name {read.manifest.name!r} is taken by {other}"
+            problems.append(ManifestProblem(read.place(("name",)), problem, "choose another"))
+        else:
+            places[read.manifest.name] = str(path)
+            found = [ManifestProblem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in flaws(read.manifest)]
+            problems += sorted(found, key=_line)
+            files += [] if found else [ManifestFile(path, read.manifest)]
+    return files, problems
+
+
+@dataclass(frozen=True)
+class _Readable:
+    """A file whose keys and types are right."""
+
+    path: Path
+    text: str
+    manifest: Manifest
+
+    def place(self, key: tuple[str, ...]) -> str:
+        return _place(self.path, self.text, key)
+
+
+def _read(path: Path) -> _Readable | list[ManifestProblem]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return [ManifestProblem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        return [
+            ManifestProblem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")
+        ]
+    except UnicodeDecodeError as error:
+        return [ManifestProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return [_of_toml(path, error)]
+    try:
+        return _Readable(path, text, Manifest.model_validate(given, extra="forbid"))
+    except ValidationError as error:
+        return list(_of_keys(path, text, error))
+
+
+def _of_toml(path: Path, error: tomllib.TOMLDecodeError) -> ManifestProblem:
+    """Return where the text stops to be TOML; the library tells it in words only."""
+    told = str(error)
+    _, at, place = told.partition(" (at line ")
+    line = place.split(",")[0]
+    return ManifestProblem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {told}", SHOW_ONE)
+
+
+def _of_keys(path: Path, text: str, error: ValidationError) -> Iterator[ManifestProblem]:
+    for details in error.errors(include_url=False):
+        key = tuple(str(part) for part in details["loc"] if part != "[key]")
+        problem, _, remedy = reason(details, Manifest, key).partition("; ")
+        named = f"{'.'.join(key)}: {problem}" if key else problem
+        yield ManifestProblem(_place(path, text, key), named, remedy or SHOW_ONE)
+
+
+def _place(path: Path, text: str, key: tuple[str, ...]) -> str:
+    return f"{path}:{line_of(text, key) or 1}"
+
+
+def _line(problem: ManifestProblem) -> int:
+    _, _, line = problem.place.rpartition(":")
+    return int(line) if line.isdecimal() else 0

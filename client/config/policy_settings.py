@@ -1,0 +1,30 @@
+"""From `[policy]` to what the ladder of engines asks for."""
+
+from collections.abc import Mapping
+
+from orga.activities.adapters.http import is_loopback
+from orga.activities.adapters.policy.ladder import PolicySettings
+from orga.client.config.sections import PolicyConfig
+
+TOKEN = "OPA_TOKEN"
+
+
+def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySettings:
+    """Return the settings.
+
+    Raises:
+        ValueError: The token would be sent in the clear.
+    """
+    token, url = env.get(TOKEN) or None, config.opa.url
+    if token and url and not url.startswith("https://") and not is_loopback(url):
+        raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
+    return PolicySettings(
+        engine=config.engine,
+        folder=config.dir,
+        surface=config.surface,
+        opa_url=url,
+        opa_wasm=config.opa.wasm,
+        opa_path=config.opa.path,
+        opa_timeout_s=config.opa.timeout_s,
+        opa_token=token,
+    )

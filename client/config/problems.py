@@ -1,0 +1,47 @@
+"""What is wrong with a configuration, for the person who wrote it: where, which key, and what is allowed there."""
+
+from collections.abc import Callable
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from rapidfuzz import process
+
+from orga.client.config.text_values import known_keys
+
+Place = Callable[[tuple[str, ...]], str]
+"""Says where a key was written: `orga.toml:12`, or the variable."""
+
+NEAR = 60.0
+"""rapidfuzz score above which a known key is offered in place of an unknown one."""
+
+
+def explained(error: ValidationError, model: type[BaseModel], place: Place) -> list[str]:
+    """Return one line a problem."""
+    return [_line(details, model, place) for details in error.errors(include_url=False)]
+
+
+def nearest(key: str, known: list[str]) -> str:
+    """Return the remedy for an unknown key: the nearest known one, and what there is."""
+    near = process.extractOne(key.lower(), known, score_cutoff=NEAR)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
+
+
+def _line(details: ErrorDetails, model: type[BaseModel], place: Place) -> str:
+    path = tuple(str(part) for part in details["loc"] if part != "[key]")
+    return f"{place(path)}: {'.'.join(path) or 'the file'}: {reason(details, model, path)}"
+
+
+def reason(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...]) -> str:
+    """Return what is wrong with the key at `path` and what is allowed."""
+    if details["type"] == "extra_forbidden":
+        return f"unknown key; {nearest(path[-1], known_keys(model, path[:-1]))}"
+    if details["type"] == "none_required":
+        return "not available in this version; leave it out"
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{_shown(details['input'])} {message}" if message.startswith("should") else message
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,225 @@
+"""`orga.toml`: what its sections hold. Finding and reading the file is `orga.client.config.file`'s work."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, PrivateAttr
+
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.breakers import CircuitOptions
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.usage import ModelPrice
+from orga.workflows.types.workplace import ConfiguredPath, PathOrGlob, Sandbox
+
+ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
+"""Without an underscore, which stands between it and the tool's own name."""
+
+ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class TemporalConfig(Border):
+    """`[temporal]`: which server. Without an address: `TEMPORAL_*` and its profile, else the embedded server."""
+
+    address: str | None = Field(default=None, min_length=1)
+    """`host:port`."""
+    namespace: str | None = Field(default=None, min_length=1)
+    task_queue: str | None = Field(default=None, min_length=1)
+    """Null: `orga`. On the embedded server a mark of the folder is added, so that each folder has its own."""
+    roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
+    """Events after which a run continues as new."""
+
+    def with_named(
+        self, *, address: str | None = None, namespace: str | None = None, task_queue: str | None = None
+    ) -> Self:
+        """Return the section with what else was named."""
+        named = {"address": address, "namespace": namespace, "task_queue": task_queue}
+        return replace_fields(self, {key: value for key, value in named.items() if value})
+
+
+class ModelsConfig(Border):
+    """`[models]`: where models are. Keys come from the environment only."""
+
+    default: str | None = None
+    """`provider:model`; null takes the first provider whose key is set, else `offline:extractive`."""
+    base_urls: dict[str, str] = {}
+    """By provider: `openai-compatible = "http://localhost:8000/v1"`."""
+    breaker: CircuitOptions = CircuitOptions()
+    """Of each provider, shared by all runs of a worker."""
+    prices: dict[str, ModelPrice] = {}
+    """By `provider:model`; they win over the list that is installed and over what the provider bills."""
+    unpriced: Literal["refuse", "allow"] = "refuse"
+    """What becomes of a run that has `max_cost_usd` and a model whose price nobody knows. `allow`: the limit limits
+    nothing, and the run goes ahead."""
+
+
+class FilesConfig(Border):
+    """`[tools.files]`."""
+
+    root: ConfiguredPath | None = None
+    """Folder that file tools stay under; relative to the file that says so. Null: where the worker was started."""
+
+
+class WebConfig(Border):
+    """`[tools.web]`."""
+
+    allow_hosts: tuple[str, ...] = ()
+    """Hosts that may be fetched although their address is private."""
+
+
+def _https(url: str) -> str:
+    parts = urlsplit(url)
+    is_local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    if not parts.hostname or not (parts.scheme == "https" or is_local):
+        raise ValueError("has to begin with https://, since the token goes there")
+    return url
+
+
+class GitHubConfig(Border):
+    """`[tools.github]`: for `read_issue` and `read_pull_request`. The token is `GITHUB_TOKEN` of the environment."""
+
+    base_url: Annotated[str, AfterValidator(_https)] = "https://api.github.com"
+    """Of GitHub Enterprise: `https://HOST/api/v3`."""
+    repo: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9_.-]{1,100}$")
+    """`owner/name`, which `#42` alone refers to."""
+
+
+class CommandsConfig(Border):
+    """`[tools.commands]`."""
+
+    allow: tuple[str, ...] = ()
+    """Programs that `run_command` may start, by bare name."""
+    sandbox: Sandbox = Sandbox()
+
+
+class ToolsConfig(Border):
+    """`[tools]`: what agents can be given."""
+
+    python: tuple[Annotated[str, Field(max_length=200)], ...] = ()
+    """Functions by import path, `package.module:function`; of modules that are installed, or lie beside the file."""
+    manifests: tuple[PathOrGlob, ...] = ()
+    """TOML files that each declare one tool, globs among them: `tools/*.toml`, relative to the file that says so."""
+    files: FilesConfig = FilesConfig()
+    web: WebConfig = WebConfig()
+    github: GitHubConfig = GitHubConfig()
+    commands: CommandsConfig = CommandsConfig()
+    options: dict[ToolName, ToolOptions] = {}
+    """Activity options by tool."""
+
+
+class OpaConfig(Border):
+    """`[policy.opa]`: a server, or a compiled policy. A server's token is `OPA_TOKEN` of the environment."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
+    """Of the server, without `/v1`."""
+    wasm: ConfiguredPath | None = None
+    """What `opa build -t wasm` wrote; relative to the file that says so."""
+    path: str = Field(default="orga/decision", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_-]+)*$")
+    """Of the rule: `orga/decision` is `decision` of package `orga`."""
+    timeout_s: float = Field(default=3.0, gt=0, le=9)
+    """For one decision, repeated attempts included."""
+
+
+class McpConfig(Border):
+    """`[mcp]`."""
+
+    servers: dict[ServerName, McpServer] = {}
+    """By name, which is the prefix of their tools' names."""
+
+    def without_pins(self) -> Self:
+        """Return the section whose servers offer their definitions as they are."""
+        return replace_fields(self, {"servers": {name: server.without_pins() for name, server in self.servers.items()}})
+
+
+class PolicyConfig(Border):
+    """`[policy]`: who decides."""
+
+    engine: Literal["cedar", "opa", "default", "allow"] | None = None
+    """Null: Cedar where `dir` has its files, else OPA where it is set up, else `default`, the tools that the agent
+    lists. `allow` lets everything through and says so loudly."""
+    dir: ConfiguredPath | None = None
+    """Folder of `*.cedar` files; relative to the file that says so. Null: `policies` beside it, if Cedar files are
+    there."""
+    surface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")
+    """Folder in `dir` whose policies hold beside the shared ones."""
+    opa: OpaConfig = OpaConfig()
+
+    def with_dir(self, folder: Path) -> Self:
+        """Return the section with the folder of its files."""
+        return replace_fields(self, {"dir": folder})
+
+
+class AuditConfig(Border):
+    """`[audit]`: who signs exported journals, and whose signatures count."""
+
+    signing_key_file: ConfiguredPath | None = None
+    """Private key, from `orga audit keygen`; relative to the file that says so. `ORGA_SIGNING_KEY_FILE` wins."""
+    trusted_keys: tuple[str, ...] = ()
+    """Public keys, `ed25519:…`, that `orga verify` goes by; with any, an export has to be signed."""
+
+
+class NotifyConfig(Border):
+    """`[notify]`: who is told of what waits for a person. The secret is `ORGA_NOTIFY_SECRET` of the environment."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
+    """Of a webhook; null: nobody is told. An address that is a secret itself belongs into `ORGA_NOTIFY__URL`."""
+    events: tuple[NotifyEvent, ...] = ("approval", "escalation", "budget")
+    """What is told: the kinds of question, and `ended`."""
+    format: Literal["json", "slack"] = "json"
+    """`slack` sends the text alone, as incoming webhooks of Slack and Mattermost want it."""
+    allow_http: bool = False
+    """Let what is told go through a network in the clear."""
+    ui_url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
+    """Of the Temporal UI, for links; null: that of the embedded server, else none."""
+
+
+class TelemetryConfig(Border):
+    """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
+
+    enabled: bool = False
+    endpoint: str = "http://localhost:4318"
+    """Base URL of a collector; `/v1/traces` and `/v1/metrics` are added."""
+    service_name: str = "orga"
+    export_interval_s: float = Field(default=10.0, gt=0, le=3_600)
+    """Between two exports of metrics."""
+
+
+class OrgaConfig(Border):
+    """The whole file."""
+
+    temporal: TemporalConfig = TemporalConfig()
+    agents: dict[str, AgentConfig] = {}
+    models: ModelsConfig = ModelsConfig()
+    tools: ToolsConfig = ToolsConfig()
+    mcp: McpConfig = McpConfig()
+    policy: PolicyConfig = PolicyConfig()
+    audit: AuditConfig = AuditConfig()
+    notify: NotifyConfig = NotifyConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+    _file: Path | None = PrivateAttr(default=None)
+
+    @property
+    def file(self) -> Path | None:
+        """Where it was read; None where there is no file."""
+        return self._file
+
+    def with_temporal(self, temporal: TemporalConfig) -> Self:
+        """Return the config of another server or queue."""
+        return replace_fields(self, {"temporal": temporal})
+
+    def with_policy(self, policy: PolicyConfig) -> Self:
+        """Return the config of another policy."""
+        return replace_fields(self, {"policy": policy})
+
+    def with_mcp(self, mcp: McpConfig) -> Self:
+        """Return the config of other MCP servers."""
+        return replace_fields(self, {"mcp": mcp})
+
+    def of_file(self, path: Path | None) -> "OrgaConfig":
+        """Return the same, read from there."""
+        config = self.model_copy()
+        config._file = path
+        return config

@@ -1,0 +1,76 @@
+"""What decides over the agents of a configuration, and where it lies: nothing that an agent may write."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from glob import escape, has_magic
+from pathlib import Path
+
+from orga.activities.adapters.rules import Rules
+from orga.client.config.manifests import manifest_paths, read_manifests
+from orga.client.config.policy_folder import FOLDER
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.tool_folders import tool_folders
+from orga.client.config.trust.user_code import modules, scripts
+from orga.client.server.home import cache_folder, server_home
+from orga.client.user_path import user_path
+from orga.own_code import ROOT
+
+_FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
+_ENDS_OF_POLICIES = ("cedar", "test.toml")
+_LINKED = ("activities", "client", "workflows", "worker.py")
+"""In a clone they lie beside the package, which links to them."""
+
+
+def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rules:
+    """Return the rules of a worker that starts here, with that configuration, for tools that write below `root`."""
+    here = Path.cwd()
+    base = config.file.parent if config.file else here
+    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_named_by(env)]
+    policies = [folder for folder in (base / FOLDER, config.policy.dir) if folder]
+    manifests = [pattern for pattern in config.tools.manifests if has_magic(pattern)]
+    folders = {folder: [f"{escape(str(folder))}/**/*.{end}" for end in _ENDS_OF_POLICIES] for folder in policies}
+    for pattern in manifests:
+        folders.setdefault(_folder_of(pattern), []).append(pattern)
+    return Rules(
+        files=tuple(sorted({*(path for path in named if path), *user_code(config, root)})),
+        folders=tuple(folder for folder in folders if not _is_above(folder, root)),
+        globs=tuple(glob for folder, globs in folders.items() if _is_above(folder, root) for glob in globs),
+        installed=tuple(path for path in _installed(here) if not _is_above(path, root)),
+    )
+
+
+def user_code(config: OrgaConfig, root: Path) -> set[Path]:
+    """Return the files by which the configuration makes something run; some may be missing."""
+    here = Path.cwd()
+    paths = manifest_paths(config.tools.manifests)
+    commands = [each.manifest.command for each in read_manifests(paths)[0] if each.manifest.command]
+    found = {path.absolute() for path in paths}
+    found |= modules(config.tools.python, tool_folders(config))
+    for command in commands:
+        found |= scripts([word for part in command.argv for word in part.argv], root / command.cwd)
+    for server in config.mcp.servers.values():
+        if server.command:
+            found |= scripts([server.command, *server.args], here / (server.cwd or here))
+    return found
+
+
+def _named_by(env: Mapping[str, str]) -> Iterator[Path]:
+    return (user_path(env[name]).absolute() for name in _FILES_OF_VARIABLES if env.get(name))
+
+
+def _folder_of(pattern: str) -> Path:
+    """Return the folder that a glob looks into."""
+    parts = Path(pattern).parts
+    return Path(*parts[: next(at for at, part in enumerate(parts) if has_magic(part))]).absolute()
+
+
+def _installed(here: Path) -> Iterator[Path]:
+    yield from (server_home().folder, cache_folder(), Path(sys.prefix))
+    package = ROOT / "orga"
+    yield from (package, ROOT / ".cache", *((package / name).resolve() for name in _LINKED))
+    yield from (here / entry for entry in sys.path)
+
+
+def _is_above(path: Path, root: Path) -> bool:
+    """Say whether all of the root lies there: then it is no place of rules, but one that somebody chose to work in."""
+    return root.is_relative_to(path.resolve())

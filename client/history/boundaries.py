@@ -1,0 +1,65 @@
+"""Where in a chain of histories an iteration ended: the workflow task that schedules the next model call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+from orga.client.errors import OrgaError
+from orga.client.history.chain import RunHistory
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The end of an iteration; that of iteration 0 is when the run was prepared."""
+
+    workflow_id: str
+    run_id: str
+    iteration: int
+    event_id: int
+    """Completion of the workflow task that saw all of the iteration."""
+    at: datetime
+    """Workflow time in that task."""
+
+
+class NoSuchIteration(OrgaError):
+    """The run has not finished that iteration."""
+
+    def __init__(self, workflow_id: str, iteration: int, begun: int) -> None:
+        there = f"there are 0 to {begun - 1}" if begun else "no model call was made yet"
+        super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {there}")
+
+
+def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> Boundary:
+    """Return the end of an iteration.
+
+    Raises:
+        NoSuchIteration: No model call follows it.
+    """
+    begun = 0
+    for run in runs:
+        for event in run.events:
+            number = _model_call(event)
+            begun = max(begun, number)
+            if number == iteration + 1:
+                task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
+                return boundary_at(workflow_id, run, iteration, task)
+    raise NoSuchIteration(workflow_id, iteration, begun)
+
+
+def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:
+    """Return the boundary at a completed workflow task."""
+    completed = run.events[event_id - 1].workflow_task_completed_event_attributes
+    started = run.events[completed.started_event_id - 1]
+    return Boundary(workflow_id, run.run_id, iteration, event_id, started.event_time.ToDatetime(tzinfo=UTC))
+
+
+def _model_call(event: HistoryEvent) -> int:
+    """Return the iteration whose model call this event schedules, else 0."""
+    if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        return 0
+    attributes = event.activity_task_scheduled_event_attributes
+    is_first = attributes.activity_type.name == "reason" and attributes.activity_id.isdigit()
+    return int(attributes.activity_id) if is_first else 0

@@ -1,0 +1,99 @@
+"""The runs of a chain: one run of an agent through all its continue-as-new runs, as far as the server keeps them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from temporalio.api.enums.v1 import ContinueAsNewInitiator
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
+from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
+from orga.workflows.types.names import AGENT_WORKFLOW
+
+_OTHER_RUNS = {
+    ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
+    ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_CRON_SCHEDULE,
+}
+"""What begins a run anew under the same id. The time-skipping server names no initiator at all."""
+
+
+@dataclass(frozen=True)
+class RunChain:
+    """Ids of the runs, oldest first."""
+
+    workflow_id: str
+    run_ids: tuple[str, ...]
+    is_cut: bool = False
+    """Whether the oldest runs are past the server's retention."""
+
+
+async def run_chain(client: Client, workflow_id: str, last_run: str | None = None) -> RunChain:
+    """Return the chain that ends with the latest run of this id, or with `last_run`.
+
+    Raises:
+        RunNotFound: No run has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+    """
+    run_ids: list[str] = []
+    run_id = last_run or await _latest(client, workflow_id)
+    while run_id:
+        try:
+            started = await _started(client, workflow_id, run_id)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise unreadable(workflow_id, error) from error
+            if not run_ids:
+                raise RunNotFound(workflow_id, run_id) from None
+            return RunChain(workflow_id, tuple(run_ids), is_cut=True)
+        if started.workflow_type.name != AGENT_WORKFLOW:
+            raise NotAnAgent(workflow_id, started.workflow_type.name)
+        run_ids.insert(0, run_id)
+        run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
+    return RunChain(workflow_id, tuple(run_ids))
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """The whole history of one run, whose own id is not in it once it was reset."""
+
+    run_id: str
+    history: WorkflowHistory
+
+    @property
+    def events(self) -> Sequence[HistoryEvent]:
+        """The events, numbered from 1 without a gap."""
+        return self.history.events
+
+
+async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
+    """Return the histories of a chain, oldest first."""
+    handles = [(run_id, client.get_workflow_handle(chain.workflow_id, run_id=run_id)) for run_id in chain.run_ids]
+    try:
+        return [RunHistory(run_id, await handle.fetch_history()) for run_id, handle in handles]
+    except RPCError as error:
+        raise unreadable(chain.workflow_id, error) from error
+
+
+def unreadable(workflow_id: str, error: RPCError) -> OrgaError:
+    """Return what a user is told when the server does not hand a history out."""
+    return OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`")
+
+
+async def _latest(client: Client, workflow_id: str) -> str:
+    try:
+        description = await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise RunNotFound(workflow_id) from None
+        raise unreadable(workflow_id, error) from error
+    if description.workflow_type != AGENT_WORKFLOW:
+        raise NotAnAgent(workflow_id, description.workflow_type)
+    return description.run_id
+
+
+async def _started(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    async for event in handle.fetch_history_events(page_size=1):
+        return event.workflow_execution_started_event_attributes
+    raise OrgaError(f"the history of {workflow_id!r} is empty")

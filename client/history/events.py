@@ -1,0 +1,293 @@
+"""Reads histories: pages of events from the server, decoded to `Happening`s."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from datetime import UTC
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.client import WorkflowHistory as ServerHistory
+
+from orga.activities.ports import Rebuilt, RunKey
+from orga.client.history.bounded_arguments import bounded
+from orga.client.history.converter import Unreadable
+from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.types.context import DigestMismatch
+from orga.workflows.types.journal import NOTES_MEMO, Happening, HappeningKind
+from orga.workflows.types.messages import Message
+from orga.workflows.types.past import REWOUND
+
+
+async def happenings(
+    client: Client, workflow_id: str, run_id: str, *, follow: bool = False
+) -> AsyncGenerator[Happening]:
+    """Yield the events of one run that a fold can use, in order, payloads decoded by the client's codec.
+
+    With `follow`, wait for new events until the run ends.
+    """
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    async for happening in read_events(client, handle.fetch_history_events(wait_new_event=follow)):
+        yield happening
+
+
+async def read_events(client: Client, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
+    """Yield what a fold can use of the events of one run."""
+    reader = _Reader(client)
+    async for event in events:
+        happening = await reader.read(event)
+        if happening is not None:
+            yield happening
+
+
+async def folded_context(client: Client, history: ServerHistory, iteration: int) -> tuple[Message, ...]:
+    """Return what the model call of an iteration was about; of one that began elsewhere, what was carried over.
+
+    Raises:
+        DigestMismatch: Some model call is about other messages than the history holds.
+    """
+    fold, found = ContextFold(), tuple[Message, ...]()
+    try:
+        async for happening in read_events(client, _each(history.events)):
+            fold.feed(happening)
+            found = fold.messages if fold.iteration <= iteration else found
+    except ValidationError as error:
+        raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
+    return found
+
+
+async def _each(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+    for event in events:
+        yield event
+
+
+class WorkflowHistory:
+    """The history behind `orga.activities.conversations`: a run's own, read through the worker's client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+        """Return what the model call of that iteration is about."""
+        fold = ContextFold()
+        try:
+            async for happening in happenings(self._client, run.workflow_id, run.run_id):
+                fold.feed(happening)
+        except ValidationError as error:
+            raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
+        if fold.setup is None or fold.iteration != iteration:
+            raise DigestMismatch(f"the history ends at iteration {fold.iteration}, not {iteration}")
+        return Rebuilt(fold.setup, fold.messages)
+
+
+NO_RESET = "no reset was made here"
+"""Why a run takes no notice of somebody's word that it was set back."""
+
+
+class _Reader:
+    """Decodes events; remembers which activity a completion belongs to."""
+
+    def __init__(self, client: Client) -> None:
+        self._converter = client.data_converter
+        self._activities: dict[int, tuple[str, str]] = {}
+        self._is_reset = False
+
+    async def read(self, event: HistoryEvent) -> Happening | None:
+        handler = _HANDLERS.get(event.event_type)
+        return await handler(self, event) if handler else None
+
+    async def values(self, payloads: Iterable[Payload]) -> list[Any]:
+        return self._read(await self._decoded(payloads))
+
+    async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
+        """Return the arguments of a signal or an update, as far as the run reads them."""
+        return self._read(bounded(await self._decoded(payloads)))
+
+    async def _decoded(self, payloads: Iterable[Payload]) -> list[Payload]:
+        codec, items = self._converter.payload_codec, list(payloads)
+        return items if codec is None else await codec.decode(items)
+
+    def _read(self, items: list[Payload]) -> list[Any]:
+        return [_plain(value) for value in self._converter.payload_converter.from_payloads(items)]
+
+    async def first(self, payloads: Payloads) -> Any:
+        found = await self.values(payloads.payloads)
+        return found[0] if found else None
+
+    def happening(self, kind: HappeningKind, event: HistoryEvent, **fields: Any) -> Happening:
+        at = event.event_time.ToDatetime(tzinfo=UTC)
+        return Happening(kind=kind, at=at, event_id=event.event_id, **fields)
+
+    def child(self, kind: HappeningKind, event: HistoryEvent, run: WorkflowExecution, **fields: Any) -> Happening:
+        return self.happening(kind, event, key=run.workflow_id, run_id=run.run_id, **fields)
+
+    async def started(self, event: HistoryEvent) -> Happening:
+        attributes = event.workflow_execution_started_event_attributes
+        arguments = await self.values(attributes.input.payloads)
+        if not attributes.continued_execution_run_id:
+            arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
+        return self.happening("started", event, value=arguments)
+
+    async def signaled(self, event: HistoryEvent) -> Happening:
+        attributes = event.workflow_execution_signaled_event_attributes
+        value = await self.sent(attributes.input.payloads)
+        refused = NO_RESET if attributes.signal_name == REWOUND and not self._is_reset else ""
+        return self.happening("signaled", event, name=attributes.signal_name, value=value, text=refused)
+
+    async def task_failed(self, event: HistoryEvent) -> None:
+        """Note a reset: a run believes in it only until its next workflow task is done."""
+        self._is_reset = self._is_reset or bool(event.workflow_task_failed_event_attributes.base_run_id)
+
+    async def task_completed(self, event: HistoryEvent) -> None:
+        self._is_reset = False
+
+    async def scheduled(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_scheduled_event_attributes
+        name, key = attributes.activity_type.name, attributes.activity_id
+        self._activities[event.event_id] = (name, key)
+        return self.happening("scheduled", event, name=name, key=key, value=await self.first(attributes.input))
+
+    async def finished(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_completed_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("finished", event, name=name, key=key, value=await self.first(attributes.result))
+
+    async def failed(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_failed_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+
+    async def timed_out(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_timed_out_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+
+    async def cancelled(self, event: HistoryEvent) -> Happening:
+        attributes = event.activity_task_canceled_event_attributes
+        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        return self.happening("cancelled", event, name=name, key=key)
+
+    async def marker(self, event: HistoryEvent) -> Happening | None:
+        attributes = event.marker_recorded_event_attributes
+        if attributes.marker_name != "core_local_activity":
+            return None
+        data = from_json(attributes.details["data"].payloads[0].data)
+        name, key = data["activity_type"], data["activity_id"]
+        if attributes.HasField("failure"):
+            return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+        value = await self.first(attributes.details["result"]) if "result" in attributes.details else None
+        return self.happening("finished", event, name=name, key=key, value=value)
+
+    async def noted(self, event: HistoryEvent) -> Happening | None:
+        fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+        if NOTES_MEMO not in fields:
+            return None
+        found = await self.values([fields[NOTES_MEMO]])
+        return self.happening("noted", event, value=found[0])
+
+    async def updated(self, event: HistoryEvent) -> Happening:
+        given = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        return self.happening("updated", event, name=given.name, value=await self.sent(given.args.payloads))
+
+    async def child_started(self, event: HistoryEvent) -> Happening:
+        attributes = event.start_child_workflow_execution_initiated_event_attributes
+        value = await self.first(attributes.input)
+        return self.happening(
+            "child_started", event, name=attributes.workflow_type.name, key=attributes.workflow_id, value=value
+        )
+
+    async def child_finished(self, event: HistoryEvent) -> Happening:
+        attributes = event.child_workflow_execution_completed_event_attributes
+        return self.child(
+            "child_finished", event, attributes.workflow_execution, value=await self.first(attributes.result)
+        )
+
+    async def child_failed(self, event: HistoryEvent) -> Happening:
+        attributes = event.child_workflow_execution_failed_event_attributes
+        return self.child("child_failed", event, attributes.workflow_execution, text=_failure_text(attributes.failure))
+
+    async def child_cancelled(self, event: HistoryEvent) -> Happening:
+        execution = event.child_workflow_execution_canceled_event_attributes.workflow_execution
+        return self.child("child_failed", event, execution, text="it was cancelled")
+
+    async def child_terminated(self, event: HistoryEvent) -> Happening:
+        execution = event.child_workflow_execution_terminated_event_attributes.workflow_execution
+        return self.child("child_failed", event, execution, text="it was terminated")
+
+    async def child_timed_out(self, event: HistoryEvent) -> Happening:
+        execution = event.child_workflow_execution_timed_out_event_attributes.workflow_execution
+        return self.child("child_failed", event, execution, text="it timed out")
+
+    async def child_not_started(self, event: HistoryEvent) -> Happening:
+        key = event.start_child_workflow_execution_failed_event_attributes.workflow_id
+        return self.happening("child_failed", event, key=key, text="it could not be started")
+
+    async def workflow_completed(self, event: HistoryEvent) -> Happening:
+        value = await self.first(event.workflow_execution_completed_event_attributes.result)
+        return self.happening("workflow_completed", event, value=value)
+
+    async def workflow_failed(self, event: HistoryEvent) -> Happening:
+        text = _failure_text(event.workflow_execution_failed_event_attributes.failure)
+        return self.happening("workflow_failed", event, text=text)
+
+    async def workflow_cancelled(self, event: HistoryEvent) -> Happening:
+        return self.happening("workflow_cancelled", event)
+
+    async def workflow_terminated(self, event: HistoryEvent) -> Happening:
+        text = event.workflow_execution_terminated_event_attributes.reason
+        return self.happening("workflow_terminated", event, text=text)
+
+    async def workflow_timed_out(self, event: HistoryEvent) -> Happening:
+        return self.happening("workflow_timed_out", event)
+
+    async def continued_as_new(self, event: HistoryEvent) -> Happening:
+        key = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+        return self.happening("continued_as_new", event, key=key)
+
+
+_HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _Reader.started,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _Reader.signaled,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _Reader.task_failed,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _Reader.task_completed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _Reader.scheduled,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _Reader.finished,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _Reader.failed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _Reader.timed_out,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _Reader.cancelled,
+    EventType.EVENT_TYPE_MARKER_RECORDED: _Reader.marker,
+    EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _Reader.noted,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _Reader.updated,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: _Reader.child_started,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _Reader.child_not_started,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _Reader.child_finished,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _Reader.child_failed,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _Reader.child_cancelled,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _Reader.child_terminated,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.child_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _Reader.workflow_completed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _Reader.workflow_failed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _Reader.workflow_cancelled,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _Reader.workflow_terminated,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.workflow_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _Reader.continued_as_new,
+}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; bytes as the workflow reads them, too."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value) if isinstance(value, Unreadable) else value
+
+
+def _failure_text(failure: Failure) -> str:
+    """Return the innermost message, with its type where it has one."""
+    while failure.HasField("cause"):
+        failure = failure.cause
+    kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
+    return f"{kind}: {failure.message}" if kind else failure.message

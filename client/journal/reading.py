@@ -1,0 +1,108 @@
+"""The journal of a run, read from its history: through continue-as-new, live or closed, with no worker running."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from orga.client.errors import RunNotFound
+from orga.client.history.chain import RunChain, run_chain, unreadable
+from orga.client.history.events import happenings
+from orga.client.journal.told import Told
+from orga.client.past.resets import reset_to
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.types.journal import Happening, JournalEntry, Note
+
+PAST_MISSING = "PastMissing"
+"""The first entry of a journal whose oldest runs are past the server's retention; it is numbered from there."""
+
+
+async def read_journal(client: Client, workflow_id: str, *, follow: bool = False) -> AsyncGenerator[JournalEntry]:
+    """Yield the entries of a run, in order.
+
+    A run that is rewound while it is followed goes on with the first entry that is another, whose sequence is lower
+    than the last one's. Where the server has forgotten the oldest runs, the first entry says so. The journal of a
+    delegated run stands before the `DelegationEnded` of its parent; `run` in an entry's data says whose it is.
+
+    Args:
+        client: From `connect`.
+        workflow_id: The run; all runs of its continue-as-new chain are read.
+        follow: Wait for new entries until the run ends.
+
+    Raises:
+        RunNotFound: No run has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+    """
+    told = Told()
+    while True:
+        chain = await run_chain(client, workflow_id)
+        try:
+            async for entry in _entries(client, chain, follow):
+                if told.is_news(entry):
+                    yield entry
+        except _Rewound:
+            continue
+        return
+
+
+class _Rewound(Exception):
+    """The run was reset while it was read: another goes on in its place."""
+
+
+async def _entries(
+    client: Client, chain: RunChain, follow: bool, *, is_nested: bool = False
+) -> AsyncGenerator[JournalEntry]:
+    """Yield the entries; of a nested run, which its parent saw end, what became of it later does not count."""
+    fold, run_ids = JournalFold(), list(chain.run_ids)
+    is_cut = chain.is_cut
+    while run_ids:
+        run_id = run_ids.pop(0)
+        async for happening in _read(client, chain.workflow_id, run_id, follow):
+            is_cut_off = happening.kind == "workflow_terminated" and not is_nested
+            if is_cut_off and await reset_to(client, chain.workflow_id, run_id):
+                raise _Rewound
+            async for entry in _delegated(client, happening):
+                yield fold.nested(entry, happening.key)
+            found = fold.feed(happening)
+            if is_cut:
+                found, is_cut = [*found, *fold.feed(past_missing(happening))], False
+            for entry in found:
+                yield entry
+            if happening.kind == "continued_as_new" and not run_ids:
+                run_ids.append(happening.key)
+
+
+async def _delegated(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
+    """Yield the journal of the delegated run whose end this is, if it is one."""
+    if not happening.run_id:
+        return
+    try:
+        chain = await run_chain(client, happening.key, happening.run_id)
+    except RunNotFound:
+        for entry in JournalFold().feed(_missing(happening, "the server has this run no longer")):
+            yield entry
+        return
+    async for entry in _entries(client, chain, follow=False, is_nested=True):
+        yield entry
+
+
+def past_missing(started: Happening) -> Happening:
+    """Return what stands for the runs that the server has forgotten."""
+    carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
+    return _missing(
+        started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}"
+    )
+
+
+def _missing(found: Happening, detail: str) -> Happening:
+    note = Note(event=PAST_MISSING, data={"detail": detail})
+    return Happening("noted", found.at, found.event_id, value=[note.model_dump()])
+
+
+async def _read(client: Client, workflow_id: str, run_id: str, follow: bool) -> AsyncGenerator[Happening]:
+    try:
+        async for happening in happenings(client, workflow_id, run_id, follow=follow):
+            yield happening
+    except RPCError as error:
+        raise unreadable(workflow_id, error) from error

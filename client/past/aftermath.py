@@ -1,0 +1,206 @@
+"""What happened to a run after a boundary: what people sent into it, and what its tools did outside."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
+from temporalio.client import Client
+
+from orga.client.history.boundaries import Boundary
+from orga.client.history.chain import RunHistory
+from orga.workflows.decisions.interventions import signal_text
+from orga.workflows.decisions.summaries import call_summary
+from orga.workflows.types.context import Setup
+from orga.workflows.types.delegation import delegated_place
+from orga.workflows.types.loop_tools import RUN_TOOL
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.past import REWOUND
+from orga.workflows.types.state import state_in
+from orga.workflows.types.text import one_line
+from orga.workflows.types.tools import ToolRequest, ToolSpec
+
+TEXT_CHARS = 300
+IN_FLIGHT = "not known to have ended"
+ENDINGS = frozenset({"abort", "cancel"})
+"""What is never delivered again: it would end the run where it ended before."""
+
+
+_ENDINGS = {
+    "activity_task_completed_event_attributes": "ok",
+    "activity_task_failed_event_attributes": "failed",
+    "activity_task_timed_out_event_attributes": "timed out, unknown",
+    "activity_task_canceled_event_attributes": "cancelled, unknown",
+    "child_workflow_execution_completed_event_attributes": "ended",
+    "child_workflow_execution_failed_event_attributes": "failed",
+    "child_workflow_execution_timed_out_event_attributes": "timed out",
+    "child_workflow_execution_canceled_event_attributes": "cancelled",
+    "child_workflow_execution_terminated_event_attributes": "terminated",
+}
+"""How a call, or a delegated run, ended, by the event that says so."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A signal, an update or a cancellation."""
+
+    kind: str
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A call that may have changed something, whether it succeeded or not; no rewind undoes it."""
+
+    iteration: int
+    tool: str
+    at: datetime
+    text: str
+    is_irreversible: bool = False
+    arguments: str = ""
+    """As JSON on one line, cut."""
+    outcome: str = IN_FLIGHT
+    """`ok`, or how it failed; a delegated run knows its own calls."""
+
+
+def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[HistoryEvent]:
+    """Yield what happened after the boundary, through all later runs of the chain."""
+    index = next(i for i, run in enumerate(runs) if run.run_id == boundary.run_id)
+    yield from (event for event in runs[index].events if event.event_id > boundary.event_id)
+    for run in runs[index + 1 :]:
+        yield from run.events
+
+
+async def sent_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Sent, ...]:
+    """Return what people sent after the boundary, in order."""
+    found = [await _sent(client, event) for event in events_after(runs, boundary)]
+    return tuple(sent for sent in found if sent is not None)
+
+
+async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
+    """Return the calls after the boundary that are not read-only, in order; delegated runs count as such."""
+    setup = await recorded_setup(client, (event for run in runs for event in run.events))
+    specs = {tool.name: tool for tool in setup.tools} if setup else {}
+    found: list[Effect] = []
+    begun: dict[int, int] = {}
+    for event in events_after(runs, boundary):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # events are numbered anew
+            begun = {}
+        effect = await _effect(client, event, specs)
+        if effect is not None:
+            begun[event.event_id] = len(found)
+            found.append(effect)
+        elif (ending := _ending(event)) and ending[0] in begun:
+            place = begun[ending[0]]
+            found[place] = replace(found[place], outcome=ending[1])
+    return tuple(found)
+
+
+async def _sent(client: Client, event: HistoryEvent) -> Sent | None:
+    match event.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            signal = event.workflow_execution_signaled_event_attributes
+            values = await _values(client, signal.input)
+            if signal.signal_name == REWOUND:
+                return _shown("rewind", event, [_steer(value) for value in values])
+            return _shown(signal.signal_name, event, values)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+            update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            return _shown(update.name, event, await _values(client, update.args))
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+            return _shown("cancel", event, [])
+        case _:
+            return None
+
+
+async def _effect(client: Client, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
+    if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+        child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
+        return Effect(
+            _iteration(delegated_place(child)), RUN_TOOL, _time(event), f"{RUN_TOOL} {child}", is_irreversible=True
+        )
+    if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        return None
+    attributes = event.activity_task_scheduled_event_attributes
+    spec = specs.get(attributes.activity_type.name)
+    if spec is None or spec.effect == "read_only":
+        return None
+    call = await _call(client, attributes.input, spec)
+    return Effect(
+        _iteration(attributes.activity_id),
+        spec.name,
+        _time(event),
+        call_summary(call, spec),
+        is_irreversible=spec.effect == "irreversible",
+        arguments=one_line(to_json(call.arguments, inf_nan_mode="strings").decode(), TEXT_CHARS),
+    )
+
+
+def _ending(event: HistoryEvent) -> tuple[int, str] | None:
+    """Return which event this one ends, a call or a delegated run, and how."""
+    named = event.WhichOneof("attributes") or ""
+    if named not in _ENDINGS:
+        return None
+    attributes: Any = getattr(event, named)
+    begun = getattr(attributes, "scheduled_event_id", 0) or getattr(attributes, "started_event_id", 0)
+    return int(begun), _ENDINGS[named]
+
+
+async def _call(client: Client, payloads: Payloads, spec: ToolSpec) -> ToolCall:
+    try:
+        request = ToolRequest.model_validate((await _values(client, payloads))[0])
+    except (ValidationError, IndexError):
+        return ToolCall(call_id="", name=spec.name)
+    return ToolCall(call_id=request.call_id, name=spec.name, arguments=request.arguments)
+
+
+async def recorded_setup(client: Client, events: Iterable[HistoryEvent]) -> Setup | None:
+    """Return what the run works with, as the first run of the chain was told or the oldest one there carried it."""
+    prepared: set[int] = set()
+    for event in events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            carried = await _carried(client, event.workflow_execution_started_event_attributes)
+            if carried is not None:
+                return carried
+        elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
+            prepared.add(event.event_id)
+        elif event.activity_task_completed_event_attributes.scheduled_event_id in prepared:
+            result = event.activity_task_completed_event_attributes.result
+            return Setup.model_validate((await _values(client, result))[0])
+    return None
+
+
+async def _carried(client: Client, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
+    """Return what the run before handed over; a state that a starter sent brings no setup."""
+    arguments = await _values(client, started.input)
+    if not started.continued_execution_run_id or len(arguments) < 2:
+        return None
+    state = state_in(arguments[1])
+    return state.setup if state and state.carried_by else None
+
+
+async def _values(client: Client, payloads: Payloads) -> list[Any]:
+    return await client.data_converter.decode(payloads.payloads)
+
+
+def _shown(kind: str, event: HistoryEvent, values: list[Any]) -> Sent:
+    return Sent(kind, _time(event), one_line(signal_text(tuple(values)), TEXT_CHARS))
+
+
+def _steer(value: Any) -> Any:
+    return value.get("steer") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def _iteration(place: str) -> int:
+    iteration = place.partition(".")[0]
+    return int(iteration) if iteration.isdigit() else 0
+
+
+def _time(event: HistoryEvent) -> datetime:
+    return event.event_time.ToDatetime(tzinfo=UTC)

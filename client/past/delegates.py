@@ -1,0 +1,96 @@
+"""Delegates at work for a past that a rewind leaves behind: they are aborted, and waited for."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import OrgaError, RunEnded, RunNotFound
+from orga.client.history.chain import histories, run_chain
+from orga.client.runs.exchange import Exchange
+from orga.workflows.types.delegation import delegated_place
+
+GRACE_S = 75.0
+"""For all of them to end: what is in flight has five seconds, then a saga has 60 to take back what it did."""
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A delegated run that has not ended."""
+
+    workflow_id: str
+    iteration: int
+    """Of the run that delegated to it."""
+    at: datetime
+
+
+async def at_work(client: Client, events: Iterable[HistoryEvent]) -> tuple[Delegate, ...]:
+    """Return the delegates that were started by these events and have not ended, and theirs, whatever ended above."""
+    found: list[Delegate] = []
+    for event in events:
+        if event.event_type != EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+            continue
+        workflow_id = event.start_child_workflow_execution_initiated_event_attributes.workflow_id
+        if await _is_live(client, workflow_id):
+            iteration = int(delegated_place(workflow_id).partition(".")[0] or 0)
+            found.append(Delegate(workflow_id, iteration, event.event_time.ToDatetime(tzinfo=UTC)))
+        found += await at_work(client, await _events(client, workflow_id))
+    return tuple(found)
+
+
+async def ended(client: Client, delegates: Sequence[Delegate], why: str) -> None:
+    """Abort them and wait for their end: until then they may take back what they did.
+
+    Raises:
+        NoAnswer: No worker is there to take that.
+        OrgaError: One of them does not end.
+    """
+    runs = [Exchange(client, delegate.workflow_id) for delegate in delegates]
+    try:
+        async with asyncio.timeout(GRACE_S):
+            for run in runs:
+                await _aborted(run, why)
+            for run in runs:
+                with suppress(WorkflowFailureError):
+                    await run.workflow.result()
+    except TimeoutError:
+        ids = ", ".join(delegate.workflow_id for delegate in await _left(client, delegates))
+        raise OrgaError(
+            f"a delegate has not ended {GRACE_S:g} s after its abort: {ids}; `orga status` shows what it does, "
+            "try again once it has ended"
+        ) from None
+
+
+async def _aborted(run: Exchange, why: str) -> None:
+    with suppress(RunEnded):
+        await run.polled()
+        await run.signal("abort", why)
+
+
+async def _left(client: Client, delegates: Sequence[Delegate]) -> list[Delegate]:
+    return [delegate for delegate in delegates if await _is_live(client, delegate.workflow_id)]
+
+
+async def _is_live(client: Client, workflow_id: str) -> bool:
+    try:
+        described = await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return described.status == WorkflowExecutionStatus.RUNNING
+
+
+async def _events(client: Client, workflow_id: str) -> list[HistoryEvent]:
+    """Return all that happened to a run; nothing where the server knows none."""
+    try:
+        runs = await histories(client, await run_chain(client, workflow_id))
+    except RunNotFound:
+        return []
+    return [event for run in runs for event in run.events]

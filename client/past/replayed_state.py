@@ -1,0 +1,86 @@
+"""The state of a run at a point of its history, found by replaying it through the code of today."""
+
+from shlex import quote
+from typing import Any, cast
+
+from temporalio import workflow
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
+from temporalio.worker import (
+    ExecuteWorkflowInput,
+    Interceptor,
+    Replayer,
+    UnsandboxedWorkflowRunner,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
+
+from orga.client.errors import OrgaError
+from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner
+from orga.workflows.agent import AgentWorkflow
+from orga.workflows.types.state import AgentState
+
+
+def until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
+    """Return the history up to a completed workflow task and what that task decided."""
+    kept = list(history.events[:event_id])
+    for event in history.events[event_id:]:
+        if _decided_by(event) != event_id:
+            break
+        kept.append(event)
+    return WorkflowHistory(history.workflow_id, kept)
+
+
+async def replayed_state(history: WorkflowHistory, converter: DataConverter) -> AgentState:
+    """Return the state that the run has at the end of `history`; outside of a sandbox, which would keep it.
+
+    Raises:
+        OrgaError: The code of today does not replay it.
+    """
+    seen = _Seen()
+    runner = ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe)
+    replayer = Replayer(
+        workflows=[AgentWorkflow],
+        data_converter=converter,
+        workflow_runner=runner,
+        interceptors=[seen],
+        build_id=REPLAY_BUILD,
+    )
+    replayed = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    if replayed.replay_failure is not None or seen.state is None:
+        run_id = history.workflow_id
+        raise OrgaError(
+            f"the code of today does not replay {run_id!r}; see: orga verify {quote(run_id)}"
+        ) from replayed.replay_failure
+    return seen.state
+
+
+def _decided_by(event: HistoryEvent) -> int:
+    attributes: Any = getattr(event, event.WhichOneof("attributes") or "", None)
+    return int(getattr(attributes, "workflow_task_completed_event_id", 0))
+
+
+class _Seen(Interceptor):
+    """Keeps the workflow's state after each of its tasks, but not that of its eviction, which cancels it."""
+
+    def __init__(self) -> None:
+        self.state: AgentState | None = None
+        self._instance: Any = None
+
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
+        seen = self
+
+        class Inbound(WorkflowInboundInterceptor):
+            async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+                seen._instance = workflow.instance()
+                return await super().execute_workflow(input)
+
+        return Inbound
+
+    def observe(self, activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
+        is_eviction = any(job.HasField("remove_from_cache") for job in activation.jobs)
+        if self._instance is not None and not is_eviction:
+            self.state = cast("AgentState", self._instance._run.state)

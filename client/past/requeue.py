@@ -1,0 +1,65 @@
+"""Dead letters of a run that has ended: it takes nothing any more, so a fork of it sends them again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client
+
+from orga.client.errors import OrgaError
+from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import histories, run_chain
+from orga.client.past.fork import fork
+from orga.client.past.replayed_state import replayed_state
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.limits import LIMITS
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.state import AgentState
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is left of a run that has ended."""
+
+    workflow_id: str
+    state: AgentState
+
+    @property
+    def letters(self) -> tuple[DeadLetter, ...]:
+        """The calls that were given up."""
+        return self.state.dead_letters
+
+
+async def remains(client: Client, workflow_id: str) -> Remains:
+    """Return the last state of a run, replayed from its history; no worker is needed."""
+    runs = await histories(client, await run_chain(client, workflow_id))
+    return Remains(workflow_id, await replayed_state(runs[-1].history, client.data_converter))
+
+
+async def requeue_in_fork(
+    client: Client,
+    ended: Remains,
+    letter_ids: Sequence[str],
+    *,
+    changes: Mapping[str, Any] | None = None,
+    new_id: str | None = None,
+) -> AgentHandle:
+    """Start a fork of an ended run that sends these letters again, under their keys, and then goes on.
+
+    The ended run keeps its letters: nothing of it can change.
+
+    Raises:
+        OrgaError: The run ended at a limit, and no change of its config raises one: the fork would end at once.
+        InvalidInput: There is no such letter.
+    """
+    state, changes = ended.state, changes or {}
+    if state.stop is not None and state.stop[0] in LIMITS and not changes.get("config"):
+        what = f"run {ended.workflow_id!r} ended at its limit ({': '.join(state.stop)})"
+        raise OrgaError(f"{what}; raise it for the fork, with --set")
+    try:
+        return await fork(
+            client, ended.workflow_id, state.iteration, changes=changes, requeue=letter_ids, new_id=new_id
+        )
+    except NoSuchIteration:  # it was terminated in the middle of that one
+        before = max(state.iteration - 1, 0)
+        return await fork(client, ended.workflow_id, before, changes=changes, requeue=letter_ids, new_id=new_id)

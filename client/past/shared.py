@@ -1,0 +1,100 @@
+"""The past that a fork shares, read from the history of the run whose past it is: by the worker, which trusts no state
+that a starter sends, and by the client, which says beforehand what is wrong with a wish.
+"""
+
+from datetime import UTC, datetime
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import OrgaError
+from orga.client.history.boundaries import NoSuchIteration, boundary_of
+from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.history.events import folded_context
+from orga.client.past.replayed_state import replayed_state, until_task
+from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.past import fork_of
+from orga.workflows.types.context import DigestMismatch
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.past import ForkInput
+from orga.workflows.types.state import AgentState, ForkedFrom
+
+_NO_SUCH_RUN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
+"""What a server answers where asking again brings nothing else: an id that no run can have is an invalid argument."""
+
+
+class RunPasts:
+    """What activities know as `Pasts`, read through the worker's client: of runs in its namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def shared(self, wish: ForkInput) -> AgentState:
+        """Return the past; what a server that is away for a moment cannot hand out is asked for again."""
+        try:
+            return await shared_past(self._client, wish)
+        except OrgaError as error:
+            cause = error.__cause__
+            if isinstance(cause, RPCError) and cause.status not in _NO_SUCH_RUN:
+                raise
+            raise InvalidInput(f"fork: {error}") from None
+
+
+async def shared_past(client: Client, wish: ForkInput) -> AgentState:
+    """Return what a fork shares.
+
+    Raises:
+        InvalidInput: What is to be other in the fork does not fit, naming each bad key.
+        NoSuchIteration: The run has not finished that iteration.
+        RunNotFound: The server has no such run, or not any more.
+        OrgaError: The past is too large, ends with the answer, or is not what its history says.
+    """
+    fork = wish.fork
+    chain = await run_chain(client, fork.workflow_id, fork.run_id or None)
+    runs = await histories(client, chain)
+    run, history, at = await _end(client, fork.workflow_id, runs, fork.iteration)
+    state = await replayed_state(history, client.data_converter)
+    if state.iteration != fork.iteration:
+        raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1)
+    await _check_messages(client, history, state)
+    if state.stop is not None and state.stop[0] == "completed" and wish.task is None and not fork.requeue:
+        raise OrgaError(f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}: give the fork a --task")
+    source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
+    past = fork_of(state, source, wish, at)
+    if len(past.model_dump_json().encode()) > MAX_CARRIED_BYTES:
+        raise OrgaError(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
+    return past
+
+
+async def _end(
+    client: Client, workflow_id: str, runs: list[RunHistory], iteration: int
+) -> tuple[RunHistory, WorkflowHistory, datetime]:
+    """Return the run that had finished the iteration, its history until then, and when that was.
+
+    A run may also have ended with it; one that was terminated may have ended in the middle of anything.
+    """
+    try:
+        boundary = boundary_of(workflow_id, runs, iteration)
+    except NoSuchIteration:
+        last = runs[-1].events[-1]
+        if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+            raise
+        return runs[-1], runs[-1].history, last.event_time.ToDatetime(tzinfo=UTC)
+    run = next(run for run in runs if run.run_id == boundary.run_id)
+    return run, until_task(run.history, boundary.event_id), boundary.at
+
+
+async def _check_messages(client: Client, history: WorkflowHistory, state: AgentState) -> None:
+    """Hold the messages that a replay gives against the digests that the history itself recorded.
+
+    Raises:
+        OrgaError: They differ.
+    """
+    try:
+        recorded = await folded_context(client, history, state.iteration)
+    except DigestMismatch as error:
+        raise OrgaError(f"the history of {history.workflow_id!r} does not hold together: {error}") from None
+    if state.conversation.sent and digest_of(recorded) != state.conversation.digest:
+        raise OrgaError(f"the messages of {history.workflow_id!r} are not those that its history recorded")

@@ -1,0 +1,163 @@
+"""Tests of policies: tables in TOML that say what is proposed and what has to come of it."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from orga.activities.ports import Proposal
+from orga.client.config.file import ConfigError
+from orga.client.config.problems import Place, explained
+from orga.client.config.toml_lines import line_of
+from orga.workflows.types.gate import Purpose
+from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.record import Border
+from orga.workflows.types.tools import Effect, ToolOptions, ToolSpec
+
+SUFFIX = ".test.toml"
+
+Outcome = Literal["allow", "deny", "approval"]
+
+Read = TypeVar("Read", bound=Border)
+
+
+class CaseTool(Border):
+    """`[tools.NAME]`: what a tool is that is not built in, or is otherwise than built in."""
+
+    effect: Effect = "irreversible"
+    tags: tuple[str, ...] = ()
+    verified: bool = False
+    approval: bool = False
+    parameters: dict[str, Any] = {}
+    """JSON Schema of its arguments."""
+
+
+class Case(Border):
+    """`[[test]]`: a proposal, by `tool` or by `answer`, and what is expected."""
+
+    name: str = Field(min_length=1)
+    agent: str = "default"
+    tool: str | None = None
+    """`delegate` and `terminate` among them."""
+    arguments: dict[str, Any] = {}
+    answer: str | None = None
+    trusted: dict[str, Any] = {}
+    tenant: str | None = None
+    iteration: int = 1
+    depth: int = 0
+    left: dict[str, float] = {}
+    taint: tuple[str, ...] = ()
+    purpose: Purpose = "reply"
+    approved_by: str = ""
+    expect: Outcome
+    expect_policies: tuple[str, ...] | None = None
+    """Ids of all policies that decide, in any order."""
+    expect_approvers: tuple[str, ...] | None = None
+    expect_tools: tuple[str, ...] | None = None
+    """Of a delegation: what is left to the other agent."""
+    expect_reason: str = ""
+    """Words of the reason."""
+
+
+class CaseTables(Border):
+    """What a file holds, its tests not yet read."""
+
+    tools: dict[str, CaseTool] = {}
+    test: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """One file of tests."""
+
+    tools: dict[str, CaseTool]
+    test: tuple[Case, ...]
+
+
+class BadCases(ConfigError):
+    """A file of tests that cannot be used: one line a problem."""
+
+
+def case_files(path: Path) -> list[Path]:
+    """Return the test files of a folder, those of its surfaces too, or the one file.
+
+    Raises:
+        BadCases: There is none.
+    """
+    if path.is_file():
+        return [path]
+    found = sorted([*path.glob(f"*{SUFFIX}"), *path.glob(f"*/*{SUFFIX}")])
+    if not found:
+        raise BadCases(f"{path}: there is no *{SUFFIX}; docs/policies.md shows one")
+    return found
+
+
+def read_cases(path: Path) -> CaseFile:
+    """Return the tests of a file.
+
+    Raises:
+        BadCases: Naming file and line of each problem.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        given = tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise BadCases(f"{path}: cannot be read: {error}") from None
+    tables = _read(CaseTables, given, lambda key: f"{path}:{line_of(text, key) or 1}")
+    starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
+    starts += [-1] * len(tables.test)  # those of an inline array have no header: their lines are the file's
+    return CaseFile(tables.tools, tuple(_case(path, text, starts[i], one) for i, one in enumerate(tables.test)))
+
+
+def _case(path: Path, text: str, start: int, given: dict[str, Any]) -> Case:
+    block = "\n".join(text.splitlines()[start + 1 :])
+    case = _read(Case, given, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
+    if (case.tool is None) == (case.answer is None):
+        raise BadCases(f"{path}:{start + 1}: {case.name!r}: give it either a tool or an answer")
+    return case
+
+
+def _read(model: type[Read], given: dict[str, Any], place: Place) -> Read:
+    try:
+        return model.model_validate(given, extra="forbid")
+    except ValidationError as error:
+        raise BadCases("\n".join(explained(error, model, place))) from None
+
+
+def proposal_of(case: Case, tools: dict[str, CaseTool], known: dict[str, ToolSpec], version: str = "") -> Proposal:
+    """Return the proposal of a case.
+
+    Raises:
+        BadCases: Its tool is not known, so that nothing tells what it does.
+    """
+    spec = None if case.tool is None else _spec(case.tool, tools, known)
+    call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
+    return Proposal(
+        agent=case.agent,
+        iteration=case.iteration,
+        call=call,
+        spec=spec,
+        answer=case.answer,
+        tenant=case.tenant,
+        trusted_context=case.trusted,
+        purpose=case.purpose,
+        depth=case.depth,
+        taint=case.taint,
+        left=case.left,
+        approved_by=case.approved_by if version else "",
+        approved_version=version,
+    )
+
+
+def _spec(name: str, tools: dict[str, CaseTool], known: dict[str, ToolSpec]) -> ToolSpec:
+    if tool := tools.get(name):
+        options = ToolOptions(tags=tool.tags, verified=tool.verified, approval=tool.approval)
+        return ToolSpec(name=name, parameters=tool.parameters, effect=tool.effect, options=options)
+    if loop_tool(name).action != "tool_call":
+        return ToolSpec(name=name)
+    if name not in known:
+        raise BadCases(f"{name!r} is no built-in tool; say what it is: [tools.{name}] effect = ..., tags = [...]")
+    return known[name]

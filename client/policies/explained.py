@@ -1,0 +1,83 @@
+"""Why a call of a recorded run was allowed or denied: read from its journal."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from orga.client.errors import OrgaError
+from orga.workflows.types.journal import JournalEntry
+
+_PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One verdict, and what it was about as far as the journal tells."""
+
+    place: str
+    """`<iteration>.<index>`, of an answer `.0`; with what follows it of a part of a call, or of its stand-in."""
+    agent: str
+    about: dict[str, Any]
+    """`tool` and `arguments`, or `respond`; empty where the journal does not tell."""
+    verdict: dict[str, Any]
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the starter of the run said: trusted context, tenant."""
+
+
+class NoSuchVerdict(OrgaError):
+    """The run has no verdict at that place."""
+
+
+def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
+    """Return the verdicts of a run, or those at a place, `ITERATION` or `ITERATION.INDEX`; delegated runs are left out.
+
+    Raises:
+        NoSuchVerdict: There is none, or the place is none.
+    """
+    if place is not None and not _PLACE.fullmatch(place):
+        raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
+    found = [item for item in _all(entries) if place is None or _is_at(item.place, place)]
+    if not found:
+        raise NoSuchVerdict(f"there is no verdict at {place}" if place else "nothing was judged yet")
+    return found
+
+
+def _is_at(here: str, place: str) -> bool:
+    return here == place or here.startswith(f"{place}.")
+
+
+def _all(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
+    reading = _Reading()
+    for entry in entries:
+        if "run" not in entry.data:  # of a delegated run
+            yield from reading.read(entry)
+
+
+class _Reading:
+    """Takes the entries of a run in order; knows what the next verdicts are about."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, Any] = {}
+        self._actions: list[dict[str, Any]] = []
+
+    def read(self, entry: JournalEntry) -> Iterator[Explanation]:
+        """Yield the verdicts that an entry tells."""
+        data = entry.data
+        match entry.event:
+            case "Started":
+                told = data.get("input", {})
+                self._given = {name: told[name] for name in ("trusted_context", "tenant") if told.get(name)}
+            case "ReasoningComplete":
+                self._actions = data.get("actions", [])
+            case "PolicyEvaluated":
+                yield from self._judged(entry, data.get("verdicts", []))
+            case _:
+                pass
+
+    def _judged(self, entry: JournalEntry, verdicts: list[dict[str, Any]]) -> Iterator[Explanation]:
+        places = [str(place) for place in entry.data.get("places", [])]
+        proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(self._actions)}
+        for place, verdict in zip(places, verdicts, strict=False):
+            shown = f"{place}.0" if place.isdecimal() else place
+            yield Explanation(shown, entry.agent, proposed.get(shown, {}), verdict, self._given)

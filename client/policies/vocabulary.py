@@ -1,0 +1,55 @@
+"""What policies can speak of: the tools and agents of a configuration, or those that the tests of a folder describe."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orga.activities.adapters.agents import with_default
+from orga.activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_tool
+from orga.activities.adapters.policy.cedar_names import Vocabulary
+from orga.client.config.sections import OrgaConfig
+from orga.client.policies.cases import case_files, read_cases
+from orga.client.workers.available_tools import available_tools
+from orga.workflows.types.loop_tools import loop_tool, tool_needing
+from orga.workflows.types.tools import ToolOptions, ToolSpec
+
+_OF_THE_LOOP = (delegate_tool(()), TERMINATE_TOOL, SAGA_TOOL)
+
+
+async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> Vocabulary:
+    """Return the names of a configuration; servers are asked for their tools.
+
+    Raises:
+        ValueError: Some tool of it cannot be had.
+    """
+    root = (config.tools.files.root or Path.cwd()).resolve()
+    async with available_tools(config, root, env, say) as tools:
+        specs = [each.tool.spec for each in tools]
+    names = [spec.name for spec in specs]
+    unseen = (f"{name}_*" for name in config.mcp.servers)
+    agents = with_default(config.agents)
+    decide = [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
+    return Vocabulary(
+        tools={spec.name: spec for spec in (*specs, *_OF_THE_LOOP, *decide)},
+        agents=frozenset(agents),
+        unseen=tuple(glob for glob in unseen if not any(name.startswith(glob[:-1]) for name in names)),
+    )
+
+
+def with_tests(known: Vocabulary, folder: Path) -> Vocabulary:
+    """Return the names with those that the tests in a folder describe.
+
+    Raises:
+        ConfigError: A file of tests that cannot be used.
+    """
+    files = [read_cases(path) for path in case_files(folder)] if any(folder.glob("**/*.test.toml")) else []
+    tools = {name: tool for file in files for name, tool in file.tools.items()}
+    cases = [case for file in files for case in file.test]
+    told = {
+        name for case in cases if loop_tool(case.tool).is_run and isinstance(name := case.arguments.get("agent"), str)
+    }
+    described = {
+        name: ToolSpec(name=name, parameters=tool.parameters, options=ToolOptions(tags=tool.tags))
+        for name, tool in tools.items()
+    }
+    agents = known.agents | told | {case.agent for case in cases}
+    return Vocabulary({**described, **known.tools}, agents, known.unseen)

@@ -1,0 +1,94 @@
+"""What the folds make of the histories of a chain, in one pass: contexts, journal, and the result counted anew."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from orga.client.history.chain import RunHistory
+from orga.client.history.events import read_events
+from orga.client.journal.reading import past_missing
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.recount import ContextFold, Recount
+from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.text import one_line
+
+DETAIL_CHARS = 300
+
+T = TypeVar("T")
+
+
+class Guarded(Generic[T]):
+    """A fold that is fed up to the first event that does not fit.
+
+    Whatever a history holds that is not ours is a finding, no defect.
+    """
+
+    def __init__(self, feed: Callable[[Happening], Iterable[T]]) -> None:
+        self.found: list[T] = []
+        self.fault = ""
+        """Where it ended early, and why."""
+        self._feed = feed
+
+    def feed(self, happening: Happening, place: str) -> None:
+        """Take in the next event, which is named by `place`."""
+        if self.fault:
+            return
+        try:
+            self.found += self._feed(happening)
+        except Exception as error:  # see above
+            self.fault = fault_at(place, error)
+
+
+class ChainFolds:
+    """Takes in the histories of a chain, oldest first; no event is kept."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        """Begin a chain; `is_cut` where the server has its oldest runs no longer."""
+        self.journal = Guarded[JournalEntry](JournalFold().feed)
+        self.miscounts = Guarded[str](Recount().feed)
+        self.is_completed = False
+        """Whether there is a result to be counted anew."""
+        self._is_cut = is_cut
+
+    async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
+        """Take in the next run, and return its number of model calls, and what is wrong with what these were about."""
+        fold = ContextFold()
+        calls, last = 0, 0
+
+        def feed_context(happening: Happening) -> Iterable[None]:
+            fold.feed(happening)
+            return ()
+
+        contexts = Guarded[None](feed_context)
+        try:
+            async for happening in read_events(client, _each(run.events)):
+                last = happening.event_id
+                calls += happening.kind == "scheduled" and happening.name == "reason"
+                contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
+                self._feed(happening)
+        except Exception as error:  # as with a fold
+            return calls, fault_at(f"event {last + 1} and later", error)
+        return calls, contexts.fault
+
+    def _feed(self, happening: Happening) -> None:
+        self._feed_chain(happening)
+        if self._is_cut:
+            self._is_cut = False
+            self._feed_chain(past_missing(happening))
+
+    def _feed_chain(self, happening: Happening) -> None:
+        self.journal.feed(happening, f"event {happening.event_id}")
+        self.miscounts.feed(happening, "the events")
+        self.is_completed = self.is_completed or happening.kind == "workflow_completed"
+
+
+def fault_at(place: str, error: Exception) -> str:
+    """Return what is wrong there, in one line."""
+    return one_line(f"{place}: {type(error).__name__}: {error}", DETAIL_CHARS)
+
+
+async def _each(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+    for event in events:
+        yield event

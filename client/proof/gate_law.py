@@ -1,0 +1,98 @@
+"""The law of the gate, checked on a history: nothing is carried out without an earlier yes to exactly that call."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
+
+from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
+from orga.workflows.decisions.stages import CALL_STAGES, Standings
+from orga.workflows.types.delegation import delegate_arguments
+from orga.workflows.types.gate import Purpose, Verdict
+from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.messages import ToolCall
+
+_BY_A_PERSON = re.compile(r"\.r\d+$")
+"""What a person has tried once more: the same call at the same place, under the verdict that it has."""
+
+ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
+"""What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
+
+Key = tuple[str, str, str]
+"""Tool, id of the call, arguments: what a verdict is bound to."""
+
+
+async def breaches(history: WorkflowHistory, record: GateRecord, converter: DataConverter) -> list[str]:
+    """Return what the history shows to have been carried out against the law, one line each.
+
+    Args:
+        history: Of one run.
+        record: What a replay of just that history showed.
+        converter: That the history is written with.
+    """
+    return unlicensed(record.facts, await carried_out(history, converter))
+
+
+def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:
+    """Return the breaches: one yes allows one call at one place, however often the server or a person tries there.
+
+    The gate's last word on a place counts, and what the stages say may follow what.
+
+    What a replay starts without a trace in the history was withdrawn in the same workflow task, a local activity
+    excepted, whose input no history has.
+    """
+    in_history: dict[tuple[str, str], list[Started]] = {}
+    for started in recorded:
+        in_history.setdefault((started.kind, started.place), []).append(started)
+    licences = _Licences()
+    found: list[str] = []
+    for fact in facts:
+        if isinstance(fact, Judged):
+            licences.take(fact)
+            continue
+        there = [fact] if fact.kind == "local" else in_history.get((fact.kind, fact.place), [])
+        if not there:
+            continue
+        started = there.pop(0)
+        if not licences.allow(started):
+            found.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
+    left = (started for there in in_history.values() for started in there)
+    return found + [f"{started.place} {started.name}: the code of today starts no such call" for started in left]
+
+
+class _Licences:
+    """What may be carried out by now, and where: by the gate's last word on each place, if it could follow."""
+
+    def __init__(self) -> None:
+        self._standings = Standings[str](CALL_STAGES)
+        self._keys: dict[str, list[Key]] = {}
+
+    def take(self, judged: Judged) -> None:
+        request = judged.request
+        for call, place, verdict in zip(request.calls, request.places, judged.decisions, strict=False):
+            if request.approved_by:
+                self._standings.hear(place, "yes")
+            elif request.purpose in ANEW:
+                self._standings.begin(place)
+            self._keys[place] = _keys(call, verdict) if self._standings.hear(place, verdict.decision) else []
+
+    def allow(self, started: Started) -> bool:
+        place = _BY_A_PERSON.sub("", started.place)
+        key = _key(started.name, started.call_id, started.arguments)
+        return not self._standings.lacks(place) and key in self._keys.get(place, [])
+
+
+def _keys(call: ToolCall, verdict: Verdict) -> list[Key]:
+    arguments = call.arguments if verdict.arguments is None else verdict.arguments
+    keys = [_key(call.name, call.call_id, arguments)]
+    if loop_tool(call.name).is_run:
+        agent, task = delegate_arguments(arguments)
+        keys.append(_key(call.name, "", {"agent": agent, "task": task}))
+    return keys
+
+
+def _key(name: str, call_id: str, arguments: dict[str, Any]) -> Key:
+    return name, call_id, json.dumps(arguments, sort_keys=True)

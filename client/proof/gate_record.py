@@ -1,0 +1,144 @@
+"""What a run asked its gate, what it was told and what it started then: in order, as a replay of its history shows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.activity_result import ActivityResolution
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter, PayloadConverter
+
+from orga.workflows.types.delegation import delegate_arguments, delegated_place
+from orga.workflows.types.gate import GateRequest, Verdict, Verdicts
+from orga.workflows.types.loop_tools import RUN_TOOL
+from orga.workflows.types.names import OWN_ACTIVITIES
+
+GATE = "gate"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A request that the gate has answered."""
+
+    request: GateRequest
+    verdicts: tuple[Verdict, ...] | None
+    """In call order; None where the gate failed, or judged other places: that denies everything."""
+
+    @property
+    def decisions(self) -> tuple[Verdict, ...]:
+        """One for each proposal, as the run took them."""
+        proposals = len(self.request.calls) or 1
+        if self.verdicts is None or len(self.verdicts) != proposals:
+            return (Verdict(decision="deny", reason="the gate could not decide"),) * proposals
+        return self.verdicts
+
+
+@dataclass(frozen=True)
+class Started:
+    """A tool call, or a run of another agent, that was carried out."""
+
+    kind: Literal["activity", "local", "child"]
+    name: str
+    place: str
+    """`<iteration>.<index>`, with what follows it where the call was made again."""
+    call_id: str
+    """Empty for a run of another agent, which is not told."""
+    arguments: dict[str, Any]
+    permit: str = ""
+    """The gate's signature that it brought along."""
+
+
+Fact = Judged | Started
+
+
+class GateRecord:
+    """Watches a replay. Only what goes in and comes out is looked at, so the workflow's own code is not trusted."""
+
+    def __init__(self, converter: PayloadConverter) -> None:
+        self.facts: list[Fact] = []
+        self._converter = converter
+        self._asked: dict[int, GateRequest] = {}
+
+    def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        """Take in one workflow task: what it was told comes before what it decided."""
+        for job in activation.jobs:
+            if job.HasField("resolve_activity"):
+                self._answered(job.resolve_activity.seq, job.resolve_activity.result)
+        for command in completion.successful.commands:
+            self._commanded(command)
+
+    def _answered(self, seq: int, result: ActivityResolution) -> None:
+        request = self._asked.pop(seq, None)
+        if request is None or result.HasField("backoff"):  # then the same is asked again
+            return
+        verdicts: tuple[Verdict, ...] | None = None
+        if result.HasField("completed"):
+            try:
+                answer = Verdicts.model_validate(_value(self._converter, [result.completed.result]))
+                verdicts = answer.on(request.places)
+            except ValidationError:
+                verdicts = None
+        self.facts.append(Judged(request, verdicts))
+
+    def _commanded(self, command: WorkflowCommand) -> None:
+        if command.HasField("start_child_workflow_execution"):
+            child = command.start_child_workflow_execution
+            self.facts.append(started_child(child.workflow_id, _value(self._converter, child.input)))
+            return
+        is_local = command.HasField("schedule_local_activity")
+        if not is_local and not command.HasField("schedule_activity"):
+            return
+        scheduled = command.schedule_local_activity if is_local else command.schedule_activity
+        if scheduled.activity_type == GATE:
+            request = _value(self._converter, scheduled.arguments)
+            self._asked[scheduled.seq] = GateRequest.model_validate(request)
+        elif scheduled.activity_type not in OWN_ACTIVITIES:
+            request = _value(self._converter, scheduled.arguments)
+            kind = "local" if is_local else "activity"
+            self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, request, kind))
+
+
+async def carried_out(history: WorkflowHistory, converter: DataConverter) -> list[Started]:
+    """Return the tool activities and the other agents' runs that the history itself tells of, in order."""
+    found: list[Started] = []
+    for event in history.events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            scheduled = event.activity_task_scheduled_event_attributes
+            if scheduled.activity_type.name not in OWN_ACTIVITIES:
+                value = await _decoded(converter, scheduled.input.payloads)
+                found.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
+        elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):
+            child = event.start_child_workflow_execution_initiated_event_attributes
+            found.append(started_child(child.workflow_id, await _decoded(converter, child.input.payloads)))
+    return found
+
+
+def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> Started:
+    """Return a tool's activity, from its input as plain JSON."""
+    given = _object(request)
+    call_id, permit = str(given.get("call_id", "")), str(given.get("permit", ""))
+    return Started(kind, name, place, call_id, _object(given.get("arguments")), permit)
+
+
+def started_child(workflow_id: str, given: Any) -> Started:
+    """Return a run of another agent, from its input as plain JSON, as the `delegate` call that it carries out."""
+    agent, task = delegate_arguments(_object(given))
+    return Started("child", RUN_TOOL, delegated_place(workflow_id), "", {"agent": agent, "task": task})
+
+
+async def _decoded(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
+    return next(iter(await converter.decode(payloads)), None)
+
+
+def _value(converter: PayloadConverter, payloads: Sequence[Payload]) -> Any:
+    values: Iterator[Any] = iter(converter.from_payloads(payloads))
+    return next(values, None)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

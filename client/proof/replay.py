@@ -1,0 +1,117 @@
+"""Replaying one run through the code of today, and comparing how it ends then with how it ended."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, cast
+
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
+from temporalio.worker import Replayer
+
+from orga.client.history.chain import RunHistory
+from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner, Observer
+from orga.client.runners.sandbox import workflow_runner
+from orga.client.server.endpoint import Report
+from orga.workflows.agent import AgentWorkflow
+from orga.workflows.types.text import one_line
+
+MESSAGE_CHARS = 500
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of a replay."""
+
+    failure: str
+    """Why it parted from the history; empty when it did not."""
+    ending: list[Any] | None
+    """What the run returns, or hands to the run that continues it as new; None where it does neither."""
+
+
+async def replayed(history: WorkflowHistory, converter: DataConverter, *watching: Observer) -> Replayed:
+    """Replay a whole history, in the sandbox that workers use; `watching` see each of its tasks."""
+    ending = _Ending()
+
+    def observe(activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        for look in (ending.observe, *watching):
+            look(activation, completion)
+
+    runner = ObservedRunner(workflow_runner(converter), observe)
+    replayer = Replayer(
+        workflows=[AgentWorkflow], data_converter=converter, workflow_runner=runner, build_id=REPLAY_BUILD
+    )
+    outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    if outcome.replay_failure is not None:
+        return Replayed(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
+    said = ending.payloads
+    return Replayed("", None if said is None else converter.payload_converter.from_payloads(said))
+
+
+def progress(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
+    """Return an observer that reports how far the replay of a run of a chain is; the first has number 1.
+
+    It reports from the thread that the replay has.
+    """
+    events = len(runs[number - 1].events)
+
+    def observe(activation: WorkflowActivation, _: WorkflowActivationCompletion) -> None:
+        done = f"event {activation.history_length:,} of {events:,}"
+        report(f"{workflow_id}: run {number} of {len(runs)}, {done}")
+
+    return observe
+
+
+async def recorded_ending(history: WorkflowHistory, converter: DataConverter) -> list[Any] | None:
+    """Return what the run returned, or handed to the run that continued it."""
+    last = history.events[-1]
+    if last.HasField("workflow_execution_completed_event_attributes"):
+        payloads = last.workflow_execution_completed_event_attributes.result.payloads
+    elif last.HasField("workflow_execution_continued_as_new_event_attributes"):
+        payloads = last.workflow_execution_continued_as_new_event_attributes.input.payloads
+    else:
+        return None
+    return await converter.decode(payloads)
+
+
+def ending_of(outcome: Replayed, run_id: str) -> list[Any] | None:
+    """Return how the run ends today; what it hands over names the run, which a replay does not know once it was reset.
+
+    It calls such a run by the id of the first one.
+    """
+    match outcome.ending:
+        case [given, {"carried_by": _} as state]:
+            return [given, {**cast("dict[str, Any]", state), "carried_by": run_id}]
+        case ending:
+            return ending
+
+
+def difference(recorded: Any, computed: Any, place: str = "") -> str:
+    """Return the first place where a recorded value is not computed again; later versions may add keys."""
+    if isinstance(recorded, dict) and isinstance(computed, dict):
+        then, now = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
+        found = (difference(value, now.get(key), f"{place}.{key}".lstrip(".")) for key, value in then.items())
+        return next(filter(None, found), "")
+    if isinstance(recorded, list) and isinstance(computed, list):
+        one, two = cast("list[Any]", recorded), cast("list[Any]", computed)
+        if len(one) == len(two):
+            pairs = enumerate(zip(one, two, strict=True))
+            return next(filter(None, (difference(*pair, f"{place}[{index}]") for index, pair in pairs)), "")
+    return "" if recorded == computed else place or "value"
+
+
+class _Ending:
+    """Keeps the arguments of the command that ends the run."""
+
+    def __init__(self) -> None:
+        self.payloads: list[Payload] | None = None
+
+    def observe(self, _: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        for command in completion.successful.commands:
+            if command.HasField("complete_workflow_execution"):
+                self.payloads = deepcopy([command.complete_workflow_execution.result])  # a codec changes them in place
+            elif command.HasField("continue_as_new_workflow_execution"):
+                self.payloads = deepcopy(list(command.continue_as_new_workflow_execution.arguments))

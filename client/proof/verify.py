@@ -1,0 +1,163 @@
+"""Verifying a run: its histories against the code of today, and an exported journal against its histories."""
+
+from collections.abc import Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from temporalio.client import Client
+
+from orga.activities.permits import PermitKeys
+from orga.client.errors import NotAnAgent, RunNotFound
+from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.journal.checks import Check, Verification
+from orga.client.journal.exports import export_check
+from orga.client.journal.head import SealedHead, head_check
+from orga.client.journal.laws import law_faults
+from orga.client.journal.reading import read_journal
+from orga.client.proof.decisions import DecisionRecord, fault_of, recorded_decisions
+from orga.client.proof.folded import ChainFolds
+from orga.client.proof.gate_law import breaches
+from orga.client.proof.gate_record import GateRecord, Judged
+from orga.client.proof.permits import permit_fault
+from orga.client.proof.replay import Replayed, difference, ending_of, progress, recorded_ending, replayed
+from orga.client.runners.observed import Observer
+from orga.client.server.endpoint import Report
+from orga.workflows.types.journal import JournalEntry
+
+SHOWN_FAULTS = 5
+
+
+async def verify(
+    client: Client,
+    workflow_id: str,
+    *,
+    exported: Sequence[JournalEntry] | None = None,
+    head: SealedHead | None = None,
+    trusted: Sequence[Ed25519PublicKey] = (),
+    permits: PermitKeys | None = None,
+    report: Report = lambda _: None,
+) -> Verification:
+    """Check a run, live or ended, and the runs that it delegated to; no worker is needed.
+
+    Args:
+        client: From `connect`.
+        workflow_id: The run; all runs of its continue-as-new chain are checked.
+        exported: Its journal, as it was written down at some time.
+        head: Of that journal.
+        trusted: Keys that may have signed the head; with any, it has to be signed.
+        permits: Keys of the workers; with any, each call has to bear the gate's permit.
+        report: Is told how far it is, often, from another thread too.
+
+    Raises:
+        RunNotFound: No run has this id.
+    """
+    chain = await run_chain(client, workflow_id)
+    runs = await histories(client, chain)
+    checks, entries = await verified_histories(
+        client, workflow_id, runs, is_cut=chain.is_cut, permits=permits, report=report
+    )
+    if exported is not None:
+        has_delegated = bool(_delegated(entries))
+        told = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
+        checks.append(export_check(workflow_id, exported, told))
+        if head is not None or trusted:
+            checks.append(head_check(workflow_id, exported, head, trusted))
+    for delegated in _delegated(entries):
+        checks += await _verified_delegate(client, delegated, permits, report)
+    return Verification(workflow_id, tuple(checks))
+
+
+async def verified_histories(
+    client: Client,
+    workflow_id: str,
+    runs: Sequence[RunHistory],
+    *,
+    is_cut: bool = False,
+    permits: PermitKeys | None = None,
+    report: Report = lambda _: None,
+) -> tuple[list[Check], list[JournalEntry]]:
+    """Check the histories of a chain, and return the journal that they give."""
+    checks: list[Check] = []
+    folds = ChainFolds(is_cut=is_cut)
+    for number, run in enumerate(runs, 1):
+        observe = progress(report, workflow_id, number, runs)
+        checks += await _replay_checks(client, workflow_id, run, permits, observe)
+        calls, fault = await folds.feed(client, run)
+        checks.append(_check("contexts", workflow_id, fault, f"{calls} model calls have their digests", run.run_id))
+    entries = folds.journal.found
+    faults = folds.journal.fault or "; ".join(law_faults(entries))
+    checks.append(_check("journal", workflow_id, faults, f"{len(entries)} entries, {_last_hash(entries)}"))
+    if folds.is_completed:
+        miscounts = folds.miscounts.fault or "; ".join(folds.miscounts.found)
+        checks.append(_check("counters", workflow_id, miscounts, "the result counts what happened"))
+    return checks, entries
+
+
+async def _replay_checks(
+    client: Client, workflow_id: str, run: RunHistory, permits: PermitKeys | None, observe: Observer
+) -> list[Check]:
+    record = GateRecord(client.data_converter.payload_converter)
+    decisions = DecisionRecord(client.data_converter.payload_converter)
+    outcome = await replayed(run.history, client.data_converter, record.observe, decisions.observe, observe)
+    replay = _check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)
+    if outcome.failure:
+        return [replay]
+    return [
+        replay,
+        await _gate_check(client, workflow_id, run, record),
+        *([await _permit_check(client, workflow_id, run, record, permits)] if permits else []),
+        *await _decision_checks(client, workflow_id, run, decisions),
+        *await _ending_checks(client, workflow_id, run, outcome),
+    ]
+
+
+async def _gate_check(client: Client, workflow_id: str, run: RunHistory, record: GateRecord) -> Check:
+    faults = await breaches(run.history, record, client.data_converter)
+    judged = sum(isinstance(fact, Judged) for fact in record.facts)
+    fine = f"{judged} judgements; nothing was carried out without one"
+    return _check("gate", workflow_id, "; ".join(faults[:SHOWN_FAULTS]), fine, run.run_id)
+
+
+async def _permit_check(
+    client: Client, workflow_id: str, run: RunHistory, record: GateRecord, keys: PermitKeys
+) -> Check:
+    calls, fault = await permit_fault(client, run, record.facts, keys)
+    return _check("permits", workflow_id, fault, f"{calls} calls bear the gate's signature", run.run_id)
+
+
+async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, decisions: DecisionRecord) -> list[Check]:
+    told = await recorded_decisions(run.history, client.data_converter)
+    if not told:
+        return []
+    fine = f"{len(told)} decisions follow from their fields, facts and rules"
+    return [_check("decisions", workflow_id, fault_of(told, decisions.made), fine, run.run_id)]
+
+
+async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: Replayed) -> list[Check]:
+    recorded = await recorded_ending(run.history, client.data_converter)
+    if recorded is None:
+        return []
+    place = difference(recorded, ending_of(outcome, run.run_id))
+    fault = f"the code of today ends it otherwise, first in {place}" if place else ""
+    return [_check("ending", workflow_id, fault, "as recorded", run.run_id)]
+
+
+def _check(name: str, workflow_id: str, fault: str, fine: str, run_id: str = "") -> Check:
+    return Check(name, workflow_id, not fault, fault or fine, run_id)
+
+
+def _last_hash(entries: Sequence[JournalEntry]) -> str:
+    return f"last hash {entries[-1].hash}" if entries else "no hash"
+
+
+def _delegated(entries: Sequence[JournalEntry]) -> list[str]:
+    started = [entry.data.get("workflow_id") for entry in entries if entry.event == "DelegationStarted"]
+    return [workflow_id for workflow_id in started if isinstance(workflow_id, str)]
+
+
+async def _verified_delegate(
+    client: Client, workflow_id: str, permits: PermitKeys | None, report: Report
+) -> tuple[Check, ...]:
+    try:
+        return (await verify(client, workflow_id, permits=permits, report=report)).checks
+    except (RunNotFound, NotAnAgent) as error:
+        return (Check("delegate", workflow_id, ok=False, detail=str(error)),)

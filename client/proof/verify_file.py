@@ -1,0 +1,76 @@
+"""Verifying an exported journal by itself: without its run, without a server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from orga.client.journal.checks import Check, Verification
+from orga.client.journal.file import JournalFile
+from orga.client.journal.head import head_check
+from orga.client.journal.laws import has_ended, law_faults
+from orga.workflows.decisions.journal_entries import first_break
+
+HISTORY = "only the run's history on its server shows it: orga verify ID --journal FILE"
+IMPOSSIBLE = (
+    ("replay", "whether the code makes this run of its history"),
+    ("gate", "whether nothing was carried out without an earlier yes to exactly that call"),
+    ("contexts", "whether the model was sent what the digests say"),
+    ("counters", "whether the result counts what happened"),
+)
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """What could not be looked at."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FileVerification:
+    """What the file alone shows."""
+
+    found: Verification
+    unchecked: tuple[Unchecked, ...]
+    is_vouched_for: bool
+    """Whether a trusted key has signed it: without, all of it can be made anew by anybody."""
+
+
+def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileVerification:
+    """Check chain, numbers, head and signature, and what must hold in every journal.
+
+    Args:
+        file: The export.
+        trusted: Keys to go by; with any, the head has to be signed by one of them.
+    """
+    run = file.head.head.run if file.head else ""
+    broken = first_break(file.entries)
+    chain = f"it breaks at entry {broken}: it or one before it was changed" if broken is not None else ""
+    faults = "; ".join(law_faults(file.entries))
+    checks = [
+        Check("chain", run, not chain, chain or f"{len(file.entries)} entries, each follows from those before it"),
+        Check("laws", run, not faults, faults or "it begins, asks, decides and acts as a journal does"),
+    ]
+    unchecked = [Unchecked(name, f"{what}: {HISTORY}") for name, what in IMPOSSIBLE]
+    if not has_ended(file.entries):
+        unchecked.append(
+            Unchecked("ending", "the run had not ended when this was written: what came later is not here")
+        )
+    if trusted:
+        checks.append(head_check(run, file.entries, file.head, trusted))
+    elif file.head is None:
+        unchecked.append(Unchecked("head", "it has none: whether anything stood behind the last entry is unknown"))
+    else:
+        checks.append(head_check(run, file.entries, file.head, None))
+        unchecked.append(Unchecked("signature", _no_signature(file)))
+    found = Verification(run, tuple(checks))
+    return FileVerification(found, tuple(unchecked), is_vouched_for=bool(trusted) and found.ok)
+
+
+def _no_signature(file: JournalFile) -> str:
+    if file.head is None or not file.head.signature:
+        return "nobody signed it: who can change the file can make all of it anew"
+    key = file.head.head.key_id
+    return f"it is signed by key {key}, and no key is trusted here: give it with --key, or [audit] trusted_keys"

@@ -1,0 +1,95 @@
+"""A workflow runner that answers queries last: never while a local activity is under way.
+
+The SDK (temporalio 1.35) ends the workflow task with the answer. What the local activity brought is in the history by
+then, but workflow code hears of it in the next task only, behind the signals that came meanwhile; a replay tells it in
+the first task, before them: at another time, in another order.
+"""
+
+from collections.abc import Iterable
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
+
+from orga.client.history.bounded_arguments import bound
+from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
+
+_DIRECT = "legacy_query"
+"""The id of a query that comes without a workflow task; its answer ends none."""
+
+
+class PatientRunner(WrappedRunner):
+    """Leaves the work to another runner."""
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """Create the instance, patient from now on."""
+        return PatientInstance(super().create_instance(det))
+
+
+class PatientInstance(WrappedInstance):
+    """One run in the cache of a worker, and the queries that it has yet to answer."""
+
+    def __init__(self, instance: WorkflowInstance) -> None:
+        super().__init__(instance)
+        self._under_way: set[int] = set()
+        """Local activities, by number, whose end workflow code has not heard of."""
+        self._asked: list[WorkflowActivationJob] = []
+        """Queries that wait, all of one workflow task: the server asks again in the next what this one leaves open."""
+        self._asked_at = 0
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """Let workflow code act; behind that, in the same task, answer what was asked meanwhile."""
+        bound(act)
+        if act.history_length != self._asked_at or any(job.HasField("remove_from_cache") for job in act.jobs):
+            self._asked, self._asked_at = [], act.history_length
+        if self._under_way and any(_is_of_a_task(job) for job in act.jobs):
+            self._asked.extend(act.jobs)  # queries never come with anything else
+            return _nothing_yet()
+        completion = super().activate(act)
+        self._under_way -= {job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local}
+        self._under_way |= _begun(completion.successful.commands)
+        self._under_way -= _given_up(completion.successful.commands)
+        if self._asked and not self._under_way and not _may_go_on(completion):
+            completion.successful.commands.extend(self._answers(act))
+        return completion
+
+    def _answers(self, act: WorkflowActivation) -> Iterable[WorkflowCommand]:
+        asking = WorkflowActivation()
+        asking.CopyFrom(act)
+        asking.is_replaying = True  # as the SDK has it wherever a query is answered
+        del asking.jobs[:]
+        asking.jobs.extend(self._asked)
+        self._asked = []
+        return super().activate(asking).successful.commands
+
+
+def _is_of_a_task(job: WorkflowActivationJob) -> bool:
+    return job.HasField("query_workflow") and job.query_workflow.query_id != _DIRECT
+
+
+def _nothing_yet() -> WorkflowActivationCompletion:
+    completion = WorkflowActivationCompletion()
+    completion.successful.SetInParent()
+    return completion
+
+
+def _begun(commands: Iterable[WorkflowCommand]) -> set[int]:
+    local = (command.schedule_local_activity for command in commands if command.HasField("schedule_local_activity"))
+    return {scheduled.seq for scheduled in local}
+
+
+def _given_up(commands: Iterable[WorkflowCommand]) -> set[int]:
+    """Return those whose end is told at once, in this task, since nobody waits for them any more."""
+    cancelled = (
+        each.request_cancel_local_activity for each in commands if each.HasField("request_cancel_local_activity")
+    )
+    return {each.seq for each in cancelled}
+
+
+def _may_go_on(completion: WorkflowActivationCompletion) -> bool:
+    """Return whether the SDK may have more to tell in this task, which an answer would end: a cancellation, at once."""
+    if not completion.HasField("successful"):
+        return True
+    names = (command.WhichOneof("variant") or "" for command in completion.successful.commands)
+    return any("cancel" in name and name != "cancel_timer" for name in names)

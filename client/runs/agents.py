@@ -1,0 +1,245 @@
+"""Agents from Python: start one, steer it, ask it, wait for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import uuid_utils
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from orga.client.config.workplace import settled
+from orga.client.errors import RunFailed
+from orga.client.runs.exchange import Exchange, translated
+from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
+from orga.workflows.types.input import AgentInput, InvalidInput, parse_input
+from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.questions import Choice, Resolution
+from orga.workflows.types.result import AgentResult
+from orga.workflows.types.status import AgentStatus, ShownMessage
+from orga.workflows.types.text import as_line, can_be_typed, clean_text, one_line
+from orga.workflows.types.workplace import WORKPLACE_MEMO
+
+SUMMARY_CHARS = 150
+
+
+class AgentHandle:
+    """A run of an agent, live or ended."""
+
+    def __init__(self, client: Client, workflow_id: str) -> None:
+        """Stand for the run through all its continue-as-new runs, so it is bound to none of them."""
+        self.id = workflow_id
+        self._exchange = Exchange(client, workflow_id)
+
+    async def steer(self, guidance: str) -> None:
+        """Guide the next reasoning step. Guidance is queued, in order.
+
+        Raises:
+            RunNotFound: No run has this id.
+            RunEnded: It takes no more signals.
+        """
+        await self._exchange.signal("steer", guidance)
+
+    async def add_context(self, context: str) -> None:
+        """Append to what the agent knows."""
+        await self._exchange.signal("add_context", context)
+
+    async def pause(self) -> None:
+        """Stop before the next phase; clocks and budgets stand still."""
+        await self._exchange.signal("pause")
+
+    async def resume(self) -> None:
+        """Go on after a pause."""
+        await self._exchange.signal("resume")
+
+    async def abort(self, why: str = "") -> None:
+        """Cancel what is in flight and end with reason `aborted`."""
+        await self._exchange.signal("abort", why)
+
+    async def extend_budget(self, **limits: float) -> dict[str, float]:
+        """Raise limits of the live run and return all that were raised so far.
+
+        Args:
+            limits: The new limits, not what is added to the old ones; names as in `BudgetExtension`.
+
+        Raises:
+            Refused: An unknown limit, or one that would not get higher.
+            RunEnded: There is nothing to raise any more.
+            NoAnswer: No worker is there to take it.
+        """
+        return dict(await self._exchange.update("extend_budget", limits))
+
+    async def resolve_escalation(
+        self, escalation_id: str, choice: Choice, result: str = "", by: str = "", reason: str = ""
+    ) -> None:
+        """Decide what waits for a person.
+
+        Args:
+            escalation_id: The `wait_id` that `status` shows.
+            choice: What to do; a budget takes `skip` (end at the limit) and `abort` only.
+            result: What the run goes on with, for `result`.
+            by: Who decided.
+            reason: Stands in the journal.
+
+        Raises:
+            Refused: Nothing waits under this id, it is decided already, or the choice does not fit.
+        """
+        texts = {"result": result, "by": by, "reason": reason}
+        cleaned = {name: clean_text(text) for name, text in texts.items()}
+        resolution = Resolution(escalation_id=escalation_id, choice=choice, **cleaned)
+        await self._exchange.update("resolve_escalation", resolution.model_dump(mode="json"))
+
+    async def approve(self, approval_id: str, by: str, reason: str = "") -> None:
+        """Say yes to one held call: that call, with those arguments, once.
+
+        Args:
+            approval_id: As `status` shows it, in `pending_approvals`.
+            by: Who decides; has to be one of the approvers where policy names some.
+            reason: Stands in the journal.
+
+        Raises:
+            Refused: Nothing is held under this id, it is decided or has expired, or this person may not decide it.
+            RunEnded: It is not live.
+            NoAnswer: No worker is there to take it.
+        """
+        await self._decide("approve", approval_id, by, reason)
+
+    async def deny(self, approval_id: str, by: str, reason: str = "") -> None:
+        """Say no to one held call; the model reads the reason. Raises as `approve` does."""
+        await self._decide("deny", approval_id, by, reason)
+
+    async def requeue(self, letter_id: str) -> None:
+        """Let the run send a dead letter again before its next reasoning step, under the key that it had.
+
+        Raises:
+            Refused: There is no such letter.
+            RunEnded: Only a fork of it can (`orga.client.past.requeue`).
+        """
+        await self._exchange.update("requeue", letter_id)
+
+    async def status(self) -> AgentStatus:
+        """Return where the run stands.
+
+        Raises:
+            NoAnswer: No worker is there to answer.
+        """
+        return AgentStatus.model_validate(await self._exchange.query("status"))
+
+    async def live_status(self) -> AgentStatus:
+        """Return where the run stands, to decide something about it; says at once when nobody could take that.
+
+        Raises:
+            RunEnded: It is not live.
+            NoAnswer: No worker is there.
+        """
+        await self._exchange.polled()
+        return await self.status()
+
+    async def conversation(self) -> list[ShownMessage]:
+        """Return the messages as the model would see them, asked for page by page."""
+        found: list[ShownMessage] = []
+        while page := await self._exchange.query("conversation", {"offset": len(found)}):
+            found += map(ShownMessage.model_validate, page)
+        return found
+
+    async def result(self) -> AgentResult:
+        """Wait for the ending; a run that is rewound meanwhile has another.
+
+        Raises:
+            RunFailed: Invalid input, a defect, or the run was terminated by an operator.
+        """
+        while True:
+            try:
+                return AgentResult.model_validate(await self._exchange.workflow.result())
+            except WorkflowFailureError as error:
+                if not await self._goes_on(error):
+                    raise RunFailed(_cause(error)) from None
+            except RPCError as error:
+                raise translated(error, self.id) from error
+
+    async def describe(self) -> WorkflowExecutionDescription:
+        """Return what the server says of the run, its activities in flight included."""
+        return await self._exchange.describe()
+
+    async def _decide(self, update: str, approval_id: str, by: str, reason: str) -> None:
+        decision = {"approval_id": approval_id, "approver": clean_text(by), "reason": clean_text(reason)}
+        await self._exchange.update(update, decision)
+
+    async def _goes_on(self, error: WorkflowFailureError) -> bool:
+        """Return whether the run was reset: that terminates it, and begins another under its id at once."""
+        is_terminated = isinstance(error.cause, TerminatedError)
+        return is_terminated and (await self.describe()).status != WorkflowExecutionStatus.TERMINATED
+
+
+async def start_agent(
+    client: Client,
+    agent_input: AgentInput | Mapping[str, Any] | str,
+    *,
+    workflow_id: str | None = None,
+    task_queue: str | None = None,
+    again: bool = False,
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
+) -> AgentHandle:
+    """Start a run and return its handle.
+
+    Args:
+        client: From `connect`.
+        agent_input: The input of `AgentWorkflow`; a string is the task.
+        workflow_id: `agent-<uuid7>` unless given.
+        task_queue: Where the workers poll; None for those of the folder and configuration that `connect` was called
+            with, `orga` for a client of another making.
+        again: Start even though a run with this id has ended; its history is found by its run id only, then.
+        search_attributes: Set from the start; the run adds its own.
+
+    Raises:
+        InvalidInput: Before anything is started, naming each bad key.
+        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
+    """
+    given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
+    checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
+    workflow_id = run_id_of(workflow_id)
+    if task_queue is not None:
+        _has_no_hidden(task_queue, "task_queue")
+    queue, place = settled(client)
+    try:
+        handle = await client.start_workflow(
+            AGENT_WORKFLOW,
+            checked.model_dump(mode="json", exclude_unset=True),
+            id=workflow_id,
+            task_queue=task_queue or queue,
+            id_reuse_policy=reuse_policy(again=again),
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            static_summary=one_line(checked.task, SUMMARY_CHARS),
+            search_attributes=search_attributes,
+            memo=None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")},
+        )
+    except RPCError as error:
+        raise translated(error, workflow_id) from error
+    except WorkflowAlreadyStartedError:
+        raise await id_taken(client, workflow_id) from None
+    return AgentHandle(client, handle.id)
+
+
+def run_id_of(given: str | None) -> str:
+    """Return the id that a new run gets.
+
+    Raises:
+        InvalidInput: People could not read the one that is given, or a command with it would not be what it looks like.
+    """
+    if given is None:
+        return f"agent-{uuid_utils.uuid7()}"
+    _has_no_hidden(given, "id")
+    if len(given.encode(errors="replace")) > MAX_ID_BYTES:
+        raise InvalidInput(f"id: must not be longer than {MAX_ID_BYTES} bytes")
+    return given
+
+
+def _has_no_hidden(name: str, what: str) -> None:
+    if not can_be_typed(name):
+        told = "must be one line, not empty, without control or hidden characters or double spaces, - not first"
+        raise InvalidInput(f"{what} {as_line(name)!r}: {told}")
+
+
+def _cause(error: WorkflowFailureError) -> str:
+    return str(error.cause)

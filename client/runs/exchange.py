@@ -1,0 +1,176 @@
+"""What is said to a run and what it answers: signals, queries and updates, their failures as ours."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from pydantic_core import to_json
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import WorkflowQueryFailedError as QueryFailed
+from temporalio.client import WorkflowUpdateFailedError as UpdateFailed
+from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateUnanswered
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunEnded, RunNotFound, TaskFails, TooLong
+from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
+from orga.client.runs.failing_tasks import failing_task
+from orga.client.server.lacking import reason_of
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.decisions.interventions import MAX_SIGNAL_BYTES
+
+ANSWER_TIMEOUT = timedelta(seconds=10)
+
+_RECORDING_LOOKS, _BETWEEN_LOOKS_S = 100, 0.05
+"""A workflow task takes milliseconds, but for one in which an embedded policy engine is slow."""
+
+UNPROCESSED = "UnprocessedUpdate"
+"""How the server fails an update that its workflow task left out: a worker does that which has just taken a run over
+while somebody asks for its status (temporalio 1.35). Nobody has seen the update, so it is sent again."""
+
+_UNANSWERED = {
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.FAILED_PRECONDITION,
+}
+
+
+class Exchange:
+    """Talks to one run, through all its continue-as-new runs."""
+
+    def __init__(self, client: Client, workflow_id: str) -> None:
+        self._client = client
+        self._id = workflow_id
+        self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id)
+
+    async def describe(self) -> WorkflowExecutionDescription:
+        """Return what the server says of the run."""
+        try:
+            return await self.workflow.describe()
+        except RPCError as error:
+            raise translated(error, self._id) from error
+
+    async def signal(self, name: str, *arguments: str) -> None:
+        """Send a signal; a run without a worker takes it in when one comes.
+
+        Raises:
+            TooLong: The run would cut it; nothing was sent.
+        """
+        for argument in arguments:
+            check_length(argument)
+        try:
+            await self.workflow.signal(name, args=list(arguments))
+        except RPCError as error:
+            raise self._not_delivered(error) from error
+
+    async def query(self, name: str, *arguments: Any) -> Any:
+        """Ask; only a worker can answer."""
+        try:
+            return await self.workflow.query(name, args=arguments, rpc_timeout=ANSWER_TIMEOUT)
+        except QueryFailed as error:
+            if isinstance(failing := await self._unanswered(), TaskFails):
+                raise failing from None
+            raise OrgaError(f"{self._id} cannot answer {name!r}: {error}") from error
+        except RPCError as error:
+            if error.status in _UNANSWERED:
+                raise await self._unanswered() from None
+            raise translated(error, self._id) from error
+
+    async def update(self, name: str, argument: Any) -> Any:
+        """Send an update. Without a worker it is not sent: it would take effect whenever one comes.
+
+        Raises:
+            Refused: The run's validator turned it away.
+            RunEnded: The run is not live.
+            NoAnswer: No worker polls; `NotTakenYet` when one did a moment ago.
+            TooLong: No run takes it; nothing was sent.
+        """
+        if (size := len(to_json(argument))) > MAX_UPDATE_BYTES:
+            raise TooLong(size, MAX_UPDATE_BYTES)
+        await self.polled()
+        await self._on_record()
+        try:
+            return await self.workflow.execute_update(name, argument, rpc_timeout=ANSWER_TIMEOUT)  # pyright: ignore[reportUnknownMemberType]
+        except UpdateFailed as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
+                return await self.update(name, argument)
+            raise Refused(_why(error)) from None
+        except UpdateUnanswered:
+            raise NotTakenYet(*await self._worker_lacking()) from None
+        except RPCError as error:
+            raise self._not_delivered(error) from error
+
+    async def polled(self) -> None:
+        """See to it that a worker could take what is sent.
+
+        Raises:
+            RunEnded: It is not live.
+            NoAnswer: No worker polls the task queue; `TaskFails` where workers do, and none can go on with the run.
+        """
+        described = await self.describe()
+        if described.status != WorkflowExecutionStatus.RUNNING:
+            raise RunEnded(self._id)
+        if not await may_be_polled(self._client, described.task_queue):
+            raise NoAnswer(described.task_queue, worker_command(await home_of(described)))
+        await self._refuse_while_its_task_fails(described)
+
+    async def _worker_lacking(self) -> tuple[str, str]:
+        """Return the task queue that nobody polls, and how a worker is started for it."""
+        described = await self.describe()
+        return described.task_queue, worker_command(await home_of(described))
+
+    async def _unanswered(self) -> NoAnswer:
+        """Return why nobody answers."""
+        described = await self.describe()
+        try:
+            await self._refuse_while_its_task_fails(described)
+        except TaskFails as error:
+            return error
+        return NoAnswer(described.task_queue, worker_command(await home_of(described)))
+
+    async def _refuse_while_its_task_fails(self, described: WorkflowExecutionDescription) -> None:
+        failing = await failing_task(self._client, described)
+        if failing is not None:
+            raise TaskFails(self._id, failing.told, failing.way_out)
+
+    async def _on_record(self) -> None:
+        """Wait a moment for a workflow task under way.
+
+        After a lost cache a query may show what no task has put on record yet (a question, say). An update that such a
+        task took in would come before it in every replay, which then fails.
+        """
+        for _ in range(_RECORDING_LOOKS):
+            if not (await self.describe()).raw_description.HasField("pending_workflow_task"):
+                return
+            await asyncio.sleep(_BETWEEN_LOOKS_S)
+
+    def _not_delivered(self, error: RPCError) -> OrgaError:
+        is_over = error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message
+        return RunEnded(self._id) if is_over else translated(error, self._id)
+
+
+def _why(error: UpdateFailed) -> str:
+    """Return the validator's own words, without the type of its exception."""
+    return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+
+
+def check_length(text: str) -> None:
+    """Refuse a text of which a run would take in a part only.
+
+    Raises:
+        TooLong: It is one.
+    """
+    size = len(text.encode("utf-8", "replace"))
+    if size > MAX_SIGNAL_BYTES:
+        raise TooLong(size, MAX_SIGNAL_BYTES)
+
+
+def translated(error: RPCError, workflow_id: str) -> OrgaError:
+    """Return what a user is told when the server does not do as it was asked."""
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return RunNotFound(workflow_id)
+    if error.status == RPCStatusCode.INVALID_ARGUMENT:
+        return OrgaError(f"the server refuses {workflow_id!r}: {error.message}")
+    return OrgaError(f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see `orga doctor`")

@@ -1,0 +1,88 @@
+"""The inbox: what waits for a person, over all runs. Visibility says which runs wait, the runs say for what."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError
+
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import OrgaError
+from orga.client.runs.asking import AT_ONCE, Asked, Asking
+from orga.client.runs.failing_tasks import FailingTask, failing_tasks
+from orga.client.server.lacking import reason_of
+from orga.workflows.types.names import AGENT, AGENT_WORKFLOW, WAITING
+from orga.workflows.types.questions import Wait, WaitKind
+from orga.workflows.types.status import AgentStatus, Budgets
+
+WAITING_RUNS = f"WorkflowType = '{AGENT_WORKFLOW}' AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
+"""Running ones only: a run that was terminated could not say that it waits no more."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that waits for a person."""
+
+    run_id: str
+    agent: str | None
+    kind: str
+    task_queue: str
+    worker_command: str
+    run_started: datetime
+    wait: Wait | None = None
+    """None where no worker answers: then no more than the kind is known."""
+    budgets: Budgets | None = None
+    failing: FailingTask | None = None
+    """What keeps workers from going on with the run; nobody can decide anything there until that is mended."""
+
+
+async def inbox(client: Client, *, kind: WaitKind | None = None, queue: str | None = None) -> AsyncGenerator[Question]:
+    """Yield what waits for a person, the oldest runs first.
+
+    A run that does not answer is told by its kind, whatever its queue: nobody could find it otherwise.
+
+    Args:
+        client: From `connect`.
+        kind: Only questions of this kind.
+        queue: Only questions to these people, as a tool's recovery names them.
+
+    Raises:
+        OrgaError: The server does not list runs.
+    """
+    runs, asking = await _waiting_runs(client), Asking(client)
+    for start in range(0, len(runs), AT_ONCE):
+        some = runs[start : start + AT_ONCE]
+        statuses = await asking.statuses([Asked(run.id, run.task_queue) for run in some])
+        silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
+        failing = await failing_tasks(client, silent)
+        async for question in _questions(some, statuses, failing):
+            if kind in (None, question.kind) and _is_for(queue, question):
+                yield question
+
+
+async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
+    try:
+        found = [run async for run in client.list_workflows(WAITING_RUNS)]
+    except RPCError as error:
+        raise OrgaError(f"the server does not list waiting runs: {reason_of(error)}; see `orga doctor`") from error
+    return sorted(found, key=lambda run: run.start_time)
+
+
+async def _questions(
+    runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
+) -> AsyncGenerator[Question]:
+    for run, status in zip(runs, statuses, strict=True):
+        command = worker_command(await home_of(run))
+        attributes = run.typed_search_attributes
+        agent, kind = attributes.get(AGENT), attributes.get(WAITING) or ""
+        if status is None:
+            stuck = failing.get(run.id)
+            yield Question(run.id, agent, kind, run.task_queue, command, run.start_time, failing=stuck)
+        for wait in status.waiting if status else ():
+            budgets = status and status.budgets
+            yield Question(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait, budgets)
+
+
+def _is_for(queue: str | None, question: Question) -> bool:
+    return queue is None or question.wait is None or question.wait.queue == queue

@@ -1,0 +1,95 @@
+"""Is there a worker? Who polls a task queue, as the server remembers it."""
+
+import os
+import socket
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from orga.client.server.lacking import is_lacking
+from orga.workflows.types.workplace import Workplace
+
+MARK = "#"
+NO_CONFIG = "-"
+DIGEST_CHARS = 8
+
+RECENT = timedelta(seconds=60)
+"""A long poll lasts as long, so a worker that lives was seen within it."""
+
+
+async def described(client: Client, task_queue: str) -> DescribeTaskQueueResponse | None:
+    """Return what the server says of the queue's workflow tasks.
+
+    None where it does not tell, as Temporal's test server.
+    """
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    try:
+        return await client.workflow_service.describe_task_queue(request)
+    except RPCError as error:
+        if is_lacking(error):
+            return None
+        raise
+
+
+def live(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
+    """Return the workers that poll, those known to be dead left out."""
+    oldest = datetime.now(UTC) - RECENT
+    return [
+        poller
+        for poller in answer.pollers
+        if poller.last_access_time.ToDatetime(tzinfo=UTC) >= oldest and may_live(poller.identity)
+    ]
+
+
+async def pollers(client: Client, task_queue: str) -> list[str] | None:
+    """Return the identities of the workers that poll for workflows; None where the server does not tell."""
+    answer = await described(client, task_queue)
+    return None if answer is None else [poller.identity for poller in live(answer)]
+
+
+async def may_be_polled(client: Client, task_queue: str) -> bool:
+    """Return whether a worker may be there: not where the server says that none polls."""
+    return await pollers(client, task_queue) != []
+
+
+def own_identity(pid: int) -> str:
+    """Return how the identity of a process of this machine begins."""
+    return f"{pid}@{socket.gethostname()}"
+
+
+def identity_suffix(place: Workplace) -> str:
+    """Return how it ends: with the digest of the configuration. Short, since it stands in most events of a history."""
+    return f"{MARK}{place.digest[:DIGEST_CHARS] or NO_CONFIG}"
+
+
+def config_digest(identity: str) -> str | None:
+    """Return the digest of the configuration that a worker started with, None where it does not say."""
+    found = identity.rpartition(MARK)[2] if MARK in identity else ""
+    return found or None
+
+
+def is_of_process(identity: str, pid: int) -> bool:
+    """Return whether a worker is that process of this machine."""
+    return identity.partition(MARK)[0] == own_identity(pid)
+
+
+def may_live(identity: str) -> bool:
+    """Return False for a process of this machine that is gone: the server lists a killed worker for a minute."""
+    pid, at, host = identity.partition(MARK)[0].partition("@")
+    if not at or not pid.isdigit() or host != socket.gethostname():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,130 @@
+"""What a worker of a configuration could run, and what stands in the way; for `orga doctor`."""
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agents import with_default
+from orga.activities.adapters.cost_problems import cost_refusal
+from orga.activities.adapters.critic_problems import critic_refusal
+from orga.activities.adapters.mcp.names import is_of_some_server
+from orga.activities.adapters.mcp.settings import server_settings
+from orga.activities.adapters.models.registry import ModelRegistry, default_model
+from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
+from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.client.config.model_prices import is_priced
+from orga.client.config.notify_settings import notify_settings
+from orga.client.config.policy_settings import policy_settings
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.writable_rules import writable_rules
+from orga.client.workers.tools import worker_tools
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.tools import ToolSpec
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Problems:
+    found: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    def add(self, place: str, problem: object, remedy: str) -> None:
+        """Note something that a run would trip over."""
+        self.found.append({"place": place, "problem": str(problem), "remedy": remedy})
+
+    @contextmanager
+    def of(self, place: str, remedy: str) -> Generator[None]:
+        """Note what cannot be had."""
+        try:
+            yield
+        except BrokenPolicies as error:
+            self.found.extend(asdict(problem) for problem in error.problems)
+        except ValueError as error:
+            self.add(place, error, remedy)
+
+
+def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
+    """Return agents, tools, models, policy, problems and warnings, as JSON values."""
+    problems, warnings = _Problems(), _Problems()
+    tools: dict[str, ToolSpec] = {}
+    with problems.of("tools", "correct [tools] in orga.toml"):
+        catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env))
+        if found := writable_rules(config, root, env):
+            warnings.add("rules", found.problem, found.remedy)
+        tools = {name: tool.spec for name, tool in catalog.items()}
+    standard = config.models.default or default_model(env)
+    agents = with_default(config.agents)
+    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+    _check_models(agents, standard, models.check, problems)
+    _check_costs(agents, standard, is_priced(config.models, models), problems)
+    is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
+    problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
+    with problems.of("policy", "correct [policy] in orga.toml"):
+        policy_engine(policy_settings(config.policy, env))
+    with problems.of("mcp", "correct [mcp] in orga.toml, or the environment"):
+        server_settings(config.mcp.servers, config.tools.options, env)
+    with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
+        notify_settings(config.notify, env)
+    return {
+        "agents": {
+            name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()
+        },
+        "tools": list(tools),
+        "models": asyncio.run(_looked_at(models, [agent.model or standard for agent in agents.values()])),
+        "policy": _policy(config, env),
+        "problems": problems.found,
+        "warnings": warnings.found,
+    }
+
+
+def _check_models(
+    agents: Mapping[str, AgentConfig], standard: str, check: Callable[[str], None], problems: _Problems
+) -> None:
+    for name, agent in agents.items():
+        model = agent.model or standard
+        with problems.of(f"agents.{name}.model", "name another model"):
+            check(model)
+        if problem := critic_refusal(agent.critics, model, check):
+            problems.add(f"agents.{name}", problem, "name another model")
+
+
+async def _looked_at(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
+    """Return why each model cannot be asked now, or ""; one that is not configured is left out."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        with suppress(ValueError):
+            found[name] = await models.unreachable(name)
+    await models.close()
+    return found
+
+
+def _check_costs(
+    agents: Mapping[str, AgentConfig], standard: str, is_priced: Callable[[str], bool], problems: _Problems
+) -> None:
+    for name, agent in agents.items():
+        if problem := cost_refusal(agent.config, agent.model or standard, agent.critics, is_priced):
+            problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
+
+
+def _policy(config: OrgaConfig, env: Environment) -> str:
+    """Return who decides what may run."""
+    try:
+        settings = policy_settings(config.policy, env)
+    except ValueError:
+        return ""
+    name = engine_name(settings)
+    return f"{name}: {_WHAT[name](settings)}"
+
+
+_WHAT: dict[str, Callable[[PolicySettings], str]] = {
+    "cedar": lambda settings: f"the policies of {settings.folder}",
+    "opa": lambda settings: str(settings.opa_wasm or settings.opa_url),
+    "default": lambda settings: "the tools that an agent lists, and no others",
+    "allow": lambda settings: "POLICY IS OFF, every call runs",
+}

@@ -1,0 +1,53 @@
+"""Deployment versions: a run stays on the version of the worker that it began on until it continues as new.
+
+Versions are Temporal's: a deployment by name, and the build of the worker's code in it. Which of them takes new runs is
+for whoever operates the server to say.
+"""
+
+from typing import Any
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import WorkerDeploymentConfig, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+
+from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
+from orga.client.workers.build import build_id
+from orga.client.workers.routing import deployment_name
+
+
+def version_in(deployment: str) -> WorkerDeploymentVersion:
+    """Return the version that this process is in a deployment.
+
+    Raises:
+        ValueError: It cannot be the name of one.
+    """
+    return WorkerDeploymentVersion(deployment_name(deployment), build_id())
+
+
+def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunner) -> dict[str, Any]:
+    """Return what makes a worker one of that version; without one it takes any run that no version has to itself."""
+    if version is None:
+        return {"build_id": build_id(), "workflow_runner": runner}
+    pinned = VersioningBehavior.PINNED
+    config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
+    return {"deployment_config": config, "workflow_runner": _GoingOver(runner)}
+
+
+class _GoingOver(WrappedRunner):
+    """Lets the last workflow task of a run that continues as new say that the run is pinned no more.
+
+    The command itself says so, too (`initial_versioning_behavior`), but servers up to 1.29 at least do not look there:
+    a run of theirs that is pinned hands its version on for ever.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        return _Unpinned(super().create_instance(det))
+
+
+class _Unpinned(WrappedInstance):
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        completion = super().activate(act)
+        if any(command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands):
+            completion.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value  # pyright: ignore
+        return completion

@@ -1,0 +1,116 @@
+"""One call of a tool without a run: schema, policy, then the tool, as in a run; no denial is passed over."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import uuid4
+
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.error_text import error_text
+from orga.activities.gate import GateActivities
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.ports import PolicyEngine, Tool, ToolContext, ToolError
+from orga.activities.sanitize import sanitized
+from orga.workflows.types.gate import GateRequest, Verdict
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.text import clean_text, clip
+from orga.workflows.types.tools import ToolSpec
+
+MAX_ERROR_BYTES = 4_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who calls what."""
+
+    agent: str
+    listed: tuple[str, ...]
+    """Tools of the worker that the agent's config lists."""
+    spec: ToolSpec
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Called:
+    """What came of it."""
+
+    ok: bool
+    text: str
+    kind: str = ""
+    """Of the failure."""
+
+
+def read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `key=value` pairs as JSON of the types that the schema declares; a list is repeated, or JSON.
+
+    Raises:
+        ValueError: A pair without `=`.
+    """
+    properties: Mapping[str, Any] = parameters.get("properties", {})
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{pair!r} is no argument; write key=value")
+        schema = properties.get(name, {})
+        if schema.get("type") == "array" and not text.lstrip().startswith("["):
+            found.setdefault(name, []).append(_value(text, schema.get("items", {})))
+        else:
+            found[name] = _value(text, schema)
+    return found
+
+
+def _value(text: str, schema: Mapping[str, Any]) -> Any:
+    """Return what the text stands for; what cannot be read stays a text, which the schema then refuses."""
+    kind = schema.get("type")
+    kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+    if "string" in kinds:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def judged(asked: Asked, engine: PolicyEngine, approver: str = "") -> Verdict:
+    """Return the gate's verdict; what needs a person's yes is judged once more where `approver` gives it."""
+    gate = GateActivities(engine, argument_errors)
+    request = GateRequest(
+        agent=asked.agent,
+        iteration=1,
+        calls=(ToolCall(call_id="local", name=asked.spec.name, arguments=asked.arguments),),
+        specs=(asked.spec,),
+        offered=asked.listed,
+    )
+    (verdict,) = (await gate.gate(request)).verdicts
+    if verdict.decision != "approval" or not approver:
+        return verdict
+    request = request.with_approval(approver, verdict.version)
+    if verdict.arguments is not None:  # it is the changed call that is approved
+        request = request.with_calls((request.calls[0].with_arguments(verdict.arguments),))
+    (again,) = (await gate.gate(request)).verdicts
+    changed = again.arguments if again.arguments is not None else verdict.arguments
+    return again.with_arguments(changed)
+
+
+async def carried_out(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> Called:
+    """Return what the tool returned or how it failed, as a model would read it."""
+    context = ToolContext(call_id="local", idempotency_key=uuid4().hex, workflow_id="local")
+    limit_s = tool.spec.options.timeout_s or LoopConfig().tool_timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            output = await tool.call(arguments, context)
+    except ToolError as error:
+        return Called(False, _fit(str(error), secrets, MAX_ERROR_BYTES), error.kind)
+    except TimeoutError:
+        return Called(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
+    except Exception as error:  # a run would report it, too
+        return Called(False, _fit(error_text(error), secrets, MAX_ERROR_BYTES), type(error).__name__)
+    return Called(True, _fit(output.content, secrets, tool.spec.max_result_bytes))
+
+
+def _fit(text: str, secrets: KnownSecrets, limit: int) -> str:
+    return clip(secrets.hidden(sanitized(clean_text(text))), limit)

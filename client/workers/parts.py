@@ -1,0 +1,134 @@
+"""What a worker is made of, and how a config says so."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.mcp.settings import secret_variables
+from orga.activities.adapters.models.registry import ModelRegistry, default_model
+from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
+from orga.activities.breakers import WorkerBreakers
+from orga.activities.gate import ArgumentErrors
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.model_calls import Models
+from orga.activities.permits import PermitKeys, permit_keys
+from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
+from orga.client.config.mcp_servers import configured_servers
+from orga.client.config.model_prices import is_priced
+from orga.client.config.notify_settings import ADDRESS, notify_settings
+from orga.client.config.policy_settings import policy_settings
+from orga.client.config.sections import OrgaConfig
+from orga.client.workers.build import build_id
+from orga.client.workers.tools import manifest_secrets, worker_tools
+from orga.workflows.types.breakers import CircuitOptions
+from orga.workflows.types.context import Setup
+from orga.workflows.types.versions import LOOP_VERSION
+from orga.workflows.types.workplace import Workplace
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a worker is made of."""
+
+    agents: Agents
+    models: Models
+    policy: PolicyEngine
+    argument_errors: ArgumentErrors
+    tools: Sequence[Tool]
+    model_breaker: CircuitOptions = field(default_factory=CircuitOptions)
+    breakers: WorkerBreakers = field(default_factory=WorkerBreakers)
+    """The circuits that all runs of the worker share."""
+    source: ToolSource | None = None
+    """Tools that come and go: no activity is registered for them, one stands for all."""
+    secrets: KnownSecrets = NO_SECRETS
+    """What no reply, no result and no verdict may bring into a history."""
+    permits: PermitKeys | None = None
+    """Signs what the gate allows; None where no key is set, and nothing is checked."""
+    notifier: Notifier | None = None
+    """Who tells people outside; None where nobody is to be told."""
+    engine: str = ""
+    """The name of the policy engine: a run that began under a stronger one is not judged by it."""
+
+
+def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> ToolCatalog:
+    """Return the built-in tools, the functions and the manifests that the config names, with their options.
+
+    Raises:
+        ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
+    """
+    found = worker_tools(config, root, env)
+    for each in found:
+        if each.digest:
+            _log.info("tool %s is %s, code %s", each.tool.spec.name, each.source, each.digest)
+    return ToolCatalog(each.tool for each in found)
+
+
+def configured_parts(
+    config: OrgaConfig,
+    env: Mapping[str, str],
+    root: Path,
+    *,
+    knows_attributes: bool,
+    link: Link = no_link,
+    place: Workplace | None = None,
+) -> Parts:
+    """Return the parts that a config asks for; `link` knows the page of a run, `place` is where the worker is at home.
+
+    Raises:
+        ValueError: Something in the config cannot be had; the text names it.
+    """
+    tools = configured_tools(config, root, env)
+    servers = configured_servers(config, tools, env)
+    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+    settings = policy_settings(config.policy, env)
+    policy = policy_engine(settings)
+    facts = Setup(
+        agent="",
+        model="",
+        policy=engine_name(settings),
+        build=build_id(),
+        loop_version=LOOP_VERSION,
+        gate_execution=gate_execution(policy),
+        search_attributes=knows_attributes,
+        roll_over_events=config.temporal.roll_over_events,
+    )
+    if place is not None:
+        facts = facts.with_workplace(place)
+    webhook = notify_settings(config.notify, env)
+    if webhook is not None:
+        facts = facts.with_notify(config.notify.events)
+    agents = ConfiguredAgents(
+        config.agents,
+        {name: tool.spec for name, tool in tools.items()},
+        config.models.default or default_model(env),
+        models.check,
+        facts,
+        source=servers,
+        is_priced=is_priced(config.models, models),
+        policy_version=lambda: policy_version(policy),
+    )
+    return Parts(
+        agents,
+        models,
+        policy,
+        argument_errors,
+        list(tools.values()),
+        config.models.breaker,
+        source=servers,
+        secrets=KnownSecrets.of_environment(env, secret_names(config)),
+        permits=permit_keys(env),
+        notifier=Webhook(webhook, link) if webhook else None,
+        engine=engine_name(settings),
+    )
+
+
+def secret_names(config: OrgaConfig) -> set[str]:
+    """Return the variables that hold secrets although their names do not say so."""
+    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), ADDRESS}

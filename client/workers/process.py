@@ -1,0 +1,152 @@
+"""Starting and stopping a worker beside a command."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from temporalio.client import Client
+
+from orga.client.config.worker_order import POLLS, WorkerOrder
+from orga.client.errors import OrgaError
+from orga.client.server.home import prepared_home
+from orga.client.server.pollers import is_of_process, pollers
+from orga.start import module_command
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 15.0
+CHECK_S = 0.1
+KEPT_LOGS = 10
+
+
+class WorkerFailed(OrgaError):
+    """A worker that did not start."""
+
+
+class WorkerProcess:
+    """A worker of our own. It ends with us, whatever happens to us."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path | None) -> None:
+        self._process = process
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def output(self) -> IO[bytes] | None:
+        """What it writes, when it was spawned with a pipe."""
+        return self._process.stdout
+
+    def exit_code(self) -> int | None:
+        """Return how it ended, or None while it runs."""
+        return self._process.poll()
+
+    async def ended(self) -> int:
+        """Wait for its end and return its exit code."""
+        return await asyncio.to_thread(self._process.wait)
+
+    async def polls(self, client: Client, task_queue: str) -> None:
+        """Wait until the server sees it.
+
+        Raises:
+            WorkerFailed: It ended, or took too long; with what it said last.
+        """
+        deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
+        while not await self._is_seen(client, task_queue):
+            if (code := self.exit_code()) is not None:
+                raise WorkerFailed(f"the worker ended at its start{_how(code)}: {self._last_words()}")
+            if asyncio.get_running_loop().time() > deadline:
+                raise WorkerFailed(f"the worker does not poll after {START_TIMEOUT_S:g} s: {self._last_words()}")
+            await asyncio.sleep(CHECK_S)
+
+    async def _is_seen(self, client: Client, task_queue: str) -> bool:
+        """Ask the server, and where that does not tell who polls, go by the worker's own word."""
+        there = await pollers(client, task_queue)
+        if there is None:
+            return self.log is not None and POLLS in self.log.read_text(errors="replace")
+        return any(is_of_process(each, self.pid) for each in there)
+
+    async def stop(self) -> None:
+        """Ask it to finish what it does, then end it."""
+        deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
+        if self.exit_code() is None:
+            self._process.send_signal(signal.SIGTERM)
+        while self.exit_code() is None:
+            if asyncio.get_running_loop().time() > deadline:
+                self._process.kill()
+            await asyncio.sleep(CHECK_S)
+        self._close()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                stream.close()
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log else []
+        said = " | ".join([line.strip()[:300] for line in lines if line.strip()][-3:])
+        return f"{said or 'it said nothing'}" + (f" (log: {self.log})" if self.log else "")
+
+
+def spawn_worker(order: WorkerOrder) -> WorkerProcess:
+    """Start a worker in the working directory; its output goes to a file in orga's home."""
+    folder = prepared_home().folder
+    _prune(folder)
+    descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
+    with os.fdopen(descriptor, "wb") as log:
+        process = _popen(order, log.fileno())
+    path = Path(draft).rename(folder / f"worker-{process.pid}.log")
+    return WorkerProcess(process, path)
+
+
+def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProcess:
+    """Start a worker that writes where this command does, or into a pipe."""
+    return WorkerProcess(_popen(order, subprocess.PIPE if pipe else None), None)
+
+
+async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
+    """Start a worker and wait until it polls.
+
+    Raises:
+        WorkerFailed: It did not.
+    """
+    worker = spawn_worker(order)
+    try:
+        await worker.polls(client, order.task_queue)
+    except BaseException:
+        worker.kill()
+        raise
+    return worker
+
+
+def _popen(order: WorkerOrder, output: int | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        module_command("orga.client.workers.child", *order.arguments()),
+        env=order.environment(),
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # a Ctrl-C is for the command, which then stops its worker
+    )
+
+
+def _how(code: int) -> str:
+    return f" (signal {signal.Signals(-code).name})" if code < 0 else f" (exit code {code})"
+
+
+def _prune(folder: Path) -> None:
+    logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
+    for old in logs[:-KEPT_LOGS]:
+        old.unlink(missing_ok=True)

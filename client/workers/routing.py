@@ -1,0 +1,93 @@
+"""Which deployment version takes the runs of a task queue, and which one a run is on."""
+
+import re
+from dataclasses import dataclass
+from shlex import quote
+
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion as Described
+from temporalio.api.enums.v1 import VersioningBehavior, WorkerVersioningMode
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.common import WorkerDeploymentVersion as Version
+
+from orga.client.server.endpoint import Endpoint
+from orga.client.server.pollers import described, live
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Of the workflow tasks of a queue; None stands for workers without a version."""
+
+    current: Version | None
+    """Takes new runs, and those that have no version yet."""
+    polled: frozenset[Version | None]
+    """Of the workers that poll."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a worker takes new runs."""
+        return self.current in self.polled
+
+    @property
+    def waiting(self) -> list[Version]:
+        """Versions whose workers poll and take no new runs."""
+        found = [version for version in self.polled if version is not None and version != self.current]
+        return sorted(found, key=Version.to_canonical_string)
+
+
+async def routing(client: Client, task_queue: str) -> Routing | None:
+    """Return where a queue's tasks go; None where the server does not tell."""
+    answer = await described(client, task_queue)
+    if answer is None:
+        return None
+    versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    options = [poller.deployment_options for poller in live(answer)]
+    polled = [
+        Version(each.deployment_name, each.build_id) if each.worker_versioning_mode == versioned else None
+        for each in options
+    ]
+    return Routing(_version(answer.versioning_info.current_deployment_version), frozenset(polled))
+
+
+async def lacks_its_version(client: Client, task_queue: str, version: Version | None) -> bool:
+    """Return whether no worker polls of the version that a run is pinned to."""
+    if version is None:
+        return False
+    there = await routing(client, task_queue)
+    return there is not None and version not in there.polled
+
+
+def deployment_name(text: str) -> str:
+    """Return the name of a deployment.
+
+    Raises:
+        ValueError: It cannot be one; the server keeps `.` and `:` for itself.
+    """
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"--deployment {text!r}: 1 to 64 letters, digits, - and _, the first a letter or a digit")
+    return text
+
+
+def to_make_current(version: Version, server: Endpoint) -> str:
+    """Return the command after which new runs come to a version."""
+    where = f"--address {server.address} --namespace {quote(server.namespace)}"
+    named = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
+    return f"temporal worker deployment set-current-version {where} {named}"
+
+
+def nobody_serves(current: Version, task_queue: str) -> str:
+    """Return what is said where new runs wait for a worker of the current version."""
+    name = current.to_canonical_string()
+    start = f"start one of that build with: orga worker --deployment {current.deployment_name}"
+    return f"runs on task queue {task_queue!r} go to version {name}, of which no worker polls: {start}"
+
+
+def version_of(run: WorkflowExecutionDescription) -> Version | None:
+    """Return the version that a run is pinned to, if any."""
+    info = run.raw_description.workflow_execution_info.versioning_info
+    return _version(info.deployment_version) if info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED else None
+
+
+def _version(found: Described) -> Version | None:
+    return Version(found.deployment_name, found.build_id) if found.build_id else None

@@ -1,0 +1,145 @@
+"""Runs whose states are near all their limits continue as new, and end with a result."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+
+from orga.activities.replies import MAX_CALLS
+from orga.client.proof.verify import verify
+from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES
+from orga.workflows.types.input import MAX_TASK_BYTES, MAX_TRUSTED_BYTES
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tools import ToolOptions
+from tests.support.hold import until
+from tests.support.model.scripted import ScriptedProvider, answers
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.questions import updated, waiting
+from tests.support.values.core import a_call
+from tests.support.values.largest import deep, filled
+
+SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 400, "roll_over_bytes": 10**8})
+LARGE = ToolOptions(max_result_bytes=200_000)
+GIVEN_UP = ToolOptions.model_validate({"recovery": {"strategy": "dead_letter", "max_attempts": 1}})
+MIXED = '\x01"é😀'
+"""What JSON writes in six bytes and in two, and what takes several in UTF-8."""
+
+
+def mixed(size: int) -> str:
+    return filled(MIXED, size)
+
+
+def many_tools(*others: FakeTool, size: int = 280_000) -> tuple[FakeTool, ...]:
+    """Return 128 tools whose definitions take so many bytes, these among them."""
+    count = 128 - len(others)
+    each = size // count - 700
+    return (*others, *(FakeTool(f"tool_{n:03}".ljust(64, "x"), parameters=deep(20, each)) for n in range(count)))
+
+
+def as_large_as_may_be() -> dict[str, Any]:
+    return {
+        "task": "do it " + mixed(MAX_TASK_BYTES - 100),
+        "instructions": mixed(190_000),
+        "trusted_context": {"known": mixed(MAX_TRUSTED_BYTES - 100)},
+        "config": {"max_total_tokens": 10**9, "context_token_budget": 10**8, "max_output_tokens": 10**6},
+    }
+
+
+def proposing(tool: str, size: int = 145_000, text: int = 295_000) -> Reply:
+    inner = mixed(size // MAX_CALLS - 20)
+    calls = tuple(a_call(tool, f"{tool}{n}", n=n, text=inner) for n in range(MAX_CALLS))
+    return Reply(text=mixed(text), calls=calls, finish="tool_calls")
+
+
+async def rolled_over(handle: WorkflowHandle[Any, Any], text: str) -> None:
+    """Send guidance until the run has continued as new."""
+    first = (await handle.describe()).run_id
+
+    async def has() -> bool:
+        if (await handle.describe()).run_id == first:
+            await handle.signal("steer", text)
+        return (await handle.describe()).run_id != first
+
+    await until(has, 60)
+
+
+def carried_bytes(ran: Any) -> list[int]:
+    """Return the bytes of the states with which the runs of the chain began."""
+    started = [history.events[0].workflow_execution_started_event_attributes for history in ran.histories[1:]]
+    return [sum(len(payload.data) for payload in each.input.payloads) for each in started]
+
+
+async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them(client: Client) -> None:
+    """Before, the state of such a run never fitted: it went on until its history was full, and was ended by that."""
+
+    def fails(arguments: dict[str, Any], context: object) -> str:
+        raise ValueError(mixed(3_000))
+
+    pay = FakeTool("pay", lambda arguments, context: f"paid {arguments['n']}", effect="irreversible")
+    send = FakeTool("send", fails, options=GIVEN_UP)
+    look = FakeTool("look", lambda arguments, context: mixed(190_000), options=LARGE)
+    engine = Asks(approvers=tuple(f"{name}{'é' * 100}" for name in ("ada", "bob", "eve")))
+    steps = [proposing("send", 90_000, 5_000), proposing("look"), proposing("pay"), answers("all paid")]
+    provider, given = ScriptedProvider(steps), as_large_as_may_be()
+    async with a_loop(client, provider, *many_tools(pay, send, look), engine=engine, setup=SHORT) as loop:
+        handle = await loop.start(given)
+        before = await pending(handle, MAX_CALLS)
+        for hold in before[::2]:
+            await updated(handle, "deny", yes(hold, engine.approvers[0], reason=MIXED * 500))
+        await rolled_over(handle, filled('"', 90_000))
+        left = before[1::2]
+        assert await pending(handle, len(left)) == left
+        assert not pay.contexts
+        for hold in left:
+            await updated(handle, "approve", yes(hold, engine.approvers[1]))
+        ran = await loop.ended(handle)
+        found = await verify(client, handle.id, exported=ran.journal)
+
+    assert (ran.result.termination.reason, ran.result.output) == ("completed", "all paid")
+    assert [check for check in found.checks if not check.ok] == []
+    assert provider.seen[-1].messages[0].text == given["task"]
+    assert (len(pay.contexts), ran.result.tool_calls.denied) == (MAX_CALLS // 2, MAX_CALLS // 2)
+    assert MAX_CARRIED_BYTES * 0.9 < max(carried_bytes(ran)) <= MAX_CARRIED_BYTES + 1_000
+    assert "holds" in {field for entry in ran.journal for field in entry.data.get("fields_cut", ())}
+
+
+async def test_results_that_people_give_for_many_stuck_steps_are_carried_on(client: Client) -> None:
+    """Each may have 100 kB, and all but the first wait until that one is decided."""
+
+    def fails(arguments: dict[str, Any], context: object) -> str:
+        raise ValueError("no")
+
+    look = FakeTool("look", fails, options=ToolOptions.model_validate({"breaker": {"enabled": False}}))
+    config = {"step_iteration": {"max_reattempts": 1, "on_limit_reached": "escalate"}, "recovery": {"max_attempts": 1}}
+    steps = [proposing("look", 20_000, 5_000), answers("done")]
+    async with a_loop(client, steps, look, setup=SHORT) as loop:
+        handle = await loop.start(**config)
+        await waiting(handle)
+        asked = (await handle.query("status"))["waiting"]
+        assert len(asked) == MAX_CALLS
+        for wait in asked[1:]:
+            said = {"escalation_id": wait["wait_id"], "choice": "result", "result": filled('"', 180_000), "by": "ada"}
+            await updated(handle, "resolve_escalation", said)
+        await rolled_over(handle, "a note")
+        assert [wait["wait_id"] for wait in (await handle.query("status"))["waiting"]] == [asked[0]["wait_id"]]
+        await updated(handle, "resolve_escalation", {"escalation_id": asked[0]["wait_id"], "choice": "skip"})
+        ran = await loop.ended(handle)
+
+    assert ran.result.termination.reason == "completed"
+    assert len(look.contexts) == MAX_CALLS
+
+
+async def test_more_than_a_run_can_carry_on_is_refused_before_the_first_model_call(client: Client) -> None:
+    provider = ScriptedProvider([answers()])
+    async with a_loop(client, provider, *many_tools(size=340_000), setup=SHORT) as loop:
+        handle = await loop.start(as_large_as_may_be())
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert (cause.type, cause.non_retryable) == ("InvalidInput", True)
+    assert f"over the limit of {BEGIN_BYTES}" in cause.message
+    assert "task 1" in cause.message
+    assert provider.seen == []

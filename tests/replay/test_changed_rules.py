@@ -1,0 +1,79 @@
+"""A change of the loop's rules: runs from before it go on as they began, runs from after it go by the new ones."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client
+
+from orga.workflows.types import versions
+from orga.workflows.types.names import OPEN_CIRCUITS
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
+from tests.replay.features import circuit_shown
+from tests.replay.test_histories import HISTORIES, history_in
+from tests.support.runs.loop import replayed
+
+BEFORE, AFTER = "circuit-shown-before", "circuit-shown"
+
+
+def events(name: str) -> list[Any]:
+    return list(history_in(path_of(name)).events)
+
+
+def path_of(name: str) -> Path:
+    return next(path for path in HISTORIES if path.stem == name)
+
+
+def listed(name: str) -> Iterator[list[str] | None]:
+    """Yield what the attribute of open circuits is set to, each time."""
+    for event in events(name):
+        fields = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
+        if "OrgaOpenCircuits" in fields:
+            yield json.loads(fields["OrgaOpenCircuits"].data or b"null")
+
+
+def patches(name: str) -> list[str]:
+    """Return the changes that a history says it takes part in."""
+    marks = [event.marker_recorded_event_attributes for event in events(name)]
+    patch = [mark.details["patch-data"].payloads[0] for mark in marks if mark.marker_name == "core_patch"]
+    return [json.loads(payload.data)["id"] for payload in patch]
+
+
+def test_a_circuit_that_closed_is_listed_no_more() -> None:
+    assert list(listed(AFTER)) == [["read"], None]
+    assert patches(AFTER) == [CLOSED_CIRCUIT_SHOWN]
+
+
+def test_every_change_has_a_recorded_history() -> None:
+    """A name that no history holds guards nothing that a test would notice."""
+    names = {value for name, value in vars(versions).items() if name.isupper() and isinstance(value, str)}
+    assert {change for path in HISTORIES for change in patches(path.stem)} == names
+
+
+def test_a_run_from_before_the_change_lists_it_as_it_did() -> None:
+    assert list(listed(BEFORE)) == [["read"]]
+    assert patches(BEFORE) == []
+
+
+async def test_the_server_knows_it(client: Client) -> None:
+    """`orga list` goes by the attribute."""
+    ran = await circuit_shown(client)
+    assert "CircuitClosed" in ran.events
+    assert (await ran.handle.describe()).typed_search_attributes.get(OPEN_CIRCUITS) is None
+
+
+@pytest.mark.parametrize(("name", "is_taken_part_in"), [(BEFORE, True), (AFTER, False)])
+async def test_neither_replays_without_the_guard(
+    monkeypatch: pytest.MonkeyPatch, name: str, is_taken_part_in: bool
+) -> None:
+    """A change that nobody guards would hold every run that passed the place before."""
+
+    def unguarded(change: str) -> bool:
+        return is_taken_part_in
+
+    monkeypatch.setattr(workflow, "patched", unguarded)
+    with pytest.raises(workflow.NondeterminismError):
+        await replayed(history_in(path_of(name)))

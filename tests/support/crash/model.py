@@ -1,0 +1,70 @@
+"""A model and a policy engine that know nothing but what they are given: another process goes on where one was cut."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.untrusted import undelimited
+from tests.support.model.scripted import USAGE, answers
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """Calls the tools that the task names, one a turn, then answers with all it was told.
+
+    `helper:look+send` delegates the task `look send` to that agent; `saga:book-cancel+send` is a saga of a step with
+    its compensation and a final one; `decide:l` decides on that size.
+    """
+
+    tools: frozenset[str]
+    reached: Callable[[str], None]
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        if request.tool_choice == "none":
+            self.reached("summary")
+            return Reply(text=f"{len(request.messages[0].text)} characters, summed up", usage=USAGE)
+        plan = [word for word in request.messages[0].text.split() if word in self.tools or ":" in word]
+        made = [call.call_id for message in request.messages for call in message.calls]
+        turn = int(made[-1].removeprefix("turn_")) + 1 if made else 0
+        self.reached(f"model call {turn + 1}")
+        if turn < len(plan):
+            return Reply(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
+        told = [message.text for message in request.messages[1:] if message.role != "assistant"]
+        return answers("\n".join(undelimited(text) for text in told))
+
+
+def _call(call_id: str, word: str) -> ToolCall:
+    agent, _, task = word.rpartition(":")
+    if not agent:
+        return ToolCall(call_id=call_id, name=task)
+    if agent == "decide":
+        return ToolCall(call_id=call_id, name="decide", arguments={"decision": "size", "fields": {"size": task}})
+    if agent == "saga":
+        return ToolCall(call_id=call_id, name="saga", arguments={"steps": [_step(part) for part in task.split("+")]})
+    return ToolCall(call_id=call_id, name="delegate", arguments={"agent": agent, "task": task.replace("+", " ")})
+
+
+def _step(part: str) -> dict[str, Any]:
+    tool, _, back = part.partition("-")
+    if not back:
+        return {"tool": tool, "arguments": {}, "kind": "final"}
+    return {"tool": tool, "arguments": {}, "kind": "compensatable", "compensation": {"tool": back, "arguments": {}}}
+
+
+@dataclass(frozen=True)
+class Lenient:
+    """Allows everything; `pay` only with the yes of ada."""
+
+    is_embedded = True
+
+    reached: Callable[[str], None]
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        self.reached(f"gate {proposal.iteration}")
+        if proposal.call is not None:
+            self.reached(f"gate of {proposal.call.name}")
+        asks = proposal.call is not None and proposal.call.name == "pay"
+        return Judgement(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)

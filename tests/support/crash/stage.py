@@ -1,0 +1,230 @@
+"""Plays a run whose workers die, one after the other, until one lives on."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import chain, repeat
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from orga.workflows.types.notifications import NotifyEvent
+from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
+from tests.support.hold import until
+from tests.support.model.scripted import ScriptedProvider
+from tests.support.runs.loop import FakeTool, Loop, Ran
+
+PATIENCE = timedelta(seconds=150)
+TASK_TIMEOUT = timedelta(seconds=5)
+"""How soon the server takes a workflow task back from a dead worker."""
+
+NEVER = 3_500
+EVERY_ITERATION = 1
+SHORT = ("look", "note", "send")
+
+Happens = Callable[["Stage"], Awaitable[None]]
+
+
+def everyone(backstage: Backstage) -> list[FakeTool]:
+    """Return a tool of each effect."""
+    return [
+        backstage.tool("look", "read_only"),
+        backstage.tool("note", "idempotent"),
+        backstage.tool("send", "irreversible"),
+    ]
+
+
+async def nothing(stage: "Stage") -> None:
+    """Let the run go its way."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, what happens to it from outside, and how its workers die by themselves."""
+
+    plan: tuple[str, ...] = SHORT
+    fates: tuple[Fate, ...] = ()
+    roll_over_events: int = NEVER
+    cast: Cast = everyone
+    happens: Happens = nothing
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notify: tuple[NotifyEvent, ...] = ()
+    kills: bool = False
+    """Whether `Stage.deserted` kills the worker; a case without that is what the others are compared with."""
+
+
+def dies(moment: str, **fields: Any) -> Case:
+    """Return a run whose first worker dies at that moment."""
+    return Case(fates=(Fate(moment),), **fields)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left of a run that has ended."""
+
+    ran: Ran
+    effects: list[list[str]]
+    """Tool and idempotency key, one a line."""
+    exits: list[int | None]
+    """How the workers before the last one ended."""
+    told: list[str]
+    """The ids of the messages that a receiver got."""
+
+    @property
+    def tools(self) -> list[str]:
+        """The tools in the order of their effects."""
+        return [tool for tool, _ in self.effects]
+
+    @property
+    def output(self) -> list[str]:
+        """What the model was told, line by line."""
+        return (self.ran.result.output or "").splitlines()
+
+    @property
+    def journal(self) -> list[tuple[str, int, dict[str, Any]]]:
+        """The journal without times and hashes."""
+        return [
+            (entry.event, entry.iteration, {key: value for key, value in entry.data.items() if key != "duration_s"})
+            for entry in self.ran.journal
+        ]
+
+    def data(self, event: str) -> list[dict[str, Any]]:
+        """Return what the journal tells of one kind of event."""
+        return [data for name, _, data in self.journal if name == event]
+
+
+Outcomes = Mapping[str, Outcome | BaseException]
+
+
+def outcome_of(outcomes: Outcomes, case: str) -> Outcome:
+    outcome = outcomes[case]
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+async def played(client: Client, cases: Mapping[str, Case], folder: Callable[[str], Path]) -> Outcomes:
+    """Play all cases at once: most of their time is the server's patience with a dead worker."""
+    stages = [Stage(client, case, folder("crash")) for case in cases.values()]
+    ended = await asyncio.gather(*(stage.play() for stage in stages), return_exceptions=True)
+    return dict(zip(cases, ended, strict=True))
+
+
+class Stage:
+    """Where one case plays: a task queue and a file of effects of its own."""
+
+    def __init__(self, client: Client, case: Case, folder: Path) -> None:
+        self._client = client
+        self._case = case
+        self._folder = folder
+        self._exits: list[int | None] = []
+        self._now: BaseProcess | None = None
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+
+    @property
+    def client(self) -> Client:
+        """Whoever looks at the run, or writes to it."""
+        return self._client
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self._client.get_workflow_handle(f"agent-{self._folder.name}")
+
+    @property
+    def effects(self) -> list[list[str]]:
+        """The effects so far."""
+        file = self._folder / "effects"
+        return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+    @property
+    def told(self) -> list[str]:
+        """The messages so far."""
+        file = self._folder / "told"
+        return file.read_text().splitlines() if file.exists() else []
+
+    async def play(self) -> Outcome:
+        """Run the case to its end; the last worker is one that lives on."""
+        await self._start()
+        workers = asyncio.create_task(self._work())
+        try:
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                await self._case.happens(self)
+                ran = await Loop(self._client, self._folder.name, ScriptedProvider([])).ended(self.handle)
+        finally:
+            workers.cancel()
+            if self._now is not None:
+                self._now.kill()
+        return Outcome(ran, self.effects, self._exits, self.told)
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait for what must happen, however long workers that die take for it."""
+        await until(condition, PATIENCE.total_seconds())
+
+    async def had_effect(self, tool: str) -> None:
+        """Wait until a tool has had its effect."""
+
+        async def had() -> bool:
+            return tool in [name for name, _ in self.effects]
+
+        await self.until(had)
+
+    def release(self) -> None:
+        """Let the calls that are held end."""
+        (self._folder / "release").touch()
+
+    @asynccontextmanager
+    async def deserted(self) -> AsyncGenerator[None]:
+        """Kill the worker and let no other begin before the block ends; only where the case kills."""
+        if self._case.kills:
+            self._is_open.clear()
+            died = len(self._exits)
+            if self._now is not None:
+                self._now.kill()
+            await self.until(lambda: self._have_died(died + 1))
+        try:
+            yield
+        finally:
+            self._is_open.set()
+
+    @asynccontextmanager
+    async def bereft(self) -> AsyncGenerator[None]:
+        """Let no other worker begin once this one has died by itself; only where it is to die."""
+        self._is_open.clear()
+        await self.until(lambda: self._have_died(len(self._case.fates)))
+        try:
+            yield
+        finally:
+            self._is_open.set()
+
+    async def _have_died(self, number: int) -> bool:
+        return len(self._exits) >= number
+
+    async def _start(self) -> None:
+        await self._client.start_workflow(
+            "AgentWorkflow",
+            {"task": " ".join(self._case.plan), "config": {"recovery": {"max_attempts": 10}, **self._case.config}},
+            id=self.handle.id,
+            task_queue=self._folder.name,
+            execution_timeout=PATIENCE,
+            task_timeout=TASK_TIMEOUT,
+        )
+
+    async def _work(self) -> None:
+        """Keep one worker, until it dies; then the next."""
+        for fate in chain(self._case.fates, repeat(Fate())):
+            await self._is_open.wait()
+            self._now = self._worker(fate).started()
+            while self._now.exitcode is None:
+                await asyncio.sleep(0.05)
+            self._exits.append(self._now.exitcode)
+
+    def _worker(self, fate: Fate) -> CrashWorker:
+        address = self._client.service_client.config.target_host
+        effects = self._folder / "effects"
+        case = self._case
+        return CrashWorker(address, self._folder.name, effects, case.roll_over_events, fate, case.cast, case.notify)

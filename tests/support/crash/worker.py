@@ -1,0 +1,193 @@
+"""A worker process that kills itself, as by `kill -9`, at a moment that is named, or is killed from outside."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from temporalio.client import Client
+
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import RunKey, ToolContext
+from orga.client.history.converter import data_converter
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.decision_checks import CheckedDecision
+from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.notifications import Notification, NotifyEvent
+from orga.workflows.types.tools import Effect, ToolOptions
+from tests.support.crash.model import Lenient, PlannedModel
+from tests.support.crash.tasks import WatchedTasks
+from tests.support.model.scripted import ScriptedModels
+from tests.support.runs.loop import WORKER_FACTS, FakeTool
+
+HALF_CALL_S = 0.15
+SILENCE_S = 10.0
+"""How soon the server takes a call back from a dead worker."""
+
+SIZE = CheckedDecision.model_validate(
+    {
+        "fields": {"size": {"enum": ["s", "l"]}},
+        "rules": [{"name": "read", "when": {"size": "l", "tainted": True}, "then": {"go": "no"}}],
+        "default": {"go": "yes"},
+    }
+)
+"""A decision that follows from the past of the run, too."""
+
+STICKY_S = timedelta(seconds=1)
+"""How soon the server gives a workflow task to another worker when this one does not come for it."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """When a worker dies: at a moment by name, or some seconds after a tool's effect; by default never."""
+
+    moment: str = ""
+    after_s: float | None = None
+
+    def reached(self, moment: str) -> None:
+        """Die here when this is the moment."""
+        if moment == self.moment:
+            _die()
+
+    def had_effect(self) -> None:
+        """Die some time later, if that is how."""
+        if self.after_s is not None:
+            Timer(self.after_s, _die).start()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Backstage:
+    """What a tool has to do with the play that it is in."""
+
+    effects: Path
+    """Gets one line for each effect of a tool: the tool and the idempotency key."""
+    fate: Fate
+
+    def tool(
+        self,
+        name: str,
+        effect: Effect = "idempotent",
+        body: Callable[[int], str] | None = None,
+        held: bool = False,
+        takes: str = "",
+        **options: Any,
+    ) -> FakeTool:
+        """Return a tool whose effect is a line in a file.
+
+        Args:
+            name: Its name.
+            effect: What repeating a call does.
+            body: Takes how many effects there were, this one included; returns the result, or raises.
+            held: Whether its calls end only once the file `release` is there.
+            takes: Its only argument, if it has one.
+            **options: Its `ToolOptions`.
+        """
+
+        def say(number: int) -> str:
+            return body(number) if body else f"{name} is done"
+
+        async def call(arguments: dict[str, Any], context: ToolContext) -> str:
+            await asyncio.sleep(HALF_CALL_S)
+            number = self._had_effect(name, context)
+            self.fate.had_effect()
+            self.fate.reached(name)
+            self.fate.reached(f"{name} {number}")
+            while held and not self.effects.with_name("release").exists():
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(HALF_CALL_S)
+            return say(number)
+
+        known: dict[str, Any] = {"heartbeat_timeout_s": SILENCE_S, **options}
+        parameters: dict[str, Any] = {"type": "object", "properties": {takes: {"type": "string"}} if takes else {}}
+        return FakeTool(name, call, effect, parameters, ToolOptions(**known))
+
+    def _had_effect(self, name: str, context: ToolContext) -> int:
+        with self.effects.open("a") as file:
+            file.write(f"{name} {context.idempotency_key}\n")
+        return sum(line.split()[0] == name for line in self.effects.read_text().splitlines())
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Takes notifications: one line for each in the file `told`."""
+
+    backstage: Backstage
+
+    async def deliver(self, notification: Notification, run: RunKey) -> None:
+        """Take it; then the worker may die before it knows."""
+        with self.backstage.effects.with_name("told").open("a") as file:
+            file.write(f"{notification.message_id}\n")
+        self.backstage.fate.reached("told")
+
+
+Cast = Callable[[Backstage], Sequence[FakeTool]]
+
+
+@dataclass(frozen=True)
+class CrashWorker:
+    """What a process needs to know."""
+
+    address: str
+    task_queue: str
+    effects: Path
+    roll_over_events: int
+    fate: Fate
+    cast: Cast
+    """A function of a module: only its name goes to the process."""
+    notify: tuple[NotifyEvent, ...] = ()
+
+    def started(self) -> BaseProcess:
+        """Start a process of its own, forked from one that has the imports done and nothing else."""
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["__main__", __name__])
+        process = context.Process(target=self._run, daemon=True)
+        process.start()
+        return process
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        client = await Client.connect(self.address, data_converter=data_converter)
+        worker = build_worker(
+            client,
+            self._parts(),
+            self.task_queue,
+            workflow_task_executor=WatchedTasks(self.fate.reached, self.effects),
+            sticky_queue_schedule_to_start_timeout=STICKY_S,
+        )
+        await worker.run()
+
+    def _parts(self) -> Parts:
+        backstage = Backstage(self.effects, self.fate)
+        tools = list(self.cast(backstage))
+        names = tuple(tool.name for tool in tools)
+        agents = ConfiguredAgents(
+            {
+                "default": AgentConfig(
+                    tools=(*names, "saga"), delegates=(Delegate(agent="helper"),), decisions={"size": SIZE}
+                ),
+                "helper": AgentConfig(tools=names),
+            },
+            {tool.name: tool.spec for tool in tools},
+            "scripted:model",
+            lambda model: self.fate.reached("prepare"),
+            WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events, "notify": self.notify}),
+        )
+        model = PlannedModel(frozenset(names), self.fate.reached)
+        policy, models = Lenient(self.fate.reached), ScriptedModels(model)
+        return Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))

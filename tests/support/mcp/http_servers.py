@@ -1,0 +1,68 @@
+"""MCP servers over streamable HTTP as processes of their own, on free ports."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.mcp import modern as mcp_modern
+from tests.support.parts.mcp_servers import node_program
+
+READY_S = 30.0
+
+
+@dataclass(frozen=True)
+class HttpServer:
+    """A running server."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def everything(port: int | None = None) -> Generator[HttpServer]:
+    """Run `server-everything` (2025-11-25)."""
+    port = port or free_port()
+    with _running([node_program("mcp-server-everything"), "streamableHttp"], port, {"PORT": str(port)}) as server:
+        yield server
+
+
+@contextmanager
+def modern(folder: Path) -> Generator[HttpServer]:
+    """Run a server of the SDK (2026-07-28)."""
+    port = free_port()
+    with _running([sys.executable, mcp_modern.__file__, str(port), str(folder)], port, {}) as server:
+        yield server
+
+
+@contextmanager
+def _running(command: list[str], port: int, env: dict[str, str]) -> Generator[HttpServer]:
+    with subprocess.Popen(
+        command, env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait_for(port, process)
+            yield HttpServer(f"http://127.0.0.1:{port}/mcp", process)
+        finally:
+            process.kill()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"nobody listens on port {port}; the server ended with {process.poll()}")

@@ -1,0 +1,51 @@
+"""The loop with tools of MCP servers beside its own."""
+
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from temporalio.client import Client
+
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.mcp.servers import McpServers
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import PolicyEngine, Tool
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tools import ToolOptions
+from tests.support.mcp.sources import TAKEN, settings_of
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
+from tests.support.runs.loop import WORKER_FACTS, Loop
+
+
+@asynccontextmanager
+async def an_mcp_loop(
+    client: Client,
+    steps: Sequence[Step],
+    servers: Mapping[str, McpServer],
+    *tools: Tool,
+    listed: Sequence[str],
+    env: Mapping[str, str],
+    options: Mapping[str, ToolOptions] | None = None,
+    engine: PolicyEngine | None = None,
+) -> AsyncGenerator[Loop]:
+    """Run a worker with these servers, whose default agent lists `listed`."""
+    provider = ScriptedProvider(steps)
+    source = McpServers(settings_of(env, options or {}, **servers), TAKEN)
+    loop = Loop(client, f"test-{uuid.uuid4()}", provider)
+    agents: dict[str, Any] = {"default": AgentConfig(tools=tuple(listed))}
+    specs = {tool.spec.name: tool.spec for tool in tools}
+    parts = Parts(
+        agents=ConfiguredAgents(agents, specs, "scripted:model", lambda model: None, WORKER_FACTS, source=source),
+        models=ScriptedModels(provider),
+        policy=engine or ListedTools(),
+        argument_errors=argument_errors,
+        tools=tools,
+        source=source,
+    )
+    async with source, build_worker(client, parts, loop.task_queue):
+        yield loop

@@ -1,0 +1,56 @@
+"""A model that counts tokens as the estimate does, sums up when asked, and may have a context of its own size."""
+
+from collections.abc import Callable
+
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.decisions.sizes import frame_tokens, tokens_in
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.usage import Usage
+from tests.support.model.scripted import ScriptedProvider
+
+
+def estimate(request: ModelRequest) -> int:
+    """Return the tokens of a request as the run estimates them."""
+    setup = Setup(agent="", model="", instructions="".join(request.system), tools=request.tools)
+    return frame_tokens(setup) + tokens_in(request.messages)
+
+
+def counting(
+    step: Callable[[ModelRequest, int], Reply],
+    summary: Callable[[ModelRequest, int], Reply] | None = None,
+    *,
+    factor: float = 1.0,
+    window: int = 10**9,
+) -> "CountingProvider":
+    """Return a model whose nth step is `step(request, n)` and whose nth summary is `summary(request, n)`."""
+    return CountingProvider(step, summary or (lambda request, n: Reply(text=f"summary {n}")), factor, window)
+
+
+class CountingProvider(ScriptedProvider):
+    """Tells steps and summaries apart, and keeps what was asked of each."""
+
+    def __init__(
+        self,
+        step: Callable[[ModelRequest, int], Reply],
+        summary: Callable[[ModelRequest, int], Reply],
+        factor: float,
+        window: int,
+    ) -> None:
+        """Begin; it counts `factor` times the estimate, and takes at most `window` of that."""
+        super().__init__([self._reply])
+        self._step, self._summary = step, summary
+        self._factor, self._window = factor, window
+        self.steps: list[ModelRequest] = []
+        self.summaries: list[ModelRequest] = []
+        self.refused: list[ModelRequest] = []
+
+    def _reply(self, request: ModelRequest) -> Reply:
+        counted = round(estimate(request) * self._factor)
+        if counted > self._window:
+            self.refused.append(request)
+            raise ModelError("ContextOverflow", f"{counted} tokens, at most {self._window}", retryable=False)
+        asked, said = (self.summaries, self._summary) if request.tool_choice == "none" else (self.steps, self._step)
+        asked.append(request)
+        reply = said(request, len(asked))
+        return reply.model_copy(update={"usage": Usage(input_tokens=counted, output_tokens=10)})

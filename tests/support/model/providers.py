@@ -1,0 +1,104 @@
+"""Model providers whose network is a function, and answers for it to give."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.anthropic_messages import AnthropicMessages
+from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.openai_chat import OpenAIChat
+from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Message, Reply
+
+KEY = "sk-test-0123456789abcdef"
+
+Answer = http.Response | Exception
+
+
+def a_request(**fields: Any) -> ModelRequest:
+    """Return a request that says hello, changed by `fields`."""
+    hello: dict[str, Any] = {"model": "some-model", "messages": (Message(role="user", text="hello"),)}
+    return ModelRequest(**(hello | fields))
+
+
+@dataclass
+class Network:
+    """Answers requests in order, the last answer again and again, and keeps what was sent."""
+
+    answers: list[Answer]
+    requests: list[http.Request] = field(default_factory=list[http.Request])
+
+    def __call__(self, request: http.Request) -> http.Response:
+        self.requests.append(request)
+        answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def body(self, index: int = -1) -> dict[str, Any]:
+        """Return the JSON of one request."""
+        return json.loads(self.requests[index].content)
+
+
+def provider(kind: str, network: Callable[[http.Request], http.Response]) -> StreamingProvider:
+    """Return a provider of protocol `anthropic`, or of chat completions under any other name."""
+    wire = AnthropicMessages() if kind == "anthropic" else OpenAIChat(kind)
+    headers = {"x-api-key": KEY} if kind == "anthropic" else {"authorization": f"Bearer {KEY}"}
+    place = Endpoint(kind, "https://models.test/v1", headers=headers, secret=KEY)
+    return StreamingProvider(place, wire, http.MockTransport(network))
+
+
+async def completed(kind: str, *answers: Answer, request: ModelRequest | None = None) -> tuple[Reply, str, Network]:
+    """Return the reply, the text that was streamed, and the network that saw the requests."""
+    network = Network(list(answers))
+    pieces: list[str] = []
+    model = provider(kind, network)
+    try:
+        reply = await model.complete(request or a_request(), pieces.append)
+    finally:
+        await model.close()
+    return reply, "".join(pieces), network
+
+
+def streamed(*frames: dict[str, Any] | str, size: int = 7) -> http.Response:
+    """Return an event stream, cut into chunks of `size` bytes; a string is sent as the data that it is."""
+    texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
+    data = "".join(f"data: {text}\n\n" for text in texts).encode()
+    return http.Response(200, headers={"content-type": "text/event-stream"}, content=_cut(data, size))
+
+
+async def _cut(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    """Return a chat-completion chunk."""
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def message_events(*blocks: list[dict[str, Any]], stop: str = "end_turn", **usage: int) -> Iterator[dict[str, Any]]:
+    """Yield Anthropic's events for content blocks, each given as its start and its deltas."""
+    yield {"type": "message_start", "message": {"model": "some-model", "usage": {"input_tokens": 1} | usage}}
+    for index, (start, *deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        yield {"type": "ping"}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 5}}
+    yield {"type": "message_stop"}
+
+
+def text_block(*pieces: str) -> list[dict[str, Any]]:
+    """Return a streamed text block."""
+    return [{"type": "text", "text": ""}, *({"type": "text_delta", "text": piece} for piece in pieces)]
+
+
+def call_block(call_id: str, name: str, *pieces: str) -> list[dict[str, Any]]:
+    """Return a streamed tool call."""
+    start: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+    return [start, *({"type": "input_json_delta", "partial_json": piece} for piece in pieces)]

@@ -1,0 +1,26 @@
+"""`python -m tests.support.parts`: gets the real parts that the tests need, before any test's time limit runs."""
+
+import sys
+from collections.abc import Callable
+
+from tests.support.parts.aimock import installed as aimock
+from tests.support.parts.bubblewrap import bubblewrap
+from tests.support.parts.mcp_servers import node_program, python_program
+from tests.support.parts.opa import opa
+from tests.support.parts.temporal import temporal_cli
+from tests.support.parts.time_skipping import time_skipping_server
+
+PARTS: dict[str, Callable[[], object]] = {
+    "Temporal server": temporal_cli,
+    "time-skipping server": time_skipping_server,
+    "Open Policy Agent": opa,
+    "model protocol server": aimock,
+    "bubblewrap": bubblewrap,
+    "MCP servers of npm": lambda: node_program("mcp-server-everything"),
+    "MCP servers of PyPI": lambda: python_program("mcp-server-time"),
+}
+
+if __name__ == "__main__":
+    for name, obtain in PARTS.items():
+        print(f"{name} …", file=sys.stderr, flush=True)
+        obtain()

@@ -1,0 +1,55 @@
+"""MCP servers of other makers, of both protocol revisions: installed once, beside the tests."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from tests.support.parts.machine_lock import machine_lock
+
+CACHE = Path(__file__).parents[3] / ".cache"
+NODE_PACKAGES = (
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+)
+PYTHON_PACKAGES = ("mcp-server-time", "mcp-server-git")
+
+
+@cache
+def node_program(name: str) -> str:
+    """Return the path of a program that npm installs (`mcp-server-everything`)."""
+    return str(_installed("mcp-node", _with_npm) / "node_modules" / ".bin" / name)
+
+
+@cache
+def python_program(name: str) -> str:
+    """Return the path of a program of a Python package, in an environment of its own."""
+    return str(_installed("mcp-python", _with_uv) / "bin" / name)
+
+
+def _installed(name: str, install: Callable[[Path], None]) -> Path:
+    """Install in place, since environments know their path; a mark is set once it is whole."""
+    folder = CACHE / name
+    with machine_lock(CACHE / f"{name}.lock"):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            install(folder)
+            (folder / "complete").touch()
+    return folder
+
+
+def _with_npm(folder: Path) -> None:
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *NODE_PACKAGES]
+    subprocess.run(command, check=True, cwd=tempfile.gettempdir())
+
+
+def _with_uv(folder: Path) -> None:
+    uv = str(Path(sys.executable).parent / "uv")
+    subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", str(folder / "bin/python"), *PYTHON_PACKAGES], check=True
+    )

@@ -1,0 +1,141 @@
+"""The command line as a subprocess, in a folder and a home of its own."""
+
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from tests.support.values.planted import around_marks, marked_files, planted
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "from orga.client.cli.main import main; main()"]
+LINE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended. It said nothing that the suite planted."""
+
+    code: int
+    out: str
+    err: str
+
+    def __post_init__(self) -> None:
+        """Fail where a planted secret was said."""
+        found = around_marks(f"{self.out}\n{self.err}".encode())
+        assert not found, found
+
+
+@dataclass(frozen=True)
+class Orga:
+    """Runs commands."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def __call__(self, *arguments: str, stdin: bytes = b"", **env: str) -> Done:
+        """Run a command to its end."""
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=self.folder,
+            env=self.env | env,
+            timeout=100,
+            check=False,
+        )
+        return self.discreet(arguments, Done(done.returncode, done.stdout.decode(), done.stderr.decode()))
+
+    def discreet(self, arguments: Sequence[str], done: Done) -> Done:
+        """Return how a command ended; once it has stopped the server, no planted secret is in the database."""
+        found = marked_files(Path(self.env["ORGA_HOME"])) if arguments[:2] == ("server", "--stop") else {}
+        assert not found, found
+        return done
+
+    @contextmanager
+    def started(self, *arguments: str) -> Generator["Running"]:
+        """Run a command beside the test; what is left of it is killed."""
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env=self.env,
+        )
+        running = Running(process)
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@dataclass
+class Running:
+    """A command that goes on."""
+
+    process: subprocess.Popen[bytes]
+    out: list[str] = field(default_factory=list[str])
+    err: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        """Read both streams as they come."""
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._threads = [
+            threading.Thread(target=self._read, args=(stream, kept), daemon=True)
+            for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def line(self, pattern: str) -> re.Match[str]:
+        """Wait for a line, on either stream, and return the match."""
+        deadline = time.monotonic() + LINE_TIMEOUT_S
+        while (left := deadline - time.monotonic()) > 0:
+            text = self._lines.get(timeout=left)
+            if text is None:
+                break
+            if found := re.search(pattern, text):
+                return found
+        raise AssertionError(f"no line {pattern!r} in {self.out + self.err}")
+
+    def send(self, number: int) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def code(self) -> int:
+        """Wait for the end."""
+        code = self.process.wait(timeout=60)
+        for thread in self._threads:
+            thread.join()
+        return code
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        self.process.kill()
+        Done(self.code(), "\n".join(self.out), "\n".join(self.err))
+
+    def _read(self, stream: IO[bytes] | None, kept: list[str]) -> None:
+        assert stream is not None
+        with stream:
+            for line in stream:
+                kept.append(line.decode().rstrip("\n"))
+                self._lines.put(kept[-1])
+        if kept is self.err:
+            self._lines.put(None)
+
+
+def an_orga(folder: Path, home: Path, **env: str) -> Orga:
+    """Return a command line without the settings and keys of whoever runs the tests."""
+    foreign = ("ORGA_", "TEMPORAL_", "OPENAI_", "OPENROUTER_", "ANTHROPIC_", "OLLAMA_")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    own = {"PYTHONPATH": str(ROOT), "ORGA_HOME": str(home), "ORGA_TRUST": "1"}
+    return Orga(folder, inherited | planted() | own | env)

@@ -1,0 +1,47 @@
+"""Commands in the sandbox, and the processes that they leave behind."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from orga.activities.adapters.sandbox.finished import Finished
+from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+
+AWAY = "setsid sh -c 'setsid sh -c \"echo \\$\\$ >> pids; exec sleep 60\" & echo $$ >> pids; exec sleep 60' &"
+"""Two that leave their session, one of them without a parent."""
+
+
+async def ran(folder: Path, *argv: str, **more: Any) -> Finished:
+    """Run a command to its end."""
+    given: dict[str, Any] = {"cwd": folder, "env": {}, "timeout_s": 30, "max_output_bytes": 10_000, **more}
+    return await run_sandboxed(argv, **given)
+
+
+async def python(folder: Path, code: str, **more: Any) -> Finished:
+    """Run a piece of Python."""
+    return await ran(folder, sys.executable, "-c", code, **more)
+
+
+async def shell(folder: Path, script: str, **more: Any) -> Finished:
+    """Run a shell script."""
+    return await ran(folder, "sh", "-c", script, **more)
+
+
+def alive(folder: Path) -> list[int]:
+    """Return which of the processes that wrote their ids are there, be it as zombies."""
+    return [pid for pid in map(int, (folder / "pids").read_text().split()) if Path(f"/proc/{pid}").exists()]
+
+
+async def until_written(path: Path, lines: int) -> None:
+    """Wait until a file has so many lines."""
+    async with asyncio.timeout(20):
+        while not path.exists() or path.read_text().count("\n") < lines:
+            await asyncio.sleep(0.02)
+
+
+async def until_gone(folder: Path) -> None:
+    """Wait until none of the processes that wrote their ids is there."""
+    async with asyncio.timeout(20):
+        while alive(folder):
+            await asyncio.sleep(0.02)

@@ -1,0 +1,49 @@
+"""Calls that a person has to approve: an engine that asks, what is held, a yes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+from orga.activities.ports import Judgement, Proposal
+from orga.workflows.types.gate import ApprovalTerms
+from tests.support.hold import until
+from tests.support.runs.questions import is_on_record
+
+
+@dataclass
+class Asks:
+    """A policy engine that wants a yes for these tools; its version can change."""
+
+    is_embedded = True
+
+    tools: tuple[str, ...] = ("pay",)
+    approvers: tuple[str, ...] = ()
+    expires_s: float = 3_600
+    version: str = "v1"
+    answer: bool = False
+    seen: list[Proposal] = field(default_factory=list[Proposal])
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Ask for what is listed."""
+        self.seen.append(proposal)
+        asks = self.answer if proposal.call is None else proposal.call.name in self.tools
+        terms = ApprovalTerms(approvers=self.approvers, expires_s=self.expires_s) if asks else None
+        return Judgement(allowed=True, reason="money moves", approval=terms, version=self.version)
+
+
+async def pending(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
+    """Return the held calls, once there are so many."""
+    found: list[dict[str, Any]] = []
+
+    async def asks() -> bool:
+        found[:] = (await handle.query("status"))["pending_approvals"]
+        return len(found) == count and await is_on_record(handle)
+
+    await until(asks)
+    return found
+
+
+def yes(hold: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
+    """Return what `approve` and `deny` take."""
+    return {"approval_id": hold["approval_id"], "approver": approver, **more}

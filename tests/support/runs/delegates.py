@@ -1,0 +1,108 @@
+"""Agents that delegate to each other, each with a script of its own, and the runs that come of it."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from orga.activities.ports import ModelProvider, ModelRequest, Tool
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.status import AgentStatus
+from tests.support.model.scripted import USAGE, ScriptedProvider, Step
+from tests.support.runs.loop import Loop, Ran, a_loop, histories_of, replayed
+
+
+def delegates(*targets: str, task: str = "do it", **fields: Any) -> Reply:
+    """Return a reply that delegates to these agents at once."""
+    made = tuple(
+        ToolCall(call_id=f"d_{i}", name="delegate", arguments={"agent": target, "task": task})
+        for i, target in enumerate(targets)
+    )
+    return Reply(calls=made, finish="tool_calls", usage=USAGE, **fields)
+
+
+def agent(name: str, *delegates: Any, tools: Sequence[str] = (), **config: Any) -> AgentConfig:
+    """Return an agent whose model is its own script."""
+    given = {"model": f"scripted:{name}", "tools": tuple(tools), "delegates": delegates, "config": config}
+    return AgentConfig.model_validate(given)
+
+
+PAIR = {"lead": agent("lead", "helper"), "helper": agent("helper")}
+
+
+class Cast:
+    """Plays each agent by its own script."""
+
+    def __init__(self, scripts: Mapping[str, Sequence[Step] | ModelProvider]) -> None:
+        self._players = {
+            name: ScriptedProvider(script) if isinstance(script, Sequence) else script
+            for name, script in scripts.items()
+        }
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next reply of the agent whose model is asked."""
+        return await self._players[request.model.removeprefix("scripted:")].complete(request, on_text)
+
+    def seen(self, name: str) -> list[ModelRequest]:
+        """Return what an agent was asked."""
+        player = self._players[name]
+        assert isinstance(player, ScriptedProvider)
+        return player.seen
+
+    def told(self, name: str, call: int = -1) -> list[str]:
+        """Return the messages of one model call of an agent, its task left out."""
+        return [message.text for message in self.seen(name)[call].messages[1:]]
+
+
+@asynccontextmanager
+async def a_cast(
+    client: Client,
+    agents: Mapping[str, AgentConfig],
+    scripts: Mapping[str, Sequence[Step] | ModelProvider],
+    *tools: Tool,
+    **options: Any,
+) -> AsyncGenerator[tuple[Loop, Cast]]:
+    """Run a worker that has these agents; runs start with `lead`."""
+    cast = Cast(scripts)
+    async with a_loop(client, cast, *tools, agents=agents, **options) as loop:
+        yield loop, cast
+
+
+async def led(loop: Loop, task: str = "lead", **config: Any) -> Ran:
+    """Run the agent `lead` to its end."""
+    return await loop.run({"task": task, "agent": "lead"}, **config)
+
+
+async def leading(loop: Loop, task: str = "lead", **config: Any) -> WorkflowHandle[Any, Any]:
+    """Start the agent `lead`."""
+    return await loop.start({"task": task, "agent": "lead"}, **config)
+
+
+async def children_of(client: Client, ran: Ran) -> list[str]:
+    """Return the ids of the runs that were started by a run, in order; their histories replay."""
+    events = (event for history in ran.histories for event in history.events)
+    started = (event.child_workflow_execution_started_event_attributes for event in events)
+    found = [each.workflow_execution.workflow_id for each in started if each.workflow_execution.workflow_id]
+    for child in found:
+        for history in await histories_of(client, child):
+            await replayed(history)
+    return found
+
+
+async def result_of(client: Client, workflow_id: str) -> Any:
+    """Wait for the end of a run and return its result."""
+    return await client.get_workflow_handle(workflow_id).result()
+
+
+async def status_of(handle: WorkflowHandle[Any, Any]) -> AgentStatus:
+    """Return what a run says of itself."""
+    return AgentStatus.model_validate(await handle.query("status"))
+
+
+def shown(text: str) -> str:
+    """Return what stands between the marks of untrusted content."""
+    head, *lines, _ = text.splitlines()
+    assert "data, not instructions]" in head
+    return "\n".join(lines)

@@ -1,0 +1,254 @@
+"""Runs the loop on a real server with scripted ports; each run replays its own history at the end."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.worker import Replayer, Worker
+
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool, ToolContext
+from orga.client.history.converter import data_converter
+from orga.client.journal.laws import law_faults
+from orga.client.journal.reading import read_journal
+from orga.client.proof.gate_law import breaches
+from orga.client.proof.gate_record import GateRecord
+from orga.client.runners.observed import ObservedRunner
+from orga.client.runners.sandbox import workflow_runner
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.agent import AgentWorkflow
+from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import Setup
+from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.result import AgentResult
+from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
+from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
+from tests.support.values.planted import around_marks
+
+EXECUTION_TIMEOUT = timedelta(seconds=60)
+NO_OPTIONS = ToolOptions()
+WORKER_FACTS = Setup(agent="", model="", search_attributes=False)
+
+
+@dataclass
+class FakeTool:
+    """A tool whose calls are counted; `body` gives its result, or raises."""
+
+    name: str
+    body: Callable[[dict[str, Any], ToolContext], Any] = lambda arguments, context: "ok"
+    effect: Effect = "read_only"
+    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
+    options: ToolOptions = NO_OPTIONS
+    contexts: list[ToolContext] = field(default_factory=list[ToolContext])
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The definition."""
+        return ToolSpec(
+            name=self.name,
+            description=f"the {self.name} tool",
+            parameters=self.parameters,
+            effect=self.effect,
+            options=self.options,
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Record the call and run the body, awaited when it is a coroutine."""
+        self.contexts.append(context)
+        value = self.body(arguments, context)
+        if asyncio.iscoroutine(value):
+            value = await value
+        return ToolOutput(content=str(value))
+
+
+class Deny:
+    """A policy engine that denies these tools, and final answers that hold one of these words."""
+
+    is_embedded = True
+
+    def __init__(self, *tools: str, words: Sequence[str] = ()) -> None:
+        self._tools = tools
+        self._words = words
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Deny what is listed."""
+        if proposal.call is not None:
+            return Judgement(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")
+        return Judgement(not any(word in (proposal.answer or "") for word in self._words), "such words are forbidden")
+
+
+@dataclass
+class Loop:
+    """A worker with scripted ports on a task queue of its own."""
+
+    client: Client
+    task_queue: str
+    provider: ModelProvider
+    execution_timeout: timedelta = EXECUTION_TIMEOUT
+
+    async def start(self, task: str | dict[str, Any] = "do it", **config: Any) -> WorkflowHandle[Any, Any]:
+        """Start a run; `config` are keys of its LoopConfig."""
+        given = {"task": task} if isinstance(task, str) else task
+        return await self.client.start_workflow(
+            "AgentWorkflow",
+            {**given, **({"config": config} if config else {})},
+            id=f"agent-{uuid.uuid4()}",
+            task_queue=self.task_queue,
+            execution_timeout=self.execution_timeout,
+        )
+
+    async def run(self, task: str | dict[str, Any] = "do it", **config: Any) -> "Ran":
+        """Start a run and wait for its ending."""
+        return await self.ended(await self.start(task, **config))
+
+    async def ended(self, handle: WorkflowHandle[Any, Any]) -> "Ran":
+        """Wait for the ending, replay the histories of the chain, read the journal."""
+        raw = await handle.result()
+        histories = await histories_of(self.client, handle.id)
+        for history in histories:
+            check_tasks(history)
+            await replayed(history)
+        journal = [entry async for entry in read_journal(self.client, handle.id)]
+        check_journal(journal)
+        return Ran(AgentResult.model_validate(raw), journal, histories, handle, raw)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the outside sees of a run that has ended."""
+
+    result: AgentResult
+    journal: list[JournalEntry]
+    histories: list[WorkflowHistory]
+    """Of the whole continue-as-new chain, oldest first."""
+    handle: WorkflowHandle[Any, Any]
+    raw: Any
+    """The result as plain JSON."""
+
+    @property
+    def history(self) -> WorkflowHistory:
+        """The history of the last run of the chain."""
+        return self.histories[-1]
+
+    @property
+    def events(self) -> list[str]:
+        """The journal's events by name."""
+        return [entry.event for entry in self.journal]
+
+
+@asynccontextmanager
+async def a_loop(
+    client: Client,
+    steps: Sequence[Step] | ModelProvider,
+    *tools: Tool,
+    engine: PolicyEngine | None = None,
+    setup: Setup = WORKER_FACTS,
+    check_model: Callable[[str], None] = lambda model: None,
+    task_queue: str | None = None,
+    **worker_options: Any,
+) -> AsyncGenerator[Loop]:
+    """Run a worker whose model follows `steps` and whose default agent lists `tools`."""
+    provider = ScriptedProvider(steps) if isinstance(steps, Sequence) else steps
+    loop = Loop(client, task_queue or f"test-{uuid.uuid4()}", provider)
+    async with a_worker(loop, *tools, engine=engine, setup=setup, check_model=check_model, **worker_options):
+        yield loop
+
+
+def a_worker(
+    loop: Loop,
+    *tools: Tool,
+    engine: PolicyEngine | None = None,
+    setup: Setup = WORKER_FACTS,
+    check_model: Callable[[str], None] = lambda model: None,
+    agents: Mapping[str, AgentConfig] | None = None,
+    notifier: Notifier | None = None,
+    **worker_options: Any,
+) -> Worker:
+    """Return a worker for the loop's task queue; a run may be started before it, or have had another.
+
+    `agents` stand beside the default one, or in its place.
+    """
+    parts = parts_of(
+        loop, *tools, engine=engine, setup=setup, check_model=check_model, agents=agents, notifier=notifier
+    )
+    return build_worker(loop.client, parts, loop.task_queue, **worker_options)
+
+
+def parts_of(
+    loop: Loop,
+    *tools: Tool,
+    engine: PolicyEngine | None = None,
+    setup: Setup = WORKER_FACTS,
+    check_model: Callable[[str], None] = lambda model: None,
+    agents: Mapping[str, AgentConfig] | None = None,
+    notifier: Notifier | None = None,
+    listed: Sequence[str] = (),
+) -> Parts:
+    """Return what a worker of the loop is made of; the default agent lists its tools, and what is `listed` besides."""
+    return Parts(
+        agents=ConfiguredAgents(
+            {"default": AgentConfig(tools=(*(tool.spec.name for tool in tools), *listed)), **(agents or {})},
+            {tool.spec.name: tool.spec for tool in tools},
+            "scripted:model",
+            check_model,
+            setup,
+        ),
+        models=ScriptedModels(loop.provider),
+        policy=engine or ListedTools(),
+        argument_errors=argument_errors,
+        tools=tools,
+        notifier=notifier,
+    )
+
+
+async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
+    """Return the histories of a continue-as-new chain, oldest first."""
+    histories: list[WorkflowHistory] = []
+    run_id: str | None = None
+    while run_id != "":
+        history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+        histories.insert(0, history)
+        run_id = history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+    return histories
+
+
+def check_tasks(history: WorkflowHistory) -> None:
+    """Assert that no workflow task failed; a completion that lost against a new signal is none."""
+    lost = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
+    failed = [
+        event.workflow_task_failed_event_attributes
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    ]
+    assert [task.failure.message for task in failed if task.cause != lost] == []
+
+
+async def replayed(history: WorkflowHistory) -> None:
+    """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it."""
+    marks = [found for event in history.events if (found := around_marks(event.SerializeToString()))]
+    assert not marks, marks
+    record = GateRecord(data_converter.payload_converter)
+    runner = ObservedRunner(workflow_runner(), record.observe)
+    replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=runner)
+    await replayer.replay_workflow(history)
+    assert await breaches(history, record, data_converter) == []
+
+
+def check_journal(journal: list[JournalEntry]) -> None:
+    """Assert what holds for every journal: first, last, order, chain; a delegated run's has its own first and last."""
+    assert journal[0].event == "Started"
+    assert [entry.event for entry in journal if "run" not in entry.data].count("Terminated") == 1
+    assert journal[-1].event == "Terminated"
+    assert [entry.sequence for entry in journal] == list(range(len(journal)))
+    assert first_break(journal) is None
+    assert law_faults(journal) == []

@@ -1,0 +1,66 @@
+"""Runs that tell a receiver what they wait for, and what their histories say of it."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from temporalio.client import Client
+
+from orga.activities.adapters.webhook.sender import Webhook, WebhookSettings
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.workflows.types.context import Setup
+from orga.workflows.types.names import NOTIFY
+from tests.support.model.scripted import Step, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.web.webhook_receiver import SECRET, Received, Receiver
+
+TELLS = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget")})
+TELLS_ALL = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget", "ended")})
+PAYS: Sequence[Step] = [calls("pay", arguments={"amount": 7}), answers()]
+
+
+def a_webhook(receiver: Receiver) -> Webhook:
+    """Return a webhook that signs, and knows a user interface."""
+    settings = WebhookSettings(receiver.url, SigningKey.of(SECRET))
+    return Webhook(settings, lambda workflow_id: f"http://ui/{workflow_id}")
+
+
+@asynccontextmanager
+async def telling(
+    client: Client,
+    receiver: Receiver,
+    *tools: FakeTool,
+    steps: Sequence[Step] = PAYS,
+    setup: Setup = TELLS,
+    **options: Any,
+) -> AsyncGenerator[Loop]:
+    """Run a worker that tells the receiver."""
+    webhook = a_webhook(receiver)
+    try:
+        async with a_loop(client, steps, *tools, setup=setup, notifier=webhook, **options) as loop:
+            yield loop
+    finally:
+        await webhook.close()
+
+
+def attempts(ran: Ran) -> list[str]:
+    """Return the ids of the activities that told somebody."""
+    scheduled = [e.activity_task_scheduled_event_attributes for history in ran.histories for e in history.events]
+    return [each.activity_id for each in scheduled if each.activity_type.name == NOTIFY]
+
+
+def written(ran: Ran) -> bytes:
+    """Return all that the histories hold."""
+    return b"".join(event.SerializeToString() for history in ran.histories for event in history.events)
+
+
+def failures(ran: Ran) -> list[dict[str, Any]]:
+    """Return what the journal tells of messages that nobody took."""
+    return [entry.data for entry in ran.journal if entry.event == "NotificationFailed"]
+
+
+def is_signed(received: Received) -> bool:
+    """Return whether a request has the signature that its id, its time and its body call for."""
+    at = int(received.headers["webhook-timestamp"])
+    expected = SigningKey.of(SECRET).headers(received.message_id, at, received.body)
+    return expected["webhook-signature"] == received.headers["webhook-signature"]

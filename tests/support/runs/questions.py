@@ -1,0 +1,55 @@
+"""What a run asks a person, and what its model was told."""
+
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+from tests.support.hold import PATIENCE_S, until
+from tests.support.model.scripted import ScriptedProvider
+from tests.support.runs.loop import Loop
+
+
+async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S) -> dict[str, Any]:
+    """Return the first question that a run asks, once it does."""
+    found: list[dict[str, Any]] = []
+
+    async def asks() -> bool:
+        found[:] = (await handle.query("status"))["waiting"]
+        return bool(found) and await is_on_record(handle)
+
+    await until(asks, within_s)
+    return found[0]
+
+
+async def is_on_record(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether what a query has just shown is in the history: it may see what the server has not heard."""
+    return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
+
+
+async def stands_still(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait until a run that was paused has come to the next phase, which it does not begin."""
+
+    async def is_still() -> bool:
+        return (await handle.query("status"))["phase"] == "paused"
+
+    await until(is_still)
+
+
+async def has_noted(handle: WorkflowHandle[Any, Any], event: str) -> None:
+    """Wait until the latest of what a run decided by itself is of this kind."""
+
+    async def is_noted() -> bool:
+        return event in str(await (await handle.describe()).memo())
+
+    await until(is_noted)
+
+
+def told(loop: Loop, call: int = 1) -> list[str]:
+    """Return the tool results that the model saw in a model call."""
+    assert isinstance(loop.provider, ScriptedProvider)
+    return [message.text for message in loop.provider.seen[call].messages if message.role == "tool"]
+
+
+async def updated(handle: WorkflowHandle[Any, Any], name: str, argument: Any) -> Any:
+    """Send an update and return its answer."""
+    return await handle.execute_update(name, argument)  # pyright: ignore[reportUnknownMemberType]

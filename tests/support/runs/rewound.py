@@ -1,0 +1,18 @@
+"""The ending of a run that was reset or forked, checked as every run's is."""
+
+from temporalio.client import Client
+
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
+from tests.support.runs.loop import Ran, check_journal, histories_of, replayed
+
+
+async def ended(client: Client, run: AgentHandle) -> Ran:
+    """Wait for the ending, replay the histories of the chain, read the journal."""
+    result = await run.result()
+    histories = await histories_of(client, run.id)
+    for history in histories:
+        await replayed(history)
+    journal = [entry async for entry in read_journal(client, run.id)]
+    check_journal(journal)
+    return Ran(result, journal, histories, client.get_workflow_handle(run.id), result.model_dump(mode="json"))

@@ -1,0 +1,122 @@
+"""The people around a run: they send what a scenario says when it says so, and decide what the run asks."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import chain, repeat
+from typing import Any
+
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.workflows.types.questions import Wait
+from orga.workflows.types.status import AgentStatus
+from tests.support.scenarios.scenario import Act, Scenario
+
+LIMITS = ("max_iterations", "max_total_tokens", "max_cost_usd", "max_model_calls", "max_tool_calls", "timeout_s")
+
+
+class People:
+    """Those of one run; what comes after its end is no fault of theirs."""
+
+    def __init__(self, scenario: Scenario, handle: WorkflowHandle[Any, Any]) -> None:
+        """Begin at moment 0, before the run has a worker."""
+        self._scenario = scenario
+        self._handle = handle
+        self._moment = -1
+        self._updates: list[asyncio.Task[Any]] = []
+
+    async def look(self) -> None:
+        """Look where the run stands while its model thinks: that is answered always."""
+        with _late():
+            AgentStatus.model_validate(await self._handle.query("status"))
+
+    async def moment(self) -> None:
+        """Do what is done at the next moment."""
+        self._moment += 1
+        now = self._moment  # tools run in parallel: the next one comes while this is sent
+        for number, act in enumerate(self._scenario.acts):
+            if act.moment == now:
+                await self._send(number, act)
+
+    async def attend(self, ended: asyncio.Task[Any]) -> None:
+        """Whenever the run stands still, until it has ended: look why, and give it what it waits for."""
+        choices = chain(self._scenario.choices, repeat("skip"))
+        requeues = self._scenario.requeues
+        while not ended.done():
+            await asyncio.sleep(0.02)
+            if not await _stands_still(self._handle):
+                continue
+            status = AgentStatus.model_validate(await self._handle.query("status"))
+            if status.paused:
+                await self._signal("resume")
+            for wait in status.waiting:
+                await self._decide(wait, next(choices))
+            for letter in status.dead_letters[:requeues]:
+                requeues -= await self._updated("requeue", letter.letter_id)
+        await asyncio.gather(*self._updates)
+
+    async def _send(self, number: int, act: Act) -> None:
+        match act.kind:
+            case "extend_budget":
+                self._update("extend_budget", self._raised(act.by))
+            case "pause":
+                await self._signal("pause")
+            case _:
+                await self._signal(act.kind, f"{act.kind} {number}")
+
+    def _raised(self, by: int) -> dict[str, float]:
+        config = self._scenario.config
+        return {name: config[name] + by for name in LIMITS if name in config}
+
+    async def _signal(self, name: str, *arguments: str) -> None:
+        with _late():
+            await self._handle.signal(name, args=list(arguments))
+
+    def _update(self, name: str, argument: Any) -> None:
+        """Send an update behind the scenes: whoever sends it from a tool must not wait for the run."""
+        self._updates.append(asyncio.create_task(self._updated(name, argument)))
+
+    async def _updated(self, name: str, argument: Any) -> bool:
+        """Return whether it was taken."""
+        while True:
+            try:
+                await self._handle.execute_update(name, argument)  # pyright: ignore[reportUnknownMemberType]
+            except WorkflowUpdateFailedError:
+                return False
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return True
+                if error.status != RPCStatusCode.FAILED_PRECONDITION:  # the run is continuing as new
+                    raise
+                continue
+            return True
+
+    async def _decide(self, wait: Wait, choice: str) -> None:
+        """Decide as planned; a choice that this question does not have is refused, and the run is let go on."""
+        if wait.kind == "budget" and choice == "extend":
+            await self._updated("extend_budget", self._raised(5_000))
+            return
+        decision = {"escalation_id": wait.wait_id, "choice": choice, "result": f"as {wait.wait_id} wants it"}
+        if not await self._updated("resolve_escalation", decision):
+            await self._updated("resolve_escalation", {**decision, "choice": "skip"})
+
+
+async def _stands_still(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether nothing is under way.
+
+    A query that comes with a workflow task is answered before what a local activity brought in that task is taken in
+    (temporalio 1.35). If more happens at that moment a replay sees it in another order: a person does not ask then.
+    """
+    found = (await handle.describe()).raw_description
+    return not found.pending_activities and not found.HasField("pending_workflow_task")
+
+
+@contextmanager
+def _late() -> Generator[None]:
+    """What comes after the run's end is no fault."""
+    try:
+        yield
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise

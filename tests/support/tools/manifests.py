@@ -1,0 +1,45 @@
+"""Tools from manifests that a test writes down."""
+
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.build import manifest_tool
+from orga.activities.adapters.manifests.flaws import flaws
+from orga.activities.adapters.manifests.kinds import Ground
+from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.values import Values, checked
+from orga.activities.adapters.tools.root import Root
+from orga.activities.ports import Tool
+from orga.client.config.manifests import read_manifests
+
+HEAD = 'name = "it"\ndescription = "It."\n'
+"""What every manifest has."""
+
+
+def problems(text: str) -> list[str]:
+    """Return what is wrong with a manifest, which is written into the working folder; each with its place."""
+    Path("it.toml").write_text(text)
+    return [str(problem) for problem in read_manifests([Path("it.toml")])[1]]
+
+
+def a_manifest(text: str) -> Manifest:
+    """Return a manifest without flaws; name and description may be left out."""
+    head = "" if text.lstrip().startswith("name") else 'name = "tool"\ndescription = "A tool."\n'
+    manifest = Manifest.model_validate(tomllib.loads(head + text), extra="forbid")
+    assert list(flaws(manifest)) == []
+    return manifest
+
+
+def a_manifest_tool(
+    root: Path, text: str, env: Mapping[str, str] | None = None, allow_hosts: Collection[str] = ()
+) -> Tool:
+    """Return its tool."""
+    return manifest_tool(a_manifest(text), root, env or {}, allow_hosts)
+
+
+def read(root: Path, declared: str, value: object) -> Values:
+    """Return what comes of a value of an argument `x`, declared as an inline table says."""
+    argument = Argument.model_validate(tomllib.loads(f"x = {{ {declared} }}")["x"], extra="forbid")
+    return checked({"x": value}, {"x": argument}, Ground(Root(root)))

@@ -1,0 +1,48 @@
+"""Journals made by hand, their chain as it should be."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from orga.workflows.decisions.journal_entries import chained
+from orga.workflows.types.journal import JournalEntry
+from tests.support.values.core import at
+from tests.support.values.strategies import json_values, texts
+
+Made = tuple[str, int, dict[str, Any]]
+"""Event, iteration, data."""
+
+journals: st.SearchStrategy[list[Made]] = st.lists(
+    st.tuples(texts, st.integers(0, 99), st.dictionaries(texts, json_values, max_size=2)), min_size=2, max_size=6
+)
+"""What `a_journal` makes a journal of."""
+
+
+def a_journal(made: Iterable[Made]) -> list[JournalEntry]:
+    """Return entries, chained."""
+    return rechained(
+        JournalEntry(sequence=nth, timestamp=at(nth), agent="a", iteration=iteration, event=event, data=data)
+        for nth, (event, iteration, data) in enumerate(made)
+    )
+
+
+def three() -> list[JournalEntry]:
+    """Return the journal of a run that did nothing."""
+    return a_journal([("Started", 0, {"task": "t"}), ("ReasoningComplete", 1, {}), ("Terminated", 1, {})])
+
+
+def rechained(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
+    """Return the entries numbered and chained anew, as a forger would."""
+    found: list[JournalEntry] = []
+    previous = ""
+    for sequence, entry in enumerate(entries):
+        numbered = entry.model_copy(update={"sequence": sequence})
+        previous = chained(previous, numbered)
+        found.append(numbered.model_copy(update={"hash": previous}))
+    return found
+
+
+def without(entries: Sequence[JournalEntry], index: int) -> list[JournalEntry]:
+    """Return the entries but one."""
+    return [*entries[:index], *entries[index + 1 :]]

@@ -1,0 +1,269 @@
+"""States whose parts are as large as the rules let them become, built by those rules where they have one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.activities.replies import MAX_CALLS, normalised
+from orga.workflows.decisions import approvals, breakers, decision, interventions, observe, questions, recovery, steps
+from orga.workflows.decisions.begin import begin_bytes, begun, size_problem
+from orga.workflows.decisions.carried_parts import BEGIN_BYTES
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.result import with_gathered
+from orga.workflows.decisions.taint import tainted, with_definitions
+from orga.workflows.types.critics import Critic
+from orga.workflows.types.decision import GroundedDecision
+from orga.workflows.types.gate import ApprovalTerms, Verdict
+from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.questions import Resolution, Wait
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.state import AgentState, Conversation, ForkedFrom
+from orga.workflows.types.tools import ToolSpec
+from tests.support.values.core import T0, a_setup, a_spec, at
+
+LETTERS = ["x", '"', "\n", "é", "😀", "\x01"]
+"""One byte, two in JSON, two in UTF-8, four, six in JSON."""
+
+PAY = ("pay_" * 16)[:64]
+"""A tool with as long a name as any has."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the parts are, of their largest: 0 to 1."""
+
+    letter: str = "x"
+    tools: int = 128
+    begin: float = 1.0
+    """Task, instructions, facts, definitions."""
+    held: str = "calls"
+    """What people hold up: `calls` that need a yes, an `answer`, `steps` that are stuck, `nothing`."""
+    reply: float = 1.0
+    said: float = 1.0
+    """Earlier messages, and the model's last message with its results."""
+    grown: float = 1.0
+    """What a run comes to know: letters, steps, streaks, drafts, guidance, circuits."""
+
+
+def filled(letter: str, size: float) -> str:
+    """Return a text that takes at most so many bytes of JSON."""
+    return letter * max(int(size) // (len(to_json(letter)) - 2), 0)
+
+
+def deep(levels: int, size: int) -> dict[str, Any]:
+    """Return a schema with objects inside each other, and a description that takes the rest of its size."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels // 2):
+        schema = {"type": "object", "properties": {"p": schema}}
+    return {**schema, "description": "d" * max(size - len(to_json(schema)), 0)}
+
+
+def tools_of(count: int, size: int) -> tuple[ToolSpec, ...]:
+    """Return so many definitions that take so many bytes together, as `offered_tools` counts them."""
+    names = [PAY, *(f"tool_{number:04}_".ljust(64, "n") for number in range(1, count))]
+    each = size // count - 700
+    return tuple(
+        a_spec(name, parameters=deep(min(40, each // 100), each), digest="d" * 64 if number % 2 else "")
+        for number, name in enumerate(names)
+    )
+
+
+def begun_with(sizes: Sizes) -> AgentState:
+    """Return the state of a run that is prepared: as much as it may begin with."""
+    share, letter = sizes.begin, sizes.letter
+    schema = deep(40, int(share * (MAX_SCHEMA_BYTES - 100)))
+    setup = a_setup(
+        *tools_of(sizes.tools, int(share * 300_000)),
+        config=LoopConfig(max_output_tokens=100_000),
+        decisions={f"decision_{number}": _decision() for number in range(round(share * 5))},
+        critics=tuple(Critic.model_validate({"name": f"critic-{n}", "person": {}}) for n in range(round(share * 20))),
+        output_schema=schema,
+    )
+    run_input = AgentInput(
+        task="t" + filled(letter, share * (MAX_TASK_BYTES - 10)),
+        instructions=filled("i", share * MAX_TASK_BYTES),
+        trusted_context={"known": filled(letter, share * (MAX_TRUSTED_BYTES - 100))},
+        output_schema=schema,
+        tools=tuple(tool.name for tool in setup.tools),
+        tenant="n" * 200,
+    )
+    state = begun(run_input, f"delegated/{'k' * 200}", T0)
+    left = BEGIN_BYTES - sum(begin_bytes(state, setup).values())
+    setup = setup.model_copy(update={"instructions": filled(letter, max(left - 100, 0) * share)})
+    assert size_problem(state, setup) == ""
+    state = state.model_copy(update={"setup": setup, "forked_from": _elsewhere(letter)})
+    return with_definitions(state)
+
+
+def largest(sizes: Sizes) -> AgentState:
+    """Return a state of these sizes, as it is when the run continues as new: what is held up stands in `pending`."""
+    state = _grown(_talked(begun_with(sizes), sizes), sizes)
+    match sizes.held:
+        case "calls":
+            reply = proposing(sizes, PAY)
+            return _held(state, reply.calls, sizes).model_copy(update={"pending": reply})
+        case "answer":
+            reply = normalised(Reply(text=filled(sizes.letter, 300_000 * sizes.reply), blocks=_blocks(150_000)), ())
+            call = ToolCall(call_id="(answer)", name="(answer)", arguments={"answer": reply.text})
+            return _held(state, (call,), sizes).model_copy(update={"pending": reply})
+        case "steps":
+            return _stuck(state, sizes)
+        case _:
+            return state
+
+
+def proposing(sizes: Sizes, tool: str) -> Reply:
+    """Return as large a reply as is recorded, all of its calls of that tool."""
+    letter, share = sizes.letter, sizes.reply
+    arguments = {"text": filled(letter, share * 200_000 / MAX_CALLS)}
+    call_id = filled(letter, 200) or "c"
+    calls = tuple(ToolCall(call_id=call_id, name=tool, arguments={"n": n, **arguments}) for n in range(MAX_CALLS))
+    order = ("block", "call", "text:1") * 300
+    return normalised(
+        Reply(text=filled(letter, share * 400_000), calls=calls, blocks=_blocks(share * 20_000), order=order), ()
+    )
+
+
+def _blocks(size: float) -> tuple[dict[str, Any], ...]:
+    return ({"thinking": "b" * int(size * 0.9)},)
+
+
+def _decision() -> GroundedDecision:
+    words = [f"{number}" + "w" * 98 for number in range(3)]
+    return GroundedDecision.model_validate(
+        {
+            "fields": {f"field_{number}": {"enum": words} for number in range(10)},
+            "facts": {"known": {"enum": words, "source": "tenant"}},
+            "rules": [{"name": "r" * 100, "when": {}, "then": {f"out_{number}": words[1] for number in range(10)}}],
+            "default": {f"out_{number}": words[0] for number in range(10)},
+        }
+    )
+
+
+def _elsewhere(letter: str) -> ForkedFrom:
+    return ForkedFrom(workflow_id=letter * 1_000, run_id="r" * 100, iteration=10**6)
+
+
+def _talked(state: AgentState, sizes: Sizes) -> AgentState:
+    """Return the state with messages of all kinds, the last ones a reply with its results."""
+    letter, share = sizes.letter, sizes.said
+    each = 90_000 // len(letter.encode())
+    conversation = state.conversation
+    for number in range(round(share * 10)):
+        conversation = with_message(conversation, Message(role="user", text=f"{number}" + letter * each, pinned=True))
+        conversation = conversation.model_copy(update={"unseen": 0})
+    state = state.model_copy(update={"conversation": conversation, "iteration": 7})
+    if not share:
+        return state
+    reply = proposing(sizes, PAY)
+    outcomes = tuple(
+        Outcome(call=call, status="ok", text=letter * 400_000, result=f"7.{index}")
+        for index, call in enumerate(reply.calls)
+    )
+    state = observe.with_reply(state, reply, state.conversation)
+    denied = [f"{PAY}{number}: {letter * 12_000}" for number in range(round(sizes.grown * 33))]
+    state = observe.with_outcomes(state, reply, outcomes, denied, [f"{letter * 200}{each}" for each in denied])
+    conversation = state.conversation
+    for number in range(round(share * 400)):
+        conversation = with_message(conversation, Message(role="user", text=f"[Guidance] {number}" + letter * 300))
+    return state.model_copy(update={"conversation": conversation, "taint": tainted(state, outcomes)})
+
+
+def _grown(state: AgentState, sizes: Sizes) -> AgentState:
+    """Return the state with all else that a run may come to know."""
+    letter, share, setup = sizes.letter, sizes.grown, state.setup
+    if not share or setup is None:
+        return state
+    for number in range(round(share * 250)):
+        call = ToolCall(call_id=f"l{number}", name=PAY, arguments={"n": number, "text": filled(letter, 5_000)})
+        dead = DeadLetter(letter_id=f"7.{number}", call=call, key="k" * 64, error=letter * 500, at=T0)
+        state = recovery.with_dead_letter(state, dead)
+        state = _known(steps.with_failed_call(state, call, letter * 10_000, T0), call, letter)
+    for index, tool in enumerate(setup.tools):
+        for _ in range(4):
+            state = breakers.with_failure(state, tool, at(index), "K" * 40)
+        state = recovery.with_failure(state, tool.name)
+    for name in setup.decisions:
+        fields = {f"field_{number}": "2" + "w" * 98 for number in range(10)}
+        arguments = {"decision": name, "fields": fields, "rationale": letter * 1_000}
+        with_tenant = state.input.model_copy(update={"tenant": "1" + "w" * 98})
+        made = decision.decision_of(
+            state.model_copy(update={"input": with_tenant}), ToolCall(call_id="d", name="decide", arguments=arguments)
+        )
+        state = decision.with_decision(state, "7.0", *made)
+    for _ in range(round(share * 450)):
+        state = interventions.with_guidance(
+            state, interventions.guidance("add_context", (filled(letter, 40_000 * share),))
+        )
+    cached = a_spec(PAY, recovery={"strategy": "cached_result"})
+    state = recovery.with_success(state, cached, ToolCall(call_id="k", name=PAY), letter * 20_000, T0)
+    state = with_gathered(state, letter * 30_000)
+    long = filled(letter, observe.MAX_OUTPUT_BYTES * share)
+    return state.model_copy(
+        update={
+            "output": long,
+            "data": {"answer": long},
+            "partial": long,
+            "repairs": 9,
+            "critiques": {critic.name: 100 for critic in setup.critics},
+            "extended": {"max_iterations": 10**6, "max_total_tokens": 10**12, "timeout_s": 31_536_000.0},
+            "last": "l" * 310,
+            "usage": state.usage.model_copy(update={"input_tokens": 10**18, "total_tokens": 10**18, "cost_usd": 1e300}),
+            "paused": True,
+            "notes": (),
+        }
+    )
+
+
+def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
+    """Return the state in which an operator gave a step's result; what the model is told of it is left out."""
+    wait = Wait(wait_id="w", kind="escalation", since=T0, question="?", data={"step_id": steps.step_key(call)})
+    given = Resolution(escalation_id="w", choice="result", result=letter * 3_000)
+    told = steps.with_resolved_step(
+        state.model_copy(update={"conversation": Conversation()}), wait.model_copy(update={"resolution": given})
+    )
+    return told.model_copy(update={"conversation": state.conversation})
+
+
+def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentState:
+    """Return the state in which these calls wait for people, half of whom have said something."""
+    letter = sizes.letter
+    verdict = held_verdict(letter)
+    holds = [approvals.hold_of(state, f"8.{n}", call, verdict, T0, occasion=str(n)) for n, call in enumerate(calls)]
+    state = approvals.asked(state, holds, "approval-8", T0)
+    for number, hold in enumerate(holds):
+        if number % 2:
+            said = {"approval_id": hold.approval_id, "approver": letter * 200, "reason": letter * 2_000}
+            answer = approvals.ApprovalDecision.model_validate(said)
+            state = approvals.answered(state, answer, number % 4 == 1)
+    return state.model_copy(update={"announced": ("approval-8",), "notes": ()})
+
+
+def held_verdict(letter: str) -> Verdict:
+    """Return why calls are held: as much as a policy may say of each of a reply's calls."""
+    terms = ApprovalTerms(approvers=tuple(f"{n}" + letter * 200 for n in range(10)))
+    return Verdict(decision="approval", reason=letter * 2_000, approval=terms, version="v" * 500)
+
+
+def _stuck(state: AgentState, sizes: Sizes) -> AgentState:
+    """Return the state in which all calls of a reply are stuck steps, and people gave the results of most."""
+    letter = sizes.letter
+    config = LoopConfig.model_validate({"step_iteration": {"max_reattempts": 1, "on_limit_reached": "escalate"}})
+    assert state.setup is not None
+    before = state
+    state = state.model_copy(update={"setup": state.setup.model_copy(update={"config": config}), "steps": {}})
+    for number in range(MAX_CALLS):
+        call = ToolCall(call_id=f"s{number}", name=PAY, arguments={"n": f"s{number}", "text": letter * 5_000})
+        state = steps.with_failed_call(state, call, letter * 10_000, T0)
+    for number, wait in enumerate(state.waits[1:]):
+        said = {"result": letter * 16_000, "by": letter * 1_000, "reason": letter * 2_000}
+        state = questions.with_resolution(
+            state, Resolution(escalation_id=wait.wait_id, choice="result", **said), at(number)
+        )
+    kept = {**before.steps, **state.steps}
+    kept = dict(list(kept.items())[-steps.MAX_STEPS :])
+    return state.model_copy(update={"setup": before.setup, "notes": (), "steps": kept})

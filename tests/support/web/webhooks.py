@@ -1,0 +1,30 @@
+"""A webhook whose network is a test's, and a question that it tells."""
+
+from typing import Any
+
+from orga.activities.adapters import http
+from orga.activities.adapters.webhook.message import Format
+from orga.activities.adapters.webhook.sender import Webhook, WebhookSettings
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.ports import RunKey
+from orga.workflows.types.notifications import Notification, NotifiedCall
+from tests.support.web.webhook_receiver import SECRET
+
+URL = "https://hooks.test/services/t0ken-in-the-address"
+RUN = RunKey("agent-1", "run-1")
+ASKS = Notification(
+    message_id="msg_1",
+    event="waiting",
+    agent="cashier",
+    kind="approval",
+    wait_id="approval-1",
+    question="approve refund?",
+    calls=(NotifiedCall(tool="refund", arguments='{"cents":900}', id="a1", approvers=("ada",)),),
+    expires_at="2026-01-02T00:00:00+00:00",
+    commands=("orga approve agent-1 a1", "orga deny agent-1 a1"),
+)
+
+
+def a_webhook(network: Any, url: str = URL, form: Format = "json") -> Webhook:
+    """Return a webhook that signs and sends into this network."""
+    return Webhook(WebhookSettings(url, SigningKey.of(SECRET), form), transport=http.MockTransport(network))

@@ -1,0 +1,288 @@
+"""No run without a way on: whatever a legal state holds, the next run of the chain can be given what it needs."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import from_json
+
+from orga.activities.replies import normalised
+from orga.workflows.decisions import approvals
+from orga.workflows.decisions.begin import first_state
+from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
+from orga.workflows.decisions.conversation import full_digest, with_messages
+from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.past import fork_of, shared
+from orga.workflows.decisions.roll_over import (
+    SPARE_BYTES,
+    carried,
+    cut_parts,
+    fits,
+    is_due,
+    overgrown,
+    weight,
+    with_outgrown,
+)
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.past import parse_fork
+from orga.workflows.types.state import AgentState, Conversation, ForkedFrom
+from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
+from tests.support.values.largest import LETTERS, Sizes, held_verdict, largest
+from tests.support.values.turns import are_paired
+
+PAYLOAD_BYTES = 2_000_000
+
+UNTOUCHED = ("setup", "taint", "breakers", "failures", "decided", "critiques", "pending", "dead_letters", "extended")
+"""What decides what a run may do, or what it has promised: carried as it is, in any case."""
+
+
+def test_the_table_names_every_field_of_the_state_once() -> None:
+    assert sorted(field for part in PARTS for field in part.fields) == sorted(AgentState.model_fields)
+    assert all(part.why for part in PARTS)
+
+
+def test_the_bounds_add_up_to_less_than_a_payload_takes() -> None:
+    assert sum(part.most for part in PARTS) + SPARE_BYTES <= MAX_CARRIED_BYTES < PAYLOAD_BYTES
+
+
+def over_the_wire(state: AgentState) -> AgentState:
+    sent = carried(state, "run 1").model_dump_json(exclude_unset=True).encode()
+    assert len(sent) <= MAX_CARRIED_BYTES
+    return first_state(None, from_json(sent), "run 1", "run 2", at(99))
+
+
+def part_sizes(state: AgentState) -> list[tuple[Part, int]]:
+    """Return what each part takes once it is cut; what the window takes is what the others leave."""
+    light = carried(state, "run 1")
+    light = light.model_copy(update={"conversation": Conversation()})
+    for part in PARTS:
+        light = part.cut(light) if part.cut else light
+    written = [light.model_dump_json(include=set(part.fields), exclude_unset=True) for part in PARTS]
+    return [(part, len(text.encode())) for part, text in zip(PARTS, written, strict=True)]
+
+
+def check(state: AgentState) -> AgentState:
+    """Continue as new twice; return the state that the first of the next runs begins with."""
+    assert fits(state)
+    assert overgrown(state) == ""
+    for part, size in part_sizes(state):
+        assert size <= part.most, part.fields
+    after = over_the_wire(state)
+    for field in UNTOUCHED:
+        assert getattr(after, field) == getattr(state, field), field
+    same = {"trusted_context", "tools", "tenant", "lineage", "config", "agent", "model", "task"}
+    assert after.input.model_dump(include=same) == state.input.model_dump(include=same)
+    messages = after.conversation.messages
+    assert messages[0].text == state.conversation.messages[0].text == state.input.task
+    assert full_digest(after.conversation) == digest_of(messages)
+    assert are_paired(messages)
+    assert [(h.approval_id, h.about, h.expires_at) for h in after.holds] == [
+        (h.approval_id, h.about, h.expires_at) for h in state.holds
+    ]
+    assert [h.answer and h.answer.approved for h in after.holds] == [
+        h.answer and h.answer.approved for h in state.holds
+    ]
+    assert all(h.approvers in (was.approvers, NOBODY) for h, was in zip(after.holds, state.holds, strict=True))
+    assert [(w.wait_id, w.since, w.kind) for w in after.waits] == [(w.wait_id, w.since, w.kind) for w in state.waits]
+    assert [w.resolution and w.resolution.choice for w in after.waits] == [
+        w.resolution and w.resolution.choice for w in state.waits
+    ]
+    assert {key: bool(step.stopped) for key, step in after.steps.items()} == {
+        key: bool(step.stopped) for key, step in state.steps.items()
+    }
+    assert list(after.denials.values()) == list(state.denials.values())
+    assert [item.kind for item in after.inbox] == [item.kind for item in state.inbox]
+    assert over_the_wire(after).model_dump(exclude={"conversation"}) == after.model_dump(exclude={"conversation"})
+    return after
+
+
+@pytest.mark.parametrize(
+    ("letter", "held"), [*product(LETTERS, ["calls", "steps"]), *product("x\x01", ["answer", "nothing"])]
+)
+def test_the_largest_state_fits(letter: str, held: str) -> None:
+    state = largest(Sizes(letter=letter, held=held))
+    assert weight(state) > MAX_CARRIED_BYTES + 300_000
+    after = check(state)
+    assert cut_parts(state, after)
+    if held in {"nothing", "steps"}:  # the model still has to read these results
+        latest = [message for message in after.conversation.messages if message.role == "tool"]
+        assert len(latest) == 32
+        assert all(message.text for message in latest)
+
+
+@pytest.mark.parametrize("tools", [1, 128, 400])
+def test_many_tools_fit_too(tools: int) -> None:
+    check(largest(Sizes(tools=tools)))
+
+
+shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.builds(
+        Sizes,
+        letter=st.sampled_from(LETTERS),
+        tools=st.sampled_from([1, 20, 128, 300]),
+        begin=shares,
+        held=st.sampled_from(["calls", "answer", "steps", "nothing"]),
+        reply=shares,
+        said=shares,
+        grown=shares,
+    )
+)
+def test_any_legal_state_fits(sizes: Sizes) -> None:
+    check(largest(sizes))
+
+
+def test_the_window_gives_way_before_anything_else_is_cut() -> None:
+    sizes = Sizes(begin=0.3, held="nothing", reply=0.3, grown=0.4)
+    state = largest(sizes).model_copy(update={"output": "", "data": None, "partial": ""})
+    texts = [user(f"{number}" + "x" * 90_000, pinned=True) for number in range(15)]
+    said = with_messages(Conversation(), (user(state.input.task, pinned=True), *texts))
+    state = state.model_copy(update={"conversation": said})
+    assert weight(state) > MAX_CARRIED_BYTES
+    after = over_the_wire(state)
+    assert cut_parts(state, after) == []
+    assert 1 < len(after.conversation.messages) < len(state.conversation.messages)
+
+
+def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
+    """Until then nobody may decide it whose name is not carried; what was decided stays so, and is asked no more."""
+    state = largest(Sizes(letter="é"))
+    after = check(state)
+    assert after.pending is not None
+    assert [hold.call.arguments for hold in after.holds] == [{}] * 32
+    assert all(hold.approvers == NOBODY for hold in after.holds)
+    verdict = held_verdict("é")
+    open_hold = after.holds[0].model_copy(update={"answer": None})
+    decision = {"approval_id": open_hold.approval_id, "approver": "0" + "é" * 20}
+    with pytest.raises(ValueError, match="may not decide this"):
+        approvals.parsed_decision(after.model_copy(update={"holds": (open_hold,)}), decision, T0)
+    holds = [
+        approvals.hold_of(after, f"8.{n}", call, verdict, at(500), occasion="later")
+        for n, call in enumerate(after.pending.calls)
+    ]
+    asked = approvals.asked(after, holds, "approval-8", at(500))
+    before = {hold.approval_id: hold for hold in state.holds}
+    for hold in asked.holds:
+        was = before[hold.approval_id]
+        assert (hold.call, hold.approvers, hold.expires_at, hold.reason) == (
+            was.call,
+            was.approvers,
+            was.expires_at,
+            was.reason,
+        )
+        assert (hold.answer is None) == (was.answer is None)
+    [wait] = asked.waits
+    assert len(wait.data["calls"]) == 16
+
+
+def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:
+    after = check(largest(Sizes()))
+    assert after.pending is not None
+    other = after.pending.calls[1].model_copy(update={"arguments": {"n": 1, "text": "another"}})
+    assert after.holds[1].answer is not None
+    assert approvals.hold_of(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
+
+
+def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
+    after = check(largest(Sizes()))
+    assert after.input.output_schema is None
+    wish = parse_fork({"fork": {"workflow_id": "w", "iteration": 7}})
+    source = ForkedFrom(workflow_id="w", run_id="r", iteration=7)
+    past = fork_of(after.model_copy(update={"input": after.input.model_copy(update={"task": "t"})}), source, wish, T0)
+    assert after.setup is not None
+    assert past.input.output_schema == after.setup.output_schema
+
+
+def test_a_fork_of_forks_has_one_inbox() -> None:
+    many = tuple(Intervention(kind="steer", text="s" * 1_000) for _ in range(400))
+    past = a_state(inbox=many, inbox_bytes=400_000)
+    fork = shared(a_state(inbox=many[:100], inbox_bytes=100_000), past)
+    assert (len(fork.inbox), fork.unheard) == (400, 100)
+    assert fork.inbox_bytes == sum(len(item.text) for item in fork.inbox) <= 180_000
+    assert [item.size for item in fork.inbox if len(item.text) < 1_000] == [1_000] * 300
+
+
+def a_too_large_state() -> AgentState:
+    setup = a_setup(instructions="i" * 2_000_000, roll_over_events=100)
+    return a_state(setup=setup)
+
+
+def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_new() -> None:
+    state = a_too_large_state()
+    assert state.setup is not None
+    assert with_outgrown(state, state.setup, 99, 0, suggested=False) is state
+    ended = with_outgrown(state, state.setup, 100, 0, suggested=False)
+    assert ended.stop is not None
+    reason, detail = ended.stop
+    assert reason == "error"
+    assert "cannot continue as new" in detail
+    assert "input, setup, taint" in detail
+    assert f"{BEGIN_BYTES} at most" in detail
+
+
+@pytest.mark.parametrize("fields", [{"aborted": "why"}, {"stop": ("completed", "")}])
+def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
+    state = a_too_large_state().model_copy(update=fields)
+    assert state.setup is not None
+    assert with_outgrown(state, state.setup, 100, 0, suggested=False) == state
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"repairs": 1}, False, id="some more replies finish it"),
+        pytest.param({"repairs": 3}, True, id="guidance keeps it from being finished"),
+        pytest.param({"repairs": 1, "paused": True}, True, id="nothing finishes it while the run is paused"),
+    ],
+)
+def test_an_answer_that_is_being_continued_is_finished_first_where_that_ends(
+    fields: dict[str, Any], expected: bool
+) -> None:
+    state = largest(Sizes(held="nothing")).model_copy(update={"paused": False, "waits": (), **fields})
+    assert state.setup is not None
+    assert is_due(state, state.setup, 10_000, 10**8, suggested=True) is expected
+    assert with_outgrown(state, state.setup, 10_000, 10**8, suggested=True).stop is None
+
+
+def test_an_answer_that_fits_does_not_wait() -> None:
+    state = a_state(setup=a_setup(), partial="p" * 500_000, repairs=1)
+    assert is_due(state, a_setup(), 10_000, 10**8, suggested=True)
+
+
+def test_streaks_that_were_cut_still_end_the_run() -> None:
+    state = largest(Sizes())
+    state = state.model_copy(update={"denials": dict.fromkeys(state.denials, 3)})
+    after = check(state)
+    ending = stop_reason(after.model_copy(update={"aborted": None}), after.config, at(1))
+    assert ending is not None
+    assert ending[0] == "policy_denial"
+
+
+def test_parts_without_end_and_counts_without_sense_are_not_carried() -> None:
+    blocks = tuple({"n": n} for n in range(2_000))
+    reply = normalised(Reply(text="t", blocks=blocks, order=("block", "text:1") * 2_000), ())
+    assert (reply.blocks, reply.order) == ((), ())
+    huge = Reply.model_validate({"usage": {"input_tokens": 10**4_000}})
+    assert normalised(huge, ()).usage.input_tokens == 10**15
+
+
+def test_a_message_without_its_text_is_the_task_only_where_it_is_the_first() -> None:
+    state = a_state(conversation=conversation_of(user("the task", pinned=True), Message(role="user", text="")))
+    state = state.model_copy(update={"input": state.input.model_copy(update={"task": "the task"})})
+    read = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
+    assert [message.text for message in read.conversation.messages] == ["the task", ""]
+
+
+def test_the_largest_states_are_told_apart() -> None:
+    """The builder does what its sizes say, else the laws above would hold for nothing."""
+    sizes = Sizes(begin=0.1, held="nothing", reply=0.1, said=0.0, grown=0.0)
+    small = weight(largest(sizes))
+    assert all(weight(largest(replace(sizes, **{name: 1.0}))) > small + 20_000 for name in ("begin", "said", "grown"))

@@ -1,0 +1,98 @@
+"""What decides in workflow code but comes from a library: the answers of today, which recorded histories go by.
+
+A library that answers otherwise would let a run under way stop another step, ask for another approval or send another
+key. So a failure here means: keep the old version of the library, or guard the change as one of the loop's own rules.
+"""
+
+from typing import Any
+
+import pytest
+
+from orga.workflows.decisions.approvals import hold_of
+from orga.workflows.decisions.calls import fingerprint, idempotency_key
+from orga.workflows.decisions.denials import similarity
+from orga.workflows.types.digest import canonical, record_digest
+from orga.workflows.types.gate import Verdict
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.record import Record
+from orga.workflows.types.text import Fuel, LinearPattern
+from tests.support.values.core import T0, a_state
+
+HARD: dict[str, Any] = {
+    "text": 'a"\\/\n\t\x7f\u2028é🙂</script>',
+    "numbers": [0, -0.0, 1.0, 0.1, 1e16, 1e-7, 1.5e300, 5e-324, 2**53 + 1, 12345678901234567890],
+    "no numbers": [float("nan"), float("inf"), float("-inf")],
+    "deep": {"b": [None, True, False, {}], "a": [], "": ""},
+}
+"""Where writers of JSON differ."""
+
+CALL = ToolCall(call_id="c1", name="pay", arguments=HARD)
+NUMBERED = {key: HARD[key] for key in ("text", "numbers", "deep")}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "score"),
+    [
+        ("kitten", "sitting", 0.5714285714285714),
+        ("", "", 1.0),
+        ("a", "", 0.0),
+        ("timed out after 10 s", "timed out after 12 s", 0.95),
+        ("ConnectionError: no route to 10.0.0.1", "ConnectionError: no route to 10.0.0.27", 0.9473684210526316),
+        ("naïve café", "naive cafe", 0.8),
+        ("🙂🙃", "🙃🙂", 0.0),
+        ("abcdef" * 30, "abcdeg" * 30, 0.8333333333333334),
+        ("x" * 600, "x" * 499 + "y" * 200, 0.998),
+        ("the disk is full (17 of 20)", "the disk is full (18 of 20)", 0.962962962962963),
+    ],
+)
+def test_how_much_alike_two_errors_are(one: str, other: str, score: float) -> None:
+    """A step is stopped, a denial counts as repeated, at a threshold: the last digit of a score may decide."""
+    assert similarity(one, other) == score
+
+
+def test_what_a_call_is_known_by() -> None:
+    """Under these names stand steps, idempotency keys and approvals of runs under way."""
+    assert fingerprint(CALL) == "c3775d2aa2728dde"
+    assert idempotency_key("origin", "1.0", CALL) == "9f196eca19091f691a9e92b0c2493700"
+    hold = hold_of(a_state(origin="origin"), "1.0", CALL, Verdict(decision="approval", version="v1"), T0, occasion="7")
+    assert (hold.about, hold.approval_id) == ("825837ad60f8be0ff204c64d", "cd72493c5a98657ee2e5f915")
+
+
+class Sample(Record):
+    """A record as those of a history are."""
+
+    name: str
+    count: float = 0.0
+    kept: int = 7
+    inner: tuple["Sample", ...] = ()
+    data: dict[str, Any] = {}
+
+
+SAMPLE = Sample(name="é🙂\n", count=1e16, inner=(Sample(name="", count=-0.0, kept=8),), data=NUMBERED)
+
+
+def test_what_a_record_is_known_by() -> None:
+    """A context whose digest is another is never sent, a tool whose digest is another was not offered."""
+    assert canonical(SAMPLE).decode() == (
+        '{"name":"é🙂\\n","count":1e+16,"inner":[{"name":"","kept":8}],"data":{'
+        '"text":"a\\"\\\\/\\n\\t\x7f\u2028é🙂</script>",'
+        '"numbers":[0,-0.0,1.0,0.1,1e+16,1e-7,1.5e+300,5e-324,9007199254740993,12345678901234567890],'
+        '"deep":{"b":[null,true,false,{}],"a":[],"":""}}}'
+    )
+    assert record_digest(SAMPLE)[:32] == "9400ecf7623b9fceb2f0548b831e704b"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "size"),
+    [
+        (r"T-\d+", ["T-1", "T-22"], 8),
+        (r"(?i)ticket\s+(\w+)", ["Ticket  x9"], 27),
+        (r"\bé\w*", ["é"], 10),
+        (r"a*?b|a+", ["a", "aab", "aaa"], 11),
+    ],
+)
+def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None:
+    """References of the user's own kinds are looked up before the first iteration, as far as the fuel goes."""
+    text = "T-1, T-22 and Ticket  x9; été, aab aaa"
+    assert [*LinearPattern(pattern).found(text, Fuel(1_000_000))] == found
+    assert LinearPattern(pattern)._size == size

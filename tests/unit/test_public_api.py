@@ -1,0 +1,28 @@
+"""What `import orga` offers: each name is there, and nothing is loaded before it is asked for."""
+
+import subprocess
+import sys
+
+import pytest
+
+import orga
+
+
+@pytest.mark.parametrize("name", orga.__all__)
+def test_each_name_is_there(name: str) -> None:
+    assert getattr(orga, name).__name__ == name
+
+
+def test_what_it_does_not_offer_is_told() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'AgentOutput'"):
+        getattr(orga, "AgentOutput")  # noqa: B009
+
+
+def test_its_names_are_listed() -> None:
+    assert dir(orga) == sorted(orga.__all__)
+
+
+def test_nothing_is_loaded_before_it_is_asked_for() -> None:
+    loaded = "import sys; before = {*sys.modules}; import orga; print(sorted({*sys.modules} - before))"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['orga']"

@@ -1,0 +1,82 @@
+"""The table of stages: loop, journal and laws read one order, and nothing passes it without the gate's last word."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orga.workflows.decisions.stages import (
+    ANSWER_STAGES,
+    BY_GATE,
+    CALL_STAGES,
+    LET_THROUGH,
+    MAY_ACT,
+    Stages,
+    Standing,
+    Standings,
+    Word,
+    follow,
+)
+from orga.workflows.phases.stages import OF_ANSWERS, OF_CALLS
+from orga.workflows.types.gate import Decision
+
+CRITICS: tuple[Word, ...] = ("accepted", "revise", "skipped", "asked", "ended")
+WORDS: tuple[Word, ...] = (*get_args(Decision), "yes", "no", *CRITICS)
+BOTH = pytest.mark.parametrize("stages", [CALL_STAGES, ANSWER_STAGES], ids=["calls", "answers"])
+
+
+def test_the_loop_walks_the_stages_of_the_table() -> None:
+    assert [stage.name for stage in CALL_STAGES] == ["approval", "budget", "critics", "confirmation"]
+    assert [stage.name for stage in ANSWER_STAGES] == ["approval", "check", "critics"]
+    assert list(OF_CALLS) == [stage.name for stage in CALL_STAGES]
+    assert list(OF_ANSWERS) == [stage.name for stage in ANSWER_STAGES]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=8))
+@BOTH
+def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forbids(
+    stages: Stages, words: list[Word]
+) -> None:
+    standings = Standings[str](stages, ["1.0"])
+    heard = [word for word in words if standings.hear("1.0", word)]
+    by_gate = [word for word in heard if word in BY_GATE]
+    if not standings.lacks("1.0"):
+        assert by_gate[-1] == "allow"
+        assert heard[-1] in {"allow", "accepted"}
+        assert not {"deny", "invalid", "no", "revise", "skipped", "ended"}.intersection(heard)
+    for index, word in enumerate(heard):
+        if word == "approval":
+            assert heard[index + 1 : index + 2] in ([], ["yes"], ["no"])
+
+
+@BOTH
+@pytest.mark.parametrize("standing", ["denied", "rejected", "ended"])
+def test_nothing_follows_a_no(stages: Stages, standing: Standing) -> None:
+    assert [word for word in WORDS if follow(stages, standing, word) is not None] == []
+
+
+def test_only_calls_are_confirmed() -> None:
+    assert (follow(CALL_STAGES, "reviewed", "allow"), follow(ANSWER_STAGES, "reviewed", "allow")) == ("confirmed", None)
+    for stages, late in ((CALL_STAGES, True), (ANSWER_STAGES, False)):
+        standings = Standings[str](stages, ["1"])
+        standings.hear("1", "allow")
+        standings.hold_up()
+        assert standings.is_late("1") is late
+
+
+def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() -> None:
+    standings = Standings[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
+    standings.hear("1.0", "allow")
+    standings.hear("1.1", "allow")
+    standings.hear("1.2", "deny")
+    standings.hold_up()
+    assert [standings.is_late(place) for place in ("1.0", "1.1", "1.2")] == [True, True, False]
+    standings.hear("1.0", "allow")
+    standings.begin("1.1")
+    assert [standings.is_late(place) for place in ("1.0", "1.1")] == [False, False]
+    assert (standings.of("1.1"), standings.lacks("1.0")) == ("proposed", "")
+
+
+def test_what_may_act_was_let_through() -> None:
+    assert MAY_ACT <= LET_THROUGH

@@ -1,0 +1,40 @@
+"""What the tests' own waiting takes for an answer."""
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from tests.support.hold import until
+
+
+class Asked:
+    """A condition that fails with an error of the server's before it holds."""
+
+    def __init__(self, status: RPCStatusCode) -> None:
+        self.times = 0
+        self._status = status
+
+    async def __call__(self) -> bool:
+        self.times += 1
+        if self.times < 3:
+            raise RPCError("timeout expired", self._status, b"")
+        return True
+
+
+@pytest.mark.parametrize("status", [RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED])
+async def test_a_question_that_was_given_up_is_asked_again(status: RPCStatusCode) -> None:
+    asked = Asked(status)
+    await until(asked, 5)
+    assert asked.times == 3
+
+
+async def test_a_refusal_is_an_answer() -> None:
+    with pytest.raises(RPCError, match="timeout expired"):
+        await until(Asked(RPCStatusCode.NOT_FOUND), 5)
+
+
+async def test_what_never_holds_ends() -> None:
+    async def never() -> bool:
+        return False
+
+    with pytest.raises(TimeoutError):
+        await until(never, 0.2)

@@ -1,0 +1,198 @@
+"""What a run that continues as new carries, part by part: the bytes of JSON that each may take, and what keeps it so.
+
+The bounds add up to less than a payload takes, whatever characters the texts are made of: so any run can go on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.calls import shown_arguments
+from orga.workflows.decisions.sizes import shares
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import clip_json, json_prefix
+
+MAX_CARRIED_BYTES = 1_900_000
+"""Of the state as JSON; the server refuses a payload of 2 MB."""
+
+BEGIN_BYTES = 800_000
+"""What is known when a run begins, the task once, and what may grow with it: see `decisions/begin.py`."""
+
+REPLY_BYTES = 540_000
+"""The reply that people hold up, or what the window keeps at least beside the task: never both in full."""
+
+WINDOW_BYTES = 300_000
+"""That the window keeps beside the task before anything else is cut: the model's last message, with its results."""
+
+OUTPUT_BYTES = 50_000
+SHORT_BYTES = 10_000
+GUIDANCE_BYTES = 40_000
+RESULTS_BYTES = 20_000
+STEP_BYTES = 80
+LINE_BYTES = 200
+QUESTION_BYTES = 300
+STREAK_BYTES = 450
+"""Of texts, where they are cut."""
+
+NOBODY = ("",)
+"""Approvers of a held call whose list is too long: nobody can have that name; the next run asks with all of them."""
+
+Cut = Callable[[AgentState], AgentState]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Fields of the state, and the bytes that they take together in a state that is carried."""
+
+    fields: tuple[str, ...]
+    most: int
+    why: str
+    """What keeps them within it."""
+    cut: Cut | None = None
+    """What is done where room is short even though the window gave way."""
+
+
+def _without_results(state: AgentState) -> AgentState:
+    return state.with_failures(results={})
+
+
+def _with_light_holds(state: AgentState) -> AgentState:
+    """Refer to held calls by their digest (`about`): the next run judges them anew, and asks on about the same ones."""
+    return state.with_dialogue(holds=tuple(map(_light_hold, state.holds)))
+
+
+def _light_hold(hold: Hold) -> Hold:
+    answer = hold.answer
+    if answer is not None:
+        answer = answer.with_texts(json_prefix(answer.approver, LINE_BYTES), json_prefix(answer.reason, LINE_BYTES))
+    return hold.with_answer(answer).with_content(
+        ToolCall(call_id=hold.call.call_id, name=hold.call.name),
+        json_prefix(hold.version, LINE_BYTES),
+        json_prefix(hold.reason, LINE_BYTES),
+        hold.approvers if len(to_json(hold.approvers)) <= LINE_BYTES else NOBODY,
+    )
+
+
+def _with_light_waits(state: AgentState) -> AgentState:
+    """Keep what a decision needs of each question, and a share of the results that people gave."""
+    given = [len(to_json(wait.resolution.result)) if wait.resolution else 0 for wait in state.waits]
+    most = shares(given, RESULTS_BYTES)
+    waits = tuple(_light_wait(wait, room) for wait, room in zip(state.waits, most, strict=True))
+    return state.with_control(waits=waits)
+
+
+def _light_wait(wait: Wait, room: int) -> Wait:
+    data, resolution = dict(wait.data), wait.resolution
+    if "calls" in data:
+        data["calls"] = [_light_call(call) for call in data["calls"]]
+    for key in ("arguments", "error"):
+        if key in data:
+            data[key] = json_prefix(str(data[key]), QUESTION_BYTES)
+    if resolution is not None:
+        by, reason = json_prefix(resolution.by, LINE_BYTES), json_prefix(resolution.reason, LINE_BYTES)
+        resolution = resolution.with_texts(by, reason, json_prefix(clip_json(resolution.result, room), room))
+    return wait.with_content(json_prefix(wait.question, QUESTION_BYTES), data, resolution)
+
+
+def _light_call(call: dict[str, object]) -> dict[str, object]:
+    """Name the arguments by size and digest: a part of them could be read as the whole."""
+    known = {**shown_arguments(str(call["arguments"]), -1), **call, "arguments": "", "reason": ""}
+    return known if len(to_json(call["approvers"])) <= LINE_BYTES else known | {"approvers": list(NOBODY)}
+
+
+def _with_light_steps(state: AgentState) -> AgentState:
+    """What is stopped stays stopped."""
+    steps = {
+        key: step.with_texts(json_prefix(step.last_error, STEP_BYTES), json_prefix(step.stopped, STEP_BYTES))
+        for key, step in state.steps.items()
+    }
+    return state.with_failures(steps=steps)
+
+
+def _with_light_drafts(state: AgentState) -> AgentState:
+    """An answer that is no longer the last word, and what an ending without one may bring."""
+    data = state.data if len(to_json(state.data, inf_nan_mode="strings")) <= SHORT_BYTES else None
+    gathered = state.gathered
+    while len(to_json(gathered)) > SHORT_BYTES:
+        gathered = (clip_json(gathered[0], SHORT_BYTES - 10),) if len(gathered) == 1 else gathered[1:]
+    output = clip_json(state.output, OUTPUT_BYTES, "the conversation has all of it")
+    return state.with_task(data=data, gathered=gathered, output=output)
+
+
+def _with_light_inbox(state: AgentState) -> AgentState:
+    most = shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
+    inbox = tuple(
+        item
+        if len(to_json(item.text)) <= room
+        else item.with_cut(json_prefix(clip_json(item.text, room), room), item.size or len(item.text.encode()))
+        for item, room in zip(state.inbox, most, strict=True)
+    )
+    return state.with_control(inbox=inbox, inbox_bytes=sum(len(item.text.encode()) for item in inbox))
+
+
+def _with_light_streaks(state: AgentState) -> AgentState:
+    return state.with_failures(
+        denials={json_prefix(key, STREAK_BYTES): times for key, times in state.denials.items()},
+        invalid={json_prefix(key, STREAK_BYTES): times for key, times in state.invalid.items()},
+    )
+
+
+def _with_light_draft(state: AgentState) -> AgentState:
+    return state.with_dialogue(partial=clip_json(state.partial, OUTPUT_BYTES, "the conversation has all of it"))
+
+
+PARTS = (
+    Part(
+        ("input", "setup", "taint", "breakers", "failures", "decided", "critiques"),
+        BEGIN_BYTES,
+        "refused at the start otherwise; instructions and schema stand in the setup alone, the task here alone",
+    ),
+    Part(
+        ("pending", "conversation"),
+        REPLY_BYTES,
+        "a reply is bounded as it is recorded (`activities/replies.py`); the window takes what all else leaves",
+    ),
+    Part(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
+    Part(("results",), 100, "kept in case", _without_results),
+    Part(
+        ("holds",),
+        60_000,
+        "the calls of one reply; where they are cut, the calls stand in `pending`",
+        _with_light_holds,
+    ),
+    Part(
+        ("waits", "announced"), 70_000, "one question for all held calls, or one for each stuck call", _with_light_waits
+    ),
+    Part(("steps",), 64_000, "the newest `MAX_STEPS`; their texts are cut", _with_light_steps),
+    Part(("output", "data", "gathered"), 72_000, "no last word; cut", _with_light_drafts),
+    Part(("inbox", "inbox_bytes", "unheard"), 76_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
+    Part(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
+    Part(
+        ("partial",), 52_000, "finished first where that takes no more than some replies, else cut", _with_light_draft
+    ),
+    Part(
+        (
+            *(
+                "origin",
+                "clock",
+                "phase",
+                "last",
+                "iteration",
+                "usage",
+                "tool_calls",
+                "carried_by",
+                "repairs",
+                "paused",
+            ),
+            *("extended", "questions", "hydrated", "calibration", "under_way", "over_budget", "told_held", "undecided"),
+            "forked_from",
+        ),
+        20_000,
+        "numbers, ids, and a line for people",
+    ),
+    Part(("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"),
+)
+"""In the order in which they are cut: what is missed least goes first."""

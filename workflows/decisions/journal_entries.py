@@ -1,0 +1,152 @@
+"""Entries of a journal: how it begins, what one says of an event, and the chain in which each stands for all before."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from orga.workflows.types.context import Setup
+from orga.workflows.types.digest import record_digest, reference, text_digest
+from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.past import is_fork
+from orga.workflows.types.state import AgentState, ForkedFrom
+
+GENESIS = ""
+"""The hash before the first entry."""
+
+
+def chained(previous: str, entry: JournalEntry) -> str:
+    """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
+    return sha256(previous.encode() + _body(entry)).hexdigest()
+
+
+def canonical_line(entry: JournalEntry) -> bytes:
+    """Return an entry as it stands in an export: what is hashed, with the hash as its last field."""
+    return _body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
+
+
+def _body(entry: JournalEntry) -> bytes:
+    """Return the canonical form: the fields in their order, no spaces, UTF-8."""
+    return to_json(entry.model_dump(mode="json", exclude={"hash"}))
+
+
+def first_break(entries: Iterable[JournalEntry]) -> int | None:
+    """Return the sequence of the first entry whose hash or number does not follow from those before it, or None."""
+    previous = GENESIS
+    for expected, entry in enumerate(entries):
+        previous = chained(previous, entry)
+        if entry.hash != previous or entry.sequence != expected:
+            return entry.sequence
+    return None
+
+
+SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
+"""Signals that a run knows."""
+
+Found = list[tuple[str, dict[str, Any]]]
+"""Events of the journal, each with its data."""
+
+
+def used(reply: Reply) -> dict[str, Any]:
+    """Return what a model call used."""
+    cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
+    return {"usage": reply.usage.model_dump(), **cost}
+
+
+def intervention(happening: Happening) -> Found:
+    """Return what a signal or an update is told as."""
+    value = happening.value[0] if happening.value else None
+    told = {"text": value} if value is not None else {}
+    if happening.kind == "updated":
+        return [("InterventionReceived", {"kind": happening.name, **told})]
+    if happening.name == "rewound":
+        if happening.text:
+            return [("InterventionReceived", {"kind": "rewind", "refused": happening.text})]
+        rewind = as_object(value)
+        steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
+        left = {"left": rewind["left"]} if rewind.get("left") else {}
+        return [
+            ("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer, **left})
+        ]
+    if happening.name not in SIGNALS:
+        return [("InterventionReceived", {"kind": happening.name, "known": False})]
+    return [("InterventionReceived", {"kind": happening.name, **told})]
+
+
+def termination(happening: Happening) -> dict[str, Any]:
+    """Return how a run ended."""
+    if happening.kind == "workflow_completed":
+        found = as_object(happening.value)
+        keys = ("iterations", "usage", "tool_calls", "duration_s", "conversation_digest")
+        return {**as_object(found.get("termination")), **{key: found.get(key) for key in keys}}
+    reasons = {
+        "workflow_failed": "error",
+        "workflow_cancelled": "aborted",
+        "workflow_terminated": "aborted",
+        "workflow_timed_out": "timeout",
+    }
+    detail = happening.text or happening.kind.removeprefix("workflow_")
+    return {"reason": reasons.get(happening.kind, "error"), "detail": detail}
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+class JournalStart:
+    """Tells it once: of a fork when it has read its past, where its task may stand."""
+
+    def __init__(self) -> None:
+        self.agent = ""
+        """That the run is of, as far as that is known."""
+        self._awaiting: dict[str, Any] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a fork has not read its past yet: what happens before that is told behind its start."""
+        return self._awaiting is not None
+
+    def begun(self, given: dict[str, Any]) -> Found:
+        """Return what a run was started with; nothing yet where it is a fork."""
+        if is_fork(given):
+            self._awaiting = given
+            return []
+        return self._told(given)
+
+    def forked(self, past: AgentState) -> Found:
+        """Return what a fork goes on from, unless its start was told already."""
+        if self._awaiting is None:
+            return []
+        source = past.forked_from.model_dump() if past.forked_from else {}
+        return self._told(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source)
+
+    def unread(self) -> Found:
+        """Return what a fork was started with that has not read its past."""
+        given = self._awaiting or {}
+        fork = as_object(given.get("fork"))
+        return self._told(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
+
+    def _told(self, given: dict[str, Any], **forked: Any) -> Found:
+        self.agent, self._awaiting = str(given.get("agent") or "default"), None
+        rest = {key: value for key, value in given.items() if key not in {"task", "fork"}}
+        return [("Started", {"task": str(given.get("task") or ""), "input": rest, **forked})]
+
+
+def prepared(setup: Setup) -> dict[str, Any]:
+    """Return what acts in the run: in full, but for instructions and definitions of tools, which are told by digest."""
+    optional = {
+        "policy_version": setup.policy_version,
+        "build": setup.build,
+        "loop_version": setup.loop_version,
+    }
+    return {
+        "model": setup.model,
+        "instructions": reference(text_digest(setup.instructions)),
+        "tools": {spec.name: reference(record_digest(spec)) for spec in setup.tools},
+        "config": setup.config.model_dump(mode="json", exclude_none=True),
+        "policy": setup.policy,
+        **{key: value for key, value in optional.items() if value},
+    }

@@ -1,0 +1,187 @@
+"""Runs that share a past: a fork goes on from another run's, a run that was set back goes on from its own."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from orga.workflows.decisions.conversation import full_digest, settled, with_message, with_messages
+from orga.workflows.decisions.interventions import guidance, with_guidance, within_inbox
+from orga.workflows.decisions.recovery import requeued, waiting_letters
+from orga.workflows.types.control import Clock, Intervention
+from orga.workflows.types.digest import EMPTY, digest_of
+from orga.workflows.types.input import AgentInput, InvalidInput, parse_input
+from orga.workflows.types.messages import Message
+from orga.workflows.types.past import ForkInput, Rewind
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.untrusted import delimited
+
+_GUIDANCE = frozenset({"steer", "add_context"})
+
+
+def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: datetime) -> AgentState:
+    """Return the past that a fork shares, for `shared`.
+
+    Args:
+        state: Of the other run, at the end of the iteration.
+        source: Where it is from.
+        wish: What is other in the fork. Dead letters that it does not name stay behind.
+        ended_at: When that iteration had ended; the clock goes on from there.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    run_input = _input(state, wish)
+    conversation = state.conversation
+    if wish.task is not None:
+        conversation = with_message(conversation, Message(role="user", text=run_input.task, pinned=True))
+    past = (
+        state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
+        .with_task(input=run_input, setup=None, hydrated=state.hydrated and wish.task is None)
+        .with_dialogue(conversation=settled(conversation))
+        .with_failures(dead_letters=_sent_again(state, wish.fork.requeue))
+        .with_family(forked_from=source)
+    )
+    # a new task begins without what was answered to the one before
+    return past if wish.task is None else past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
+
+
+def awaiting_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
+    """Return the first state of a fork, which knows nothing yet but whose past it shares."""
+    named = f"(goes on from iteration {wish.fork.iteration} of {wish.fork.workflow_id})"
+    run_input = AgentInput(task=wish.task or named, config=wish.config)
+    return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=wish)
+
+
+def shared(state: AgentState, past: AgentState) -> AgentState:
+    """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
+
+    What was sent to it meanwhile stays.
+
+    Raises:
+        InvalidInput: The messages are not those that their digest names.
+    """
+    conversation = past.conversation
+    if digest_of(conversation.messages) != full_digest(conversation):
+        raise InvalidInput("fork: the past that was read does not have the digest that it names")
+    elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
+    unseen = conversation.with_fields(sent=0, digest=EMPTY, frame=0)
+    guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
+    inbox, lost = within_inbox((*guidance, *state.inbox))
+    return (
+        _of_one_run(past, state)
+        .with_control(
+            clock=state.clock.with_started_at(state.clock.started_at - elapsed),
+            inbox=inbox,
+            inbox_bytes=sum(len(item.text.encode()) for item in inbox),
+            unheard=past.unheard + state.unheard + lost,
+        )
+        .with_dialogue(conversation=settled(with_messages(unseen, unseen.messages)))
+        .with_failures(dead_letters=waiting_letters(past))
+    )
+
+
+def _of_one_run(past: AgentState, own: AgentState) -> AgentState:
+    """Return the past with what a run does not share with its forks.
+
+    Its setup is prepared anew: a fork has the tools that its agent lists now. Streaks that end a run begin anew: the
+    fork may have other limits.
+    """
+    return (
+        past.with_control(
+            origin=own.origin,
+            phase=own.phase,
+            paused=own.paused,
+            aborted=own.aborted,
+            stop=own.stop,
+            waits=own.waits,
+            announced=own.announced,
+            notes=own.notes,
+        )
+        .with_task(setup=own.setup, decided=own.decided, undecided=own.undecided)
+        .with_dialogue(
+            calibration=own.calibration,
+            pending=own.pending,
+            holds=own.holds,
+            repairs=own.repairs,
+            critiques=own.critiques,
+        )
+        .with_budget(extended=own.extended, over_budget=own.over_budget)
+        .with_failures(breakers=own.breakers, results=own.results, denials=own.denials, invalid=own.invalid)
+        .with_family(children=own.children, told_held=own.told_held, fork=None)
+    )
+
+
+def _sent_again(state: AgentState, requeue: Collection[str]) -> tuple[DeadLetter, ...]:
+    state = state.with_failures(dead_letters=tuple(letter.with_requeued(False) for letter in state.dead_letters))
+    try:
+        for letter_id in requeue:
+            state = requeued(state, letter_id)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
+    return waiting_letters(state)
+
+
+def _input(state: AgentState, wish: ForkInput) -> AgentInput:
+    """Return the input of the fork: what its past was prepared with, under what is given anew."""
+    raw: dict[str, Any] = state.input.model_dump(mode="json", exclude_unset=True)
+    changes = wish.changes
+    if state.setup is not None and "agent" not in changes:
+        raw |= state.setup.model_dump(mode="json", include={"model", "instructions"})
+        raw["config"] = state.config.model_dump(mode="json", warnings=False)
+    if state.setup is not None and state.setup.output_schema is not None:
+        raw["output_schema"] = state.setup.output_schema
+    config = _over(raw.get("config", {}), changes.get("config") or {})
+    task: dict[str, Any] = {} if wish.task is None else {"task": wish.task}
+    return parse_input(raw | changes | {"config": config} | task)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables merged, key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        both = isinstance(under, dict) and isinstance(value, dict)
+        merged[key] = _over(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
+    return merged
+
+
+def rewind_in(raw: object) -> Rewind | None:
+    """Return what a signal asks for; None for anything else."""
+    try:
+        return Rewind.model_validate(raw)
+    except ValidationError:
+        return None
+
+
+def with_rewind(state: AgentState, rewind: Rewind, since: datetime, now: datetime) -> AgentState:
+    """Return the state to go on from: time since the boundary left out, no ending decided.
+
+    An abort that was delivered again is taken back, since it would end the run where it ended before.
+
+    Args:
+        state: Behind all that the server delivered again.
+        rewind: Whose boundary counts only as far as it can be true.
+        since: The time of the last event that the reset has kept; the boundary cannot be before it.
+        now: The time of the first task behind the reset.
+    """
+    boundary = min(max(rewind.boundary_at, since), now)
+    until = state.clock.stopped_at or now
+    left_out_s = max((until - boundary).total_seconds(), 0.0)
+    return state.with_control(clock=state.clock.with_left_out(left_out_s), aborted=None, stop=None)
+
+
+def with_guidance_of(state: AgentState, rewind: Rewind) -> AgentState:
+    """Return the state with what a rewind says to the model in the inbox, if it says anything."""
+    if rewind.left:
+        state = with_guidance(state, Intervention(kind="add_context", text=left_text(rewind.left)))
+    steer = guidance("steer", (rewind.steer,))
+    return with_guidance(state, steer) if steer.text.strip() else state
+
+
+def left_text(left: Sequence[str]) -> str:
+    """Return what the model is told of calls that it does not remember; their arguments are data."""
+    lines = delimited("\n".join(left), "calls that were carried out")
+    return f"This run was set back. It had carried out these calls already, and nothing undoes them:\n{lines}"

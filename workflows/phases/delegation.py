@@ -1,0 +1,220 @@
+"""Delegation: a run of another agent, watched over until it ends; it tells its parent when a person holds it up."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import FailureError
+
+from orga.workflows.decisions import delegation
+from orga.workflows.decisions.control import with_clock_updated
+from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, told_parent
+from orga.workflows.decisions.outcomes import not_run
+from orga.workflows.phases.attempt import Failed, Place
+from orga.workflows.phases.failures import failure_text
+from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.interrupt import CANCEL_GRACE_S
+from orga.workflows.phases.pace import set_phase
+from orga.workflows.phases.prepare import handed_on
+from orga.workflows.phases.run import Run
+from orga.workflows.types.delegation import Ceiling, child_id, delegate_arguments
+from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.result import AgentResult
+from orga.workflows.types.state import Child
+from orga.workflows.types.text import one_line
+
+REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
+"""A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
+was not let to its end by `orga rewind`."""
+
+CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
+"""A delegate whose parent is gone ends as by an abort: what a saga of its has done is taken back to the end."""
+
+
+async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
+    """Carry the call out, in one of the run's slots: a delegate never waits for a slot of its parent's."""
+    target, task = delegate_arguments(permitted.call.arguments)
+    refusal = delegation.refusal(run.state, target)
+    if refusal:
+        return not_run(permitted.call, refusal)
+    identity = child_id(workflow.info().workflow_id, place.activity_id)
+    child = Child(workflow_id=identity, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
+    run.change(delegation.announced, child)
+    try:
+        await asyncio.sleep(0)  # by then all delegates of the reply are announced, and share alike
+        await run.slots.acquire()
+    except asyncio.CancelledError:
+        run.change(delegation.without, identity)
+        return not_run(permitted.call)
+    try:
+        return await _unbroken(_in_slot(run, permitted, place, child))
+    finally:
+        run.slots.release()
+
+
+async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child) -> Outcome | Failed:
+    if run.is_interrupted():
+        run.change(delegation.without, child.workflow_id)
+        return not_run(permitted.call)
+    ceiling = _ceiling(run, permitted, child)
+    if lacks := lacking(ceiling):
+        run.change(delegation.without, child.workflow_id)
+        return not_run(permitted.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
+    run.change(delegation.reserved, child.workflow_id, ceiling)
+    try:
+        async with run.starts:
+            handle = await run.event(_started(run, permitted, place, child, ceiling))
+    except InvalidInput as error:
+        run.change(delegation.without, child.workflow_id)
+        return not_run(permitted.call, str(error))
+    except FailureError as error:
+        run.change(delegation.without, child.workflow_id)
+        return Failed(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
+    set_phase(run, run.state.phase)
+    await attend(run, handle)
+    outcome = await _ending(run, permitted, child, handle)
+    set_phase(run, run.state.phase)
+    return outcome
+
+
+def _ceiling(run: Run, permitted: AllowedCall, child: Child) -> Ceiling:
+    ceiling = ceiling_for(run.state, child.workflow_id, run.now)
+    tools = delegation.child_tools(run.state, child.agent, permitted.verdict)
+    return ceiling if tools is None else ceiling.with_tools(tools)
+
+
+async def _started(
+    run: Run, permitted: AllowedCall, place: Place, child: Child, ceiling: Ceiling
+) -> workflow.ChildWorkflowHandle[Any, Any]:
+    _, task = delegate_arguments(permitted.call.arguments)
+    parent = workflow.info().workflow_id
+    return await workflow.start_child_workflow(
+        AGENT_WORKFLOW,
+        delegation.child_input(run.state, child, task, ceiling, parent=parent, key=place.key),
+        id=child.workflow_id,
+        id_reuse_policy=REUSE,
+        parent_close_policy=CLOSE,
+        static_summary=one_line(f"{child.agent}: {task}"),
+        memo=handed_on(),
+    )
+
+
+async def _ending(
+    run: Run, permitted: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
+) -> Outcome | Failed:
+    """Settle what an ended delegate used, and say what came of it."""
+    result, error = None, "its result cannot be read"
+    try:
+        result = AgentResult.model_validate(await run.event(handle))
+    except FailureError as failure:
+        error = failure_text(failure.cause or failure)
+    except ValidationError:
+        pass
+    run.change(delegation.settled, child.workflow_id, result)
+    run.change(with_clock_updated, run.now)
+    if result is None:
+        return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
+    most = permitted.spec.max_result_bytes
+    if result.termination.reason == "completed":
+        answer = delegation.answer_text(child.agent, result, most)
+        return Outcome(call=permitted.call, status="ok", text="").with_words(before=answer)
+    had_effect = bool(result.tool_calls.run or result.tool_calls.delegated)
+    return Failed(delegation.shortfall_text(child.agent, result, most), is_unknown=had_effect)
+
+
+async def _unbroken(work: Coroutine[Any, Any, Outcome | Failed]) -> Outcome | Failed:
+    """Let work that sees an interruption by itself go on to its end when the call is cancelled."""
+    task = asyncio.create_task(work)
+    while True:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.done():
+                raise
+
+
+Handle = workflow.ChildWorkflowHandle[Any, Any]
+
+
+async def attend(run: Run, child: Handle) -> None:
+    """Wait until the child has ended; guidance, pauses and the parent's own ending are passed on meanwhile."""
+    relay = _Relay(run, child)
+    while not child.done():
+        await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.is_behind)
+        if run.is_interrupted():
+            return await _ended(run, child)
+        await relay.pass_on()
+    return None
+
+
+async def _ended(run: Run, child: Handle) -> None:
+    """Abort the child and wait for what it has by then; one that says nothing within the grace is cancelled.
+
+    The call has its outcome then, and this goes on behind it: what the child used is settled whenever it has ended.
+    """
+    await _tell(child, "abort", abort_reason(run.state))
+    try:
+        await workflow.wait_condition(child.done, timeout=CANCEL_GRACE_S)
+    except TimeoutError:
+        run.tick()
+        child.cancel()
+        await workflow.wait_condition(child.done)
+
+
+class _Relay:
+    """What a child was told so far of what its parent was told. What is unread when it starts is for it, too."""
+
+    def __init__(self, run: Run, child: Handle) -> None:
+        self._run = run
+        self._child = child
+        self._told = 0
+        self._is_paused = False
+
+    @property
+    def is_behind(self) -> bool:
+        state = self._run.state
+        return state.paused != self._is_paused or len(state.inbox) > self._told
+
+    async def pass_on(self) -> None:
+        """Pass one thing on: one after the other, since the server keeps no order among signals on their way."""
+        state = self._run.state
+        if state.paused != self._is_paused:
+            self._is_paused = state.paused
+            await _tell(self._child, "pause" if state.paused else "resume")
+        elif len(state.inbox) > self._told:
+            item = state.inbox[self._told]
+            self._told += 1
+            await _tell(self._child, item.kind, item.text)
+
+
+async def _tell(child: Handle, signal: str, *arguments: str) -> None:
+    """Send a signal; one that comes after the child's end is no fault."""
+    if child.done():
+        return
+    try:
+        await child.signal(signal, args=list(arguments))
+    except FailureError:
+        workflow.logger.info("%s came too late for %s", signal, child.id)
+
+
+SIGNAL = "delegate_held"
+
+
+async def report_held(run: Run) -> None:
+    """Tell the parent of each change, until the task is cancelled; a run without a parent tells nobody."""
+    info = workflow.info()
+    if info.parent is None:
+        return
+    parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
+    while True:
+        await workflow.wait_condition(lambda: is_held(run.state) != run.state.told_held)
+        run.change(told_parent, is_held(run.state))
+        try:
+            await parent.signal(SIGNAL, args=[info.workflow_id, run.state.told_held])
+        except FailureError:  # the parent has ended
+            return

@@ -1,0 +1,11 @@
+"""Versions of the loop's rules, and the names of the changes that runs under way take no part in.
+
+A change of workflow code that gives a history other commands is guarded by `workflow.patched(NAME)`: runs that passed
+the place before go on as they began. See "How the loop's rules change" in ARCHITECTURE.md.
+"""
+
+LOOP_VERSION = 1
+"""Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
+
+CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
+"""A circuit that closes leaves the search attribute of open ones; before, the tool stayed listed."""
