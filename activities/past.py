@@ -5,7 +5,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.beating import heartbeats
 from orga.activities.ports import Pasts
-from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import ForkInput
 from orga.workflows.types.state import AgentState

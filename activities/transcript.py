@@ -3,8 +3,9 @@
 from pydantic_core import to_json
 
 from orga.workflows.types.messages import Message
+from orga.workflows.types.sent import SOURCE_CHARS
 from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import SOURCE_CHARS, delimited
+from orga.workflows.types.untrusted import delimited
 
 MAX_PART_BYTES = 4_000
 """Of one message or one call; what is worth keeping of a longer one stands at its beginning."""

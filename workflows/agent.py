@@ -14,15 +14,14 @@ run waits, and what was proposed and never judged is answered as that. When the 
 continues as new (`RollOver`), between two iterations or while it waits for people.
 """
 
-import asyncio
 from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from orga.workflows.decisions import denials, dispatch, interventions, limits, notifications, observe, taint
+from orga.workflows.decisions import denials, dispatch, limits, observe, taint
 from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.control.interventions import reopened, with_over
 from orga.workflows.decisions.limits import is_time_for_another, stop_reason
 from orga.workflows.decisions.outcomes import not_run
 from orga.workflows.decisions.replies import ClassifiedReply
@@ -30,22 +29,32 @@ from orga.workflows.decisions.result import missing_output, result, with_gathere
 from orga.workflows.decisions.roll_over import carried, cut_parts, holding_up
 from orga.workflows.decisions.summaries import last_calls
 from orga.workflows.handlers import Handlers
-from orga.workflows.phases import act, attributes, gate, questions, reason, requeue, telemetry
+from orga.workflows.phases import act, gate, questions, reason, requeue, telemetry
 from orga.workflows.phases.answers import conclude
-from orga.workflows.phases.clock import event_time
-from orga.workflows.phases.deadline import watch_clock, watch_length
+from orga.workflows.phases.attributes import show_start
+from orga.workflows.phases.control import attributes
+from orga.workflows.phases.control.clock import event_time
+from orga.workflows.phases.control.failures import failure_message, failure_text
+from orga.workflows.phases.control.interrupt import Interrupted
+from orga.workflows.phases.control.lifetime import Watches, continue_as_new, run_to_an_end
+from orga.workflows.phases.control.notifications import tell_end
+from orga.workflows.phases.control.pace import checkpoint, enter, show_details, wait_if_paused
+from orga.workflows.phases.control.questions import withdraw
+from orga.workflows.phases.control.resets import Resets
+from orga.workflows.phases.control.run import RollOver
+from orga.workflows.phases.control.spans import phase_span
 from orga.workflows.phases.delegation import report_held
-from orga.workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
+from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.hydration import hydrate
-from orga.workflows.phases.interrupt import Interrupted
-from orga.workflows.phases.notifications import Announcer, tell_end
-from orga.workflows.phases.pace import checkpoint, set_phase, wait_if_paused
-from orga.workflows.phases.past import Resets, take_past
+from orga.workflows.phases.past import take_past
 from orga.workflows.phases.prepare import prepare_setup
-from orga.workflows.phases.run import RollOver, Run
+from orga.workflows.phases.run import Run
 from orga.workflows.phases.stages import pass_stages
-from orga.workflows.types.input import AgentInput, InvalidInput
-from orga.workflows.types.result import AgentResult, StopReason
+from orga.workflows.types.checks import InvalidInput
+from orga.workflows.types.control import Stop, StopReason
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.result import AgentResult
+from orga.workflows.types.state import AgentState
 
 
 @workflow.defn(name="AgentWorkflow")
@@ -71,24 +80,18 @@ class AgentWorkflow(Handlers):
             state = first_state(placeholder, None, None, info.original_execution_run_id, event_time())
         self._run = Run(state)
         self._resets = Resets(self._run)
-        self._announcer = Announcer(self._run)
+        self._watches = Watches(self._run, report_held)
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
-        """Run to an ending. Temporal's own cancellation ends a run as an abort does, with a result.
+        """Run to an ending, also when Temporal cancels it.
 
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
         """
         if self._problem:
             raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
-        loop = asyncio.create_task(self._loop())
-        try:
-            return await self._run.until_done(loop)
-        except asyncio.CancelledError:
-            self._run.tick()
-            self._run.change(interventions.with_abort, "cancelled")
-            return await self._run.until_done(loop)
+        return await run_to_an_end(self._run, self._loop())
 
     async def _loop(self) -> AgentResult:
         run = self._run
@@ -104,21 +107,18 @@ class AgentWorkflow(Handlers):
     async def _run_until_stopped(self) -> AgentResult | None:
         """Go on to an end, and tell it; None where guidance came before that was done."""
         run = self._run
-        watches = [run.beside(watch(run)) for watch in (watch_clock, watch_length, report_held)]
-        self._announcer.start()
+        self._watches.start()
         try:
             stop = await self._iterate_until_stop()
         except RollOver:
             run.end_if_outgrown()
             stop = run.state.stop or await self._roll_over()
-        for watch in watches:
-            watch.cancel()
-        set_phase(run, "done")  # from here on nobody decides anything
-        await self._announcer.stop()
+        run.change(with_over)
+        await self._watches.stop()
         await self._bring_gathered(stop[0])
         ended = self._end(stop)
         await tell_end(run, stop)
-        run.change(notifications.reopened)
+        run.change(reopened)
         return ended if run.state.stop is not None else None
 
     async def _bring_gathered(self, reason: StopReason) -> None:
@@ -128,7 +128,7 @@ class AgentWorkflow(Handlers):
         if text and await gate.lets_through(run, text):
             run.change(with_output, text)
 
-    async def _iterate_until_stop(self) -> tuple[StopReason, str]:
+    async def _iterate_until_stop(self) -> Stop:
         """Iterate until the run ends, and return how."""
         run = self._run
         await wait_if_paused(run, may_roll_over=True)
@@ -155,9 +155,9 @@ class AgentWorkflow(Handlers):
             return
         run.prepare(setup)
         run.change(taint.with_definitions)
-        attributes.show_start(run)
+        show_start(run)
 
-    async def _limit_reached(self) -> tuple[StopReason, str] | None:
+    async def _limit_reached(self) -> Stop | None:
         """Return how the run ends now; at a limit a person may be asked first."""
         while (stop := self._stop_reason()) is not None and limits.is_asked_for(self._run.state, stop):
             declined = await questions.ask_for_budget(
@@ -165,7 +165,7 @@ class AgentWorkflow(Handlers):
             )
             if declined is not None:
                 return declined
-        questions.withdraw(self._run)
+        withdraw(self._run, "budget")
         return stop
 
     async def _iterate(self) -> None:
@@ -207,12 +207,12 @@ class AgentWorkflow(Handlers):
         run = self._run
         await requeue.send_again(run)
         await checkpoint(run, may_roll_over=True)
-        run.change(interventions.drain_inbox)
-        set_phase(run, "reasoning")
-        with telemetry.phase_span("reason", run.state.iteration + 1):
+        run.change(observe.drain_inbox)
+        enter(run, "reasoning")
+        with phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
-            is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.config, run.now)
+            is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.now)
             if not is_asked_again:
                 run.change(observe.with_stop, "error", proposed.detail)
             await wait_if_paused(run)
@@ -226,8 +226,8 @@ class AgentWorkflow(Handlers):
         if judged.kind not in {"calls", "answer", "cut_answer"}:
             repair = gate.conclusion(observe.with_repair, judged)
             return gate.Gated(judged, (), run.state.clock.stopped_s, conclusion=repair)
-        set_phase(run, "gating")
-        with telemetry.phase_span("gate", run.state.iteration):
+        enter(run, "gating")
+        with phase_span("gate", run.state.iteration):
             gated = await gate.judge(run, judged)
         return await pass_stages(run, gated)
 
@@ -239,8 +239,8 @@ class AgentWorkflow(Handlers):
         run.change(last_calls, gated.reply)
         if all(each.permitted is not None for each in gated.results):
             run.change(with_gathered, gated.reply.text)
-        set_phase(run, "acting")
-        with telemetry.phase_span("act", run.state.iteration):
+        enter(run, "acting")
+        with phase_span("act", run.state.iteration):
             acted = await act.run_tools(run, gated)
         verdicts = tuple(each.verdict for each in acted.results)
         denied = denials.repeated(acted.outcomes, verdicts, "denied")
@@ -249,30 +249,29 @@ class AgentWorkflow(Handlers):
         run.change(dispatch.with_attempts, acted.outcomes, run.now)
         return await questions.resolve_stuck_steps(run)
 
-    def _stop_reason(self) -> tuple[StopReason, str] | None:
+    def _stop_reason(self) -> Stop | None:
         state = self._run.state
         if state.stop is not None and state.aborted is None:
             return state.stop
         return stop_reason(state, state.config, self._run.now)
 
     async def _roll_over(self) -> NoReturn:
-        await self._announcer.stop()
+        await self._watches.stop()
         run = self._run
-        if run.state.phase in {"waiting", "paused"}:  # which the next run enters from here
-            set_phase(run, "acting")
         state = carried(run.state, workflow.info().run_id)
         left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
         if (cut := cut_parts(run.state, state)) or left_out:
-            told = {"fields_cut": cut} if cut else {}
-            run.change(with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **told)
-        # Of the deployment's versions the current one goes on, where there are any.
-        current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-        workflow.continue_as_new(args=[None, state], initial_versioning_behavior=current)
+            told: dict[str, Any] = {"fields_cut": cut} if cut else {}
+            run.change(
+                AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **told
+            )
+        continue_as_new(state)
 
-    def _end(self, stop: tuple[StopReason, str]) -> AgentResult:
+    def _end(self, stop: Stop) -> AgentResult:
         run = self._run
         run.change(observe.with_stop, *stop)
-        set_phase(run, "done")
+        run.change(with_over)
+        show_details(run)
         if run.state.setup is not None:
             attributes.show_end(run, stop[0])
         return result(run.state, stop, run.now)

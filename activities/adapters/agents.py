@@ -13,8 +13,9 @@ from orga.activities.adapters.offered_tools import offered_tools
 from orga.activities.adapters.run_config import run_config
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest, Setup
-from orga.workflows.types.input import InvalidInput, LoopConfig
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.workplace import Workplace
 

@@ -2,18 +2,17 @@
 
 from shlex import quote
 
-from orga.workflows.decisions.notifications import commands
-from orga.workflows.types.questions import Wait
+from orga.workflows.decisions.control.notifications import commands
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.status import Budgets
 from orga.workflows.types.text import can_be_typed
 
 NO_COMMAND = "no command: the run's id holds what does not show; decide it in the Temporal UI"
 
 
-def in_one_line(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
+def in_one_line(run_id: str, wait: ShownQuestion) -> str:
     """Return the first command with the other ones in short."""
-    first, *others = commands(run_id, wait, budgets) or [NO_COMMAND]
+    first, *others = commands(run_id, wait) or [NO_COMMAND]
     said, short = first, list[str]()
     for other in others:
         shared = _shared(said, other)

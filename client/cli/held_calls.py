@@ -6,7 +6,7 @@ from typing import Any
 
 from orga.client.cli.ages import age
 from orga.client.cli.terminal_text import on_one_line
-from orga.workflows.types.questions import Wait
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import in_full
 
 Call = dict[str, Any]
@@ -15,7 +15,7 @@ Call = dict[str, Any]
 _HEAD = ("approval", "tool", "approvers", "expires", "arguments")
 
 
-def held_calls(wait: Wait) -> list[Call]:
+def held_calls(wait: ShownQuestion) -> list[Call]:
     """Return the calls of a question that nobody has decided yet."""
     return list(wait.data.get("calls", [])) if wait.kind == "approval" else []
 

@@ -16,11 +16,11 @@ from orga.client.cli.output import json_result, note, result
 from orga.client.cli.required_attributes import require_attributes
 from orga.client.cli.session import session
 from orga.client.cli.terminal_text import apart, on_one_line
-from orga.client.runs.inbox import Question
+from orga.client.runs.inbox import InboxEntry
 from orga.client.runs.inbox import inbox as waiting_questions
-from orga.workflows.decisions.notifications import commands
+from orga.workflows.decisions.control.notifications import commands
 from orga.workflows.types.names import WAITING
-from orga.workflows.types.questions import WaitKind
+from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.text import in_full
 
 
@@ -29,7 +29,7 @@ def inbox(
     queue: Annotated[
         str | None, typer.Option(metavar="QUEUE", help="Only what a tool's recovery puts into this queue.")
     ] = None,
-    kind: Annotated[WaitKind | None, typer.Option(help="Only questions of this kind.")] = None,
+    kind: Annotated[QuestionKind | None, typer.Option(help="Only questions of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     json: Json = False,
     config: ConfigFile = None,
@@ -43,8 +43,10 @@ def inbox(
     return completed(_inbox(queue, kind, limit, config, as_json=json))
 
 
-async def _inbox(queue: str | None, kind: WaitKind | None, limit: int, config: Path | None, *, as_json: bool) -> int:
-    found: list[Question] = []
+async def _inbox(
+    queue: str | None, kind: QuestionKind | None, limit: int, config: Path | None, *, as_json: bool
+) -> int:
+    found: list[InboxEntry] = []
     more = False
     async with session(config) as here:
         await require_attributes(here.client, WAITING)
@@ -65,7 +67,7 @@ async def _inbox(queue: str | None, kind: WaitKind | None, limit: int, config: P
     return 0
 
 
-def lines_of(question: Question, now: datetime) -> list[str]:
+def lines_of(question: InboxEntry, now: datetime) -> list[str]:
     """Return what a person reads of a question, its command last."""
     run = f"{in_full(question.run_id)} ({in_full(question.agent or 'no agent')})"
     if (wait := question.wait) is None:
@@ -79,17 +81,17 @@ def lines_of(question: Question, now: datetime) -> list[str]:
         lines.append(f"  call: {named(wait.data)}")
     if calls := held_calls(wait):
         lines += [f"  {line}" for line in table(calls, now)]
-    return [*lines, f"  → {in_one_line(question.run_id, wait, question.budgets)}"]
+    return [*lines, f"  → {in_one_line(question.run_id, wait)}"]
 
 
-def _unanswered(question: Question) -> list[str]:
+def _unanswered(question: InboxEntry) -> list[str]:
     if failing := question.failing:
         return [f"  {on_one_line(failing.told, 400)}", f"  → {failing.way_out}"]
     start = f"start one with: {in_full(question.worker_command)}"
     return [f"  no worker answers on task queue '{in_full(question.task_queue)}'; {start}"]
 
 
-def _json(question: Question, now: datetime) -> dict[str, Any]:
+def _json(question: InboxEntry, now: datetime) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "run": question.run_id,
         "agent": question.agent,
@@ -105,5 +107,5 @@ def _json(question: Question, now: datetime) -> dict[str, Any]:
         **wait.model_dump(mode="json", include={"question", "queue", "since", "data"}),
         "id": wait.wait_id,
         "age_s": round((now - wait.since).total_seconds(), 1),
-        "commands": commands(question.run_id, wait, question.budgets),
+        "commands": commands(question.run_id, wait),
     }

@@ -6,7 +6,7 @@ from datetime import datetime
 from orga.client.cli.nesting import run_of
 from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.names import OWN_ACTIVITIES
-from orga.workflows.types.questions import Wait
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import Child
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.usage import Usage
@@ -59,7 +59,7 @@ class Progress:
     """Seconds of the run's clock at `spent_at`; it goes on from there unless paused or waiting for a person."""
     spent_at: datetime | None = None
     budgets: Budgets | None = None
-    waiting: tuple[Wait, ...] = ()
+    waiting: tuple[ShownQuestion, ...] = ()
     """What waits for a person."""
     circuits: tuple[str, ...] = ()
     """Tools that are left alone at the moment."""
@@ -124,7 +124,7 @@ class Progress:
         return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)
 
 
-def _still_waiting(waiting: tuple[Wait, ...], entry: JournalEntry) -> tuple[Wait, ...]:
+def _still_waiting(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:
     """Return what is not decided by this entry; what is asked anew is taken from the status, with its data."""
     if entry.event == "Terminated":
         return ()

@@ -16,7 +16,7 @@ from orga.client.cli.output import json_result, note
 from orga.client.cli.session import session
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.runs.agents import AgentHandle
-from orga.workflows.decisions.questions import MAX_RESULT_BYTES
+from orga.workflows.decisions.control.questions import MAX_RESULT_BYTES
 from orga.workflows.types.questions import Choice
 
 
@@ -85,9 +85,7 @@ async def _only_one(run: AgentHandle) -> str:
         return status.waiting[0].wait_id
     if not status.waiting:
         raise UsageError(f"nothing waits for a person in run {run.id!r}; `orga inbox` shows what does")
-    waiting = "; ".join(
-        f"{on_one_line(wait.question)}: {in_one_line(run.id, wait, status.budgets)}" for wait in status.waiting
-    )
+    waiting = "; ".join(f"{on_one_line(wait.question)}: {in_one_line(run.id, wait)}" for wait in status.waiting)
     raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}, name one: {waiting}")
 
 

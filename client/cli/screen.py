@@ -9,8 +9,7 @@ from orga.client.cli.line import Line
 from orga.client.cli.output import note
 from orga.client.cli.progress import InFlight, Progress
 from orga.client.cli.terminal_text import on_one_line
-from orga.workflows.types.questions import Wait
-from orga.workflows.types.status import Budgets
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import in_full
 
 WAITING = "waiting for a worker on task queue {!r}; start one with: {}"
@@ -67,8 +66,8 @@ class PlainScreen:
 def remarks(progress: Progress) -> list[str]:
     """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
     lacking = [_waiting(progress)] if progress.lacks_worker else []
-    questions = [_question(progress.run_id, wait, progress.budgets) for wait in progress.waiting]
-    questions += [_question(run, wait, status.budgets) for run, status in progress.below for wait in status.waiting]
+    questions = [_question(progress.run_id, wait) for wait in progress.waiting]
+    questions += [_question(run, wait) for run, status in progress.below for wait in status.waiting]
     return lacking + questions + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
 
 
@@ -76,9 +75,9 @@ def _waiting(progress: Progress) -> str:
     return WAITING.format(progress.task_queue, progress.worker_command)
 
 
-def _question(run_id: str, wait: Wait, budgets: Budgets | None) -> str:
+def _question(run_id: str, wait: ShownQuestion) -> str:
     asked = "; ".join(map(in_words, held_calls(wait))) or on_one_line(wait.question, 300)
-    return f"waits for you: {asked} → {in_one_line(run_id, wait, budgets)}"
+    return f"waits for you: {asked} → {in_one_line(run_id, wait)}"
 
 
 def _retry(activity: InFlight) -> str:

@@ -91,5 +91,5 @@ def _questions(run_id: str, status: AgentStatus) -> list[str]:
         lines.append(f"waits      {asked}")
         if calls := held_calls(wait):
             lines += [f"           {line}" for line in table(calls, now)]
-        lines.append(f"           → {in_one_line(run_id, wait, status.budgets)}")
+        lines.append(f"           → {in_one_line(run_id, wait)}")
     return lines

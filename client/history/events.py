@@ -18,9 +18,9 @@ from orga.client.history.bounded_arguments import bounded
 from orga.client.history.converter import Unreadable
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
-from orga.workflows.types.journal import NOTES_MEMO, Happening, HappeningKind
+from orga.workflows.types.control import NOTES_MEMO, REWOUND
+from orga.workflows.types.journal import Happening, HappeningKind
 from orga.workflows.types.messages import Message
-from orga.workflows.types.past import REWOUND
 
 
 async def happenings(

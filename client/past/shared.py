@@ -15,9 +15,9 @@ from orga.client.history.events import folded_context
 from orga.client.past.replayed_state import replayed_state, until_task
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.past import fork_of
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.digest import digest_of
-from orga.workflows.types.input import InvalidInput
 from orga.workflows.types.past import ForkInput
 from orga.workflows.types.state import AgentState, ForkedFrom
 

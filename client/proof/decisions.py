@@ -8,8 +8,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
 from orga.client.proof.replay import difference
+from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.decision import DECISION_GROUNDED
-from orga.workflows.types.journal import NOTES_MEMO
 
 Told = dict[str, Any]
 """The data of one `DecisionGrounded`."""

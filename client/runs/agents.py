@@ -13,7 +13,8 @@ from orga.client.config.workplace import settled
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
-from orga.workflows.types.input import AgentInput, InvalidInput, parse_input
+from orga.workflows.types.checks import InvalidInput
+from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
 from orga.workflows.types.result import AgentResult

@@ -18,7 +18,7 @@ from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.server.lacking import reason_of
 from orga.client.server.pollers import may_be_polled
-from orga.workflows.decisions.interventions import MAX_SIGNAL_BYTES
+from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 
 ANSWER_TIMEOUT = timedelta(seconds=10)
 

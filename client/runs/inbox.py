@@ -13,15 +13,15 @@ from orga.client.runs.asking import AT_ONCE, Asked, Asking
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.server.lacking import reason_of
 from orga.workflows.types.names import AGENT, AGENT_WORKFLOW, WAITING
-from orga.workflows.types.questions import Wait, WaitKind
-from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.questions import QuestionKind, ShownQuestion
+from orga.workflows.types.status import AgentStatus
 
 WAITING_RUNS = f"WorkflowType = '{AGENT_WORKFLOW}' AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
 """Running ones only: a run that was terminated could not say that it waits no more."""
 
 
 @dataclass(frozen=True)
-class Question:
+class InboxEntry:
     """Something that waits for a person."""
 
     run_id: str
@@ -30,14 +30,15 @@ class Question:
     task_queue: str
     worker_command: str
     run_started: datetime
-    wait: Wait | None = None
+    wait: ShownQuestion | None = None
     """None where no worker answers: then no more than the kind is known."""
-    budgets: Budgets | None = None
     failing: FailingTask | None = None
     """What keeps workers from going on with the run; nobody can decide anything there until that is mended."""
 
 
-async def inbox(client: Client, *, kind: WaitKind | None = None, queue: str | None = None) -> AsyncGenerator[Question]:
+async def inbox(
+    client: Client, *, kind: QuestionKind | None = None, queue: str | None = None
+) -> AsyncGenerator[InboxEntry]:
     """Yield what waits for a person, the oldest runs first.
 
     A run that does not answer is told by its kind, whatever its queue: nobody could find it otherwise.
@@ -71,18 +72,17 @@ async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
 
 async def _questions(
     runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
-) -> AsyncGenerator[Question]:
+) -> AsyncGenerator[InboxEntry]:
     for run, status in zip(runs, statuses, strict=True):
         command = worker_command(await home_of(run))
         attributes = run.typed_search_attributes
         agent, kind = attributes.get(AGENT), attributes.get(WAITING) or ""
         if status is None:
             stuck = failing.get(run.id)
-            yield Question(run.id, agent, kind, run.task_queue, command, run.start_time, failing=stuck)
+            yield InboxEntry(run.id, agent, kind, run.task_queue, command, run.start_time, failing=stuck)
         for wait in status.waiting if status else ():
-            budgets = status and status.budgets
-            yield Question(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait, budgets)
+            yield InboxEntry(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait)
 
 
-def _is_for(queue: str | None, question: Question) -> bool:
+def _is_for(queue: str | None, question: InboxEntry) -> bool:
     return queue is None or question.wait is None or question.wait.queue == queue

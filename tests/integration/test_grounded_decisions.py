@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowFailureError
 from orga.client.history.chain import RunHistory
 from orga.client.proof.verify import verified_histories, verify
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.journal import NOTES_MEMO
+from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.messages import Reply
 from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
 from tests.support.runs.decisions import FREE, TRIAGE, proposal, proposed, route, the_triage, trusted

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
-from orga.client.runs.inbox import Question, inbox
+from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.server.search_attributes import register
 from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
@@ -41,7 +41,7 @@ def saves_once(request: ModelRequest) -> Reply:
     return answers() if any(message.role == "tool" for message in request.messages) else calls("save")
 
 
-async def questions(client: Client, *loops: Loop, **wanted: Any) -> list[Question]:
+async def questions(client: Client, *loops: Loop, **wanted: Any) -> list[InboxEntry]:
     """Return what the inbox has of these loops; the server is shared with other tests."""
     queues = {loop.task_queue for loop in loops}
     return [question async for question in inbox(client, **wanted) if question.task_queue in queues]

@@ -24,8 +24,8 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import inbox
 from orga.client.server.search_attributes import register
-from orga.workflows.decisions import interventions
-from orga.workflows.phases import deadline, notifications
+from orga.workflows.decisions.control import interventions
+from orga.workflows.phases.control import lifetime, notifications
 from orga.workflows.types.context import Setup
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import ScriptedProvider, answers, calls
@@ -69,7 +69,7 @@ async def test_a_deadline_that_has_a_defect_is_not_switched_off(
     wait = FakeTool("wait", lambda arguments, context: hold.then("never"))
     async with a_loop(client, [calls("wait"), answers()], wait) as loop:
         with monkeypatch.context() as patch:
-            patch.setattr(deadline, "remaining_s", spoiled)
+            patch.setattr(lifetime, "remaining_s", spoiled)
             handle = await loop.start(timeout_s=3)
             assert "ZeroDivisionError: a defect" in await stuck(client, handle)
         result = await handle.result()
@@ -86,7 +86,7 @@ async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
         handle = await loop.start(timeout_s=3)
         await hold.reached()
         with monkeypatch.context() as patch:
-            patch.setattr(deadline, "out_of_time", spoiled)
+            patch.setattr(lifetime, "out_of_time", spoiled)
             assert "a defect" in await stuck(client, handle)
             hold.go.set()
         result = await handle.result()

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.errors import TooLong
 from orga.client.runs.agents import AgentHandle
-from orga.workflows.decisions.interventions import MAX_SIGNAL_BYTES
+from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orga.workflows.decisions import approvals
+from orga.workflows.decisions.control import questions
 from orga.workflows.types.gate import ApprovalTerms, Verdict
-from orga.workflows.types.questions import Hold
+from orga.workflows.types.questions import Item
 from tests.support.values.core import a_call, a_state, at
 from tests.support.values.strategies import LAW
 
@@ -38,20 +39,23 @@ class HeldCalls(RuleBasedStateMachine):
         self.now = 0
         self.expected = [Expected(expires_s, approvers) for expires_s, approvers in given]
         state = a_state()
-        self.holds = [self._hold(state, number, each) for number, each in enumerate(self.expected)]
-        self.state = approvals.asked(state, self.holds, "approval-1", at(0))
+        self.items = [self._item(state, number, each) for number, each in enumerate(self.expected)]
+        self.state = questions.asked(state, approvals.question_about(self.items, "approval-1", at(0)), at(0))
 
-    def _hold(self, state: Any, number: int, each: Expected) -> Hold:
+    def _item(self, state: Any, number: int, each: Expected) -> Item:
         verdict = Verdict(
             decision="approval",
             version="v1",
             approval=ApprovalTerms(approvers=each.approvers, expires_s=each.expires_s),
         )
-        return approvals.hold_of(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
+        return approvals.item_of(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
+
+    def _now(self) -> tuple[Item, ...]:
+        return self.state.questions[0].items
 
     @rule(number=numbers, by=st.sampled_from(PEOPLE), approved=st.booleans(), again=st.booleans())
     def click(self, number: int, by: str, approved: bool, again: bool) -> None:
-        number %= len(self.holds)
+        number %= len(self.items)
         each = self.expected[number]
         may = each.answer is None and self.now < each.expires_s and (not each.approvers or by in each.approvers)
         self._decide(number, by, approved, is_taken=may)
@@ -61,13 +65,13 @@ class HeldCalls(RuleBasedStateMachine):
             self._decide(number, by, approved, is_taken=False)
 
     def _decide(self, number: int, by: str, approved: bool, *, is_taken: bool) -> None:
-        raw = {"approval_id": self.holds[number].approval_id, "approver": by}
+        raw = {"approval_id": self.items[number].approval_id, "approver": by}
         if not is_taken:
             with pytest.raises(ValueError, match=r"already|expired|may not decide"):
-                approvals.parsed_decision(self.state, raw, at(self.now))
+                questions.parsed_decision(self.state, raw, at(self.now))
             return
-        decision = approvals.parsed_decision(self.state, raw, at(self.now))
-        self.state = approvals.answered(self.state, decision, approved)
+        decision = questions.parsed_decision(self.state, raw, at(self.now))
+        self.state = questions.with_answer(self.state, decision, approved, at(self.now))
 
     @rule(seconds=st.integers(1, 12))
     def time_passes(self, seconds: int) -> None:
@@ -75,18 +79,18 @@ class HeldCalls(RuleBasedStateMachine):
         for each in self.expected:
             if each.answer is None and self.now >= each.expires_s:
                 each.answer = (False, "")
-        self.state = approvals.without_expired(self.state, at(self.now))
+        self.state = questions.with_expired(self.state, at(self.now), at(self.now))
 
     @rule(by=st.sampled_from(PEOPLE))
     def click_on_something_else(self, by: str) -> None:
         with pytest.raises(ValueError, match="no approval is pending"):
-            approvals.parsed_decision(self.state, {"approval_id": "f" * 24, "approver": by}, at(self.now))
+            questions.parsed_decision(self.state, {"approval_id": "f" * 24, "approver": by}, at(self.now))
 
     @invariant()
     def the_first_valid_answer_stands_and_is_told_once(self) -> None:
-        answers = [hold.answer and (hold.answer.approved, hold.answer.approver) for hold in self.state.holds]
+        answers = [item.answer and (item.answer.approved, item.answer.approver) for item in self._now()]
         assert answers == [each.answer for each in self.expected]
-        ids = [hold.approval_id for hold in self.holds]
+        ids = [item.approval_id for item in self.items]
         assert len(set(ids)) == len(ids)
         told = [note.data["id"] for note in self.state.notes if note.event == "ApprovalResolved"]
         assert sorted(told) == sorted(
@@ -95,9 +99,9 @@ class HeldCalls(RuleBasedStateMachine):
 
     @invariant()
     def people_are_asked_about_what_is_undecided_only(self) -> None:
-        undecided = [hold.approval_id for hold in self.state.holds if hold.answer is None]
-        assert [call["id"] for call in self.state.waits[0].data["calls"]] == undecided
-        assert [hold.approval_id for hold in approvals.pending_holds(self.state, at(self.now))] == undecided
+        undecided = [item.approval_id for item in self._now() if item.answer is None]
+        assert [call["id"] for call in questions.shown_question(self.state.questions[0]).data["calls"]] == undecided
+        assert [item.approval_id for item in questions.pending_items(self.state, at(self.now))] == undecided
 
 
 TestHeldCalls = HeldCalls.TestCase

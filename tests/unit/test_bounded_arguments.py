@@ -12,8 +12,10 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound, bounded
 from orga.client.history.converter import Unreadable, data_converter
-from orga.workflows.decisions import approvals, interventions, limits, past, questions, recovery, result
-from orga.workflows.types.input import InvalidInput, parse_input
+from orga.workflows.decisions import limits, recovery, result
+from orga.workflows.decisions.control import interventions, questions, rewinds
+from orga.workflows.types.checks import InvalidInput
+from orga.workflows.types.input import parse_input
 from orga.workflows.types.past import is_fork, parse_fork
 from tests.support.values.core import a_state, at
 from tests.support.values.odd_payloads import SMALL, odd, quoted
@@ -65,7 +67,7 @@ def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
     """From the wire to the inbox, as the SDK does it: of a text, too."""
     began = time.process_time()
     interventions.guidance("steer", (read(data),))
-    past.rewind_in(read(data))
+    rewinds.rewind_in(read(data))
     assert (time.process_time() - began) * IN_A_HISTORY / 2 < 1.5
 
 
@@ -90,7 +92,7 @@ def of_argument(data: bytes) -> list[Any]:
 CHECKS: dict[str, Callable[[Any], object]] = {
     "extend_budget": lambda raw: limits.extension(a_state(), raw),
     "resolve_escalation": lambda raw: questions.parsed_resolution(a_state(), raw),
-    "approve": lambda raw: approvals.parsed_decision(a_state(), raw, at(0)),
+    "approve": lambda raw: questions.parsed_decision(a_state(), raw, at(0)),
     "requeue": lambda raw: recovery.requeued(a_state(), recovery.parsed_letter_id(raw)),
     "conversation": lambda raw: result.parsed_page([] if raw is None else raw),
 }

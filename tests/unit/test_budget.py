@@ -5,8 +5,8 @@ from typing import Any, get_args
 import pytest
 
 from orga.workflows.decisions.limits import extended, extension, is_asked_for, question
+from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.result import StopReason
 from tests.support.values.core import T0, a_setup, a_state
 
 ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, timeout_s=60)
@@ -68,5 +68,5 @@ def test_a_limit_that_is_reached_again_is_another_question() -> None:
     state = a_state(setup=a_setup(config=ASKS), iteration=5)
     first = question(state, ("max_iterations", "limit of 5 iterations"), T0)
     later = extended(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})
-    assert first.wait_id != question(later, ("max_iterations", "limit of 6 iterations"), T0).wait_id
-    assert first.question == "max_iterations: limit of 5 iterations. Raise it with extend_budget, or end the run"
+    assert first.question_id != question(later, ("max_iterations", "limit of 6 iterations"), T0).question_id
+    assert first.text == "max_iterations: limit of 5 iterations. Raise it with extend_budget, or end the run"

@@ -1,18 +1,20 @@
 """No run without a way on: whatever a legal state holds, the next run of the chain can be given what it needs."""
 
 from dataclasses import replace
+from hashlib import sha256
 from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from orga.activities.replies import normalised
 from orga.workflows.decisions import approvals
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
+from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.conversation import full_digest, with_messages
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.past import fork_of, shared
@@ -66,6 +68,10 @@ def part_sizes(state: AgentState) -> list[tuple[Part, int]]:
     return [(part, len(text.encode())) for part, text in zip(PARTS, written, strict=True)]
 
 
+OF_A_QUESTION = {"question_id", "since", "kind", "choices"}
+OF_AN_ITEM = {"approval_id", "about", "expires_at", "place"}
+
+
 def check(state: AgentState) -> AgentState:
     """Continue as new twice; return the state that the first of the next runs begins with."""
     assert fits(state)
@@ -81,17 +87,13 @@ def check(state: AgentState) -> AgentState:
     assert messages[0].text == state.conversation.messages[0].text == state.input.task
     assert full_digest(after.conversation) == digest_of(messages)
     assert are_paired(messages)
-    assert [(h.approval_id, h.about, h.expires_at) for h in after.holds] == [
-        (h.approval_id, h.about, h.expires_at) for h in state.holds
-    ]
-    assert [h.answer and h.answer.approved for h in after.holds] == [
-        h.answer and h.answer.approved for h in state.holds
-    ]
-    assert all(h.approvers in (was.approvers, NOBODY) for h, was in zip(after.holds, state.holds, strict=True))
-    assert [(w.wait_id, w.since, w.kind) for w in after.waits] == [(w.wait_id, w.since, w.kind) for w in state.waits]
-    assert [w.resolution and w.resolution.choice for w in after.waits] == [
-        w.resolution and w.resolution.choice for w in state.waits
-    ]
+    for now, was in zip(after.questions, state.questions, strict=True):
+        assert now.model_dump(include=OF_A_QUESTION) == was.model_dump(include=OF_A_QUESTION)
+        assert (now.resolution and now.resolution.choice) == (was.resolution and was.resolution.choice)
+        for item, before in zip(now.items, was.items, strict=True):
+            assert item.model_dump(include=OF_AN_ITEM) == before.model_dump(include=OF_AN_ITEM)
+            assert (item.answer and item.answer.approved) == (before.answer and before.answer.approved)
+            assert item.approvers in (before.approvers, NOBODY)
     assert {key: bool(step.stopped) for key, step in after.steps.items()} == {
         key: bool(step.stopped) for key, step in state.steps.items()
     }
@@ -157,38 +159,37 @@ def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
     state = largest(Sizes(letter="é"))
     after = check(state)
     assert after.pending is not None
-    assert [hold.call.arguments for hold in after.holds] == [{}] * 32
-    assert all(hold.approvers == NOBODY for hold in after.holds)
-    verdict = held_verdict("é")
-    open_hold = after.holds[0].model_copy(update={"answer": None})
-    decision = {"approval_id": open_hold.approval_id, "approver": "0" + "é" * 20}
+    [light], [whole] = after.questions, state.questions
+    assert [item.call["arguments"] for item in light.items] == [{}] * 32
+    assert all(item.approvers == NOBODY for item in light.items)
+    shown = questions.shown_question(light).data["calls"]
+    assert [call["arguments_digest"] for call in shown] == [
+        f"sha256:{sha256(to_json(item.call['arguments'])).hexdigest()}" for item in whole.items if item.answer is None
+    ]
+    undecided = light.items[0].with_answer(None)
+    decision = {"approval_id": undecided.approval_id, "approver": "0" + "é" * 20}
+    again = after.with_control(questions=(light.with_items((undecided,)),))
     with pytest.raises(ValueError, match="may not decide this"):
-        approvals.parsed_decision(after.model_copy(update={"holds": (open_hold,)}), decision, T0)
-    holds = [
-        approvals.hold_of(after, f"8.{n}", call, verdict, at(500), occasion="later")
+        questions.parsed_decision(again, decision, T0)
+    items = [
+        approvals.item_of(after, f"8.{n}", call, held_verdict("é"), at(500), occasion="later")
         for n, call in enumerate(after.pending.calls)
     ]
-    asked = approvals.asked(after, holds, "approval-8", at(500))
-    before = {hold.approval_id: hold for hold in state.holds}
-    for hold in asked.holds:
-        was = before[hold.approval_id]
-        assert (hold.call, hold.approvers, hold.expires_at, hold.reason) == (
-            was.call,
-            was.approvers,
-            was.expires_at,
-            was.reason,
-        )
-        assert (hold.answer is None) == (was.answer is None)
-    [wait] = asked.waits
-    assert len(wait.data["calls"]) == 16
+    [asked] = questions.asked(after, approvals.question_about(items, "approval-8", at(500)), at(500)).questions
+    before = {item.approval_id: item for item in whole.items}
+    for item in asked.items:
+        was = before[item.approval_id]
+        assert item.with_answer(None) == was.with_answer(None)
+        assert (item.answer is None) == (was.answer is None)
+    assert len(questions.shown_question(asked).data["calls"]) == 16
 
 
 def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:
     after = check(largest(Sizes()))
     assert after.pending is not None
     other = after.pending.calls[1].model_copy(update={"arguments": {"n": 1, "text": "another"}})
-    assert after.holds[1].answer is not None
-    assert approvals.hold_of(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
+    assert after.questions[0].items[1].answer is not None
+    assert approvals.item_of(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
 
 
 def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
@@ -218,8 +219,8 @@ def a_too_large_state() -> AgentState:
 def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_new() -> None:
     state = a_too_large_state()
     assert state.setup is not None
-    assert with_outgrown(state, state.setup, 99, 0, suggested=False) is state
-    ended = with_outgrown(state, state.setup, 100, 0, suggested=False)
+    assert with_outgrown(state, 99, 0, suggested=False) is state
+    ended = with_outgrown(state, 100, 0, suggested=False)
     assert ended.stop is not None
     reason, detail = ended.stop
     assert reason == "error"
@@ -232,7 +233,7 @@ def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_n
 def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
     state = a_too_large_state().model_copy(update=fields)
     assert state.setup is not None
-    assert with_outgrown(state, state.setup, 100, 0, suggested=False) == state
+    assert with_outgrown(state, 100, 0, suggested=False) == state
 
 
 @pytest.mark.parametrize(
@@ -246,15 +247,15 @@ def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
 def test_an_answer_that_is_being_continued_is_finished_first_where_that_ends(
     fields: dict[str, Any], expected: bool
 ) -> None:
-    state = largest(Sizes(held="nothing")).model_copy(update={"paused": False, "waits": (), **fields})
+    state = largest(Sizes(held="nothing")).model_copy(update={"paused": False, "questions": (), **fields})
     assert state.setup is not None
-    assert is_due(state, state.setup, 10_000, 10**8, suggested=True) is expected
-    assert with_outgrown(state, state.setup, 10_000, 10**8, suggested=True).stop is None
+    assert is_due(state, 10_000, 10**8, suggested=True) is expected
+    assert with_outgrown(state, 10_000, 10**8, suggested=True).stop is None
 
 
 def test_an_answer_that_fits_does_not_wait() -> None:
     state = a_state(setup=a_setup(), partial="p" * 500_000, repairs=1)
-    assert is_due(state, a_setup(), 10_000, 10**8, suggested=True)
+    assert is_due(state, 10_000, 10**8, suggested=True)
 
 
 def test_streaks_that_were_cut_still_end_the_run() -> None:

@@ -16,7 +16,8 @@ from orga.activities.ports import ModelError, ModelRequest
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import checked
 from orga.workflows.decisions.limits import is_time_for_another
-from orga.workflows.phases.failures import failure_text, is_out_of_time
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.input import SLACK_S
 from tests.support.model.providers import Network
@@ -108,8 +109,8 @@ async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
     assert failure_text(error) == "RateLimited: acme answered 429: slow down"
     state = a_state()
     start = state.clock.started_at
-    assert is_time_for_another(state, state.config, start + timedelta(seconds=200))
-    assert not is_time_for_another(state, state.config, start + timedelta(seconds=297))
+    assert is_time_for_another(state, start + timedelta(seconds=200))
+    assert not is_time_for_another(state, start + timedelta(seconds=297))
 
 
 @pytest.mark.parametrize(

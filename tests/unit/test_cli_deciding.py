@@ -8,12 +8,14 @@ import pytest
 
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
+from orga.workflows.decisions.control.notifications import commands
+from orga.workflows.decisions.control.questions import shown_question
 from orga.workflows.decisions.limits import question
-from orga.workflows.decisions.notifications import commands
+from orga.workflows.types.control import StopReason
+from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.questions import Wait, WaitKind
+from orga.workflows.types.questions import Choice, QuestionKind, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.result import StopReason
 from orga.workflows.types.status import Budgets
 from tests.support.values.core import a_state
 from tests.unit.test_cli_screens import a_status
@@ -21,8 +23,12 @@ from tests.unit.test_cli_screens import a_status
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def a_wait(kind: WaitKind, question: str = "?", wait_id: str = "w-1", **fields: Any) -> Wait:
-    return Wait(wait_id=wait_id, kind=kind, since=T0, question=question, **fields)
+CHOICES: dict[QuestionKind, tuple[Choice, ...]] = {"escalation": ("retry", "skip", "result", "abort")}
+
+
+def a_wait(kind: QuestionKind, question: str = "?", wait_id: str = "w-1", **fields: Any) -> ShownQuestion:
+    choices = CHOICES.get(kind, ())
+    return ShownQuestion(wait_id=wait_id, kind=kind, since=T0, question=question, choices=choices, **fields)
 
 
 def budgets(**fields: Any) -> Budgets:
@@ -30,13 +36,13 @@ def budgets(**fields: Any) -> Budgets:
 
 
 def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
-    assert commands("run", a_wait("escalation"), None) == [
+    assert commands("run", a_wait("escalation")) == [
         "orga resolve run w-1 --retry",
         "orga resolve run w-1 --skip",
         "orga resolve run w-1 --result TEXT",
         "orga resolve run w-1 --abort",
     ]
-    shown = in_one_line("run", a_wait("escalation"), None)
+    shown = in_one_line("run", a_wait("escalation"))
     assert shown == "orga resolve run w-1 --retry (or --skip, --result TEXT, --abort)"
 
 
@@ -52,24 +58,24 @@ def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
     ],
 )
 def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[StopReason, str], options: str) -> None:
-    there = budgets(max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
-    wait = question(a_state(), stop, T0)
-    assert commands("run", wait, there)[0] == f"orga extend run {options}"
-    assert in_one_line("run", wait, there).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
+    limits = LoopConfig(max_total_tokens=1_000, max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
+    wait = shown_question(question(a_state(input=AgentInput(task="t", config=limits)), stop, T0))
+    assert commands("run", wait)[0] == f"orga extend run {options}"
+    assert in_one_line("run", wait).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
 
 
 def test_a_limit_that_nobody_knows_is_left_to_the_person() -> None:
     wait = a_wait("budget", data={"limit": "max_total_tokens"})
-    assert commands("run", wait, None)[0] == "orga extend run --max-total-tokens N"
+    assert commands("run", wait)[0] == "orga extend run --max-total-tokens N"
 
 
 def test_a_question_that_this_command_line_cannot_decide_leads_to_the_status() -> None:
-    assert in_one_line("run", a_wait("answer"), None) == "orga status run"
+    assert in_one_line("run", a_wait("answer")) == "orga status run"
 
 
 def test_an_id_with_spaces_and_more_is_one_word_of_a_shell() -> None:
     run_id = "a run; rm -rf $HOME"
-    [words, *_] = [shlex.split(command) for command in commands(run_id, a_wait("escalation"), None)]
+    [words, *_] = [shlex.split(command) for command in commands(run_id, a_wait("escalation"))]
     assert words == ["orga", "resolve", run_id, "w-1", "--retry"]
 
 

@@ -12,7 +12,7 @@ from orga.client.cli.screen import PlainScreen
 from orga.client.cli.status_lines import status_lines
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.questions import Wait
+from orga.workflows.types.questions import Choice, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.result import Termination
 from orga.workflows.types.state import Child
@@ -61,8 +61,11 @@ def a_status(**fields: Any) -> AgentStatus:
     return status.model_copy(update=fields)
 
 
-def a_question(wait_id: str = "call-1.0-0") -> Wait:
-    return Wait(wait_id=wait_id, kind="escalation", since=NOW, question="save failed: what now?")
+ALL: tuple[Choice, ...] = ("retry", "skip", "result", "abort")
+
+
+def a_question(wait_id: str = "call-1.0-0") -> ShownQuestion:
+    return ShownQuestion(wait_id=wait_id, kind="escalation", since=NOW, question="save failed: what now?", choices=ALL)
 
 
 def test_progress_follows_the_journal() -> None:

@@ -18,9 +18,10 @@ from orga.workflows.decisions.outcomes import not_run
 from orga.workflows.decisions.past import awaiting_past, fork_of, shared
 from orga.workflows.decisions.saga import refusal
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
-from orga.workflows.types.input import AgentInput, InvalidInput, LoopConfig
+from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.journal import Happening, JournalEntry
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import Fork, ForkInput

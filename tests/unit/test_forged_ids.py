@@ -10,8 +10,8 @@ from orga.client.cli import inbox
 from orga.client.cli.deciding import requeueing
 from orga.client.cli.main import run_command
 from orga.client.runs.agents import run_id_of, start_agent
-from orga.client.runs.inbox import Question
-from orga.workflows.types.input import InvalidInput
+from orga.client.runs.inbox import InboxEntry
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import DeadLetter
 from tests.unit.test_cli_screens import NOW
@@ -24,7 +24,7 @@ def a_letter() -> DeadLetter:
 
 @pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
 def test_there_is_no_command_for_an_id_that_is_not_what_it_looks_like(run_id: str) -> None:
-    shown = inbox.lines_of(Question(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
+    shown = inbox.lines_of(InboxEntry(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
     assert shown[-1].startswith("  → no command")
     assert requeueing(run_id, a_letter(), is_over=False).startswith("no command")
 

@@ -24,13 +24,13 @@ from orga.client.past.aftermath import Sent
 from orga.client.past.delegates import Delegate
 from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
-from orga.client.runs.inbox import Question
-from orga.workflows.decisions.calls import shown_arguments
+from orga.client.runs.inbox import InboxEntry
+from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.decisions.summaries import details
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.notifications import Notification, NotifiedCall
-from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.questions import Item, Question, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.result import Termination
 from orga.workflows.types.state import Child
@@ -65,16 +65,16 @@ FORGERIES = {
 hostile = pytest.mark.parametrize("forged", [pytest.param(text, id=name) for name, text in FORGERIES.items()])
 
 
-def asks(forged: str) -> Question:
+def asks(forged: str) -> InboxEntry:
     wait = asking(a_call(tool=forged, reason=forged, approvers=[forged], id=forged, arguments=json.dumps(forged)))
     wait = wait.model_copy(update={"question": forged, "wait_id": forged, "queue": forged})
-    return Question(forged, forged, "approval", forged, forged, NOW, wait)
+    return InboxEntry(forged, forged, "approval", forged, forged, NOW, wait)
 
 
-def escalates(forged: str) -> Question:
+def escalates(forged: str) -> InboxEntry:
     data = {"error": forged, "tool": forged, "arguments": forged}
-    wait = Wait(wait_id=forged, kind="escalation", since=NOW, question=forged, queue=forged, data=data)
-    return Question(forged, forged, "escalation", forged, forged, NOW, wait)
+    wait = ShownQuestion(wait_id=forged, kind="escalation", since=NOW, question=forged, queue=forged, data=data)
+    return InboxEntry(forged, forged, "escalation", forged, forged, NOW, wait)
 
 
 def of_status(forged: str) -> list[str]:
@@ -154,7 +154,7 @@ SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
     "an approval in the inbox": lambda text: inbox.lines_of(asks(text), NOW),
     "an escalation in the inbox": lambda text: inbox.lines_of(escalates(text), NOW),
     "a run in the inbox that nobody asks": lambda text: inbox.lines_of(
-        Question(text, text, text, text, text, NOW), NOW
+        InboxEntry(text, text, text, text, text, NOW), NOW
     ),
     "the list": lambda text: run_rows.table([a_row(text)]),
     "the status": of_status,
@@ -247,7 +247,7 @@ HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
 def test_no_approval_stands_beside_arguments_that_were_cut() -> None:
     cut = shown_arguments(HELD, 2_000)
     wait = asking(a_call(**cut), a_call("b2"))
-    shown = inbox.lines_of(Question("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
+    shown = inbox.lines_of(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
     text = "\n".join(shown)
     assert "9 EUR" not in text
     assert f"{len(HELD)} bytes" in text
@@ -256,9 +256,9 @@ def test_no_approval_stands_beside_arguments_that_were_cut() -> None:
 
 
 def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() -> None:
-    held = Hold(
+    held = Item(
         approval_id="a1",
-        call=ToolCall(call_id="c", name="pay", arguments=json.loads(HELD)),
+        call={"call_id": "c", "name": "pay", "arguments": json.loads(HELD)},
         expires_at=NOW + timedelta(hours=1),
     )
     [lines, [last]] = lines_of("agent-1", [held])
@@ -270,8 +270,8 @@ def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() 
 
 def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
     forged = "[approve](http://evil) `x` \n# waits"
-    wait = Wait(wait_id="w", kind="escalation", since=NOW, question=forged)
-    shown = details(a_state().model_copy(update={"waits": (wait,), "last": forged}))
+    asked = Question(question_id="w", kind="escalation", since=NOW, text=forged)
+    shown = details(a_state().model_copy(update={"questions": (asked,), "last": forged}))
     assert "`[approve](http://evil) 'x' # waits`" in shown
     assert not any(line.startswith("#") for line in shown.splitlines())
 

@@ -4,7 +4,7 @@ import pytest
 
 from orga.workflows.decisions.past import fork_of
 from orga.workflows.decisions.recovery import waiting_letters
-from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import DeadLetter
 from tests.support.values.core import T0

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.begin import begun, first_state
+from orga.workflows.decisions.control.interventions import with_abort, with_guidance
 from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.interventions import with_abort, with_guidance
 from orga.workflows.decisions.past import fork_of, shared
 from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.digest import digest_of
-from orga.workflows.types.input import AgentInput, InvalidInput, LoopConfig
-from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.past import ForkInput, parse_fork
-from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.questions import Question
 from orga.workflows.types.state import AgentState, Child, ForkedFrom
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 
@@ -66,19 +66,20 @@ def test_the_time_of_a_run_that_ended_paused_is_that_of_its_pause() -> None:
 def test_nothing_of_what_the_other_run_waits_for_comes_with_it() -> None:
     fork = forked(
         the_past(
-            waits=(Wait(wait_id="1", kind="escalation", since=T0, question="?"),),
-            holds=(Hold(approval_id="h", call=ToolCall(call_id="c", name="pay"), expires_at=at(900)),),
+            questions=(Question(question_id="1", kind="escalation", since=T0, text="?"),),
+            is_standing=True,
             paused=True,
             aborted="enough",
             stop=("aborted", "enough"),
             children=(Child(workflow_id="c", agent="a", task="t"),),
             breakers={"look": Breaker(state="open", opened_at=T0)},
-            phase="done",
+            doing="acting",
+            is_over=True,
         )
     )
-    assert (fork.waits, fork.holds, fork.paused, fork.aborted, fork.stop, fork.children, fork.breakers) == (
+    assert (fork.questions, fork.is_standing, fork.paused, fork.aborted, fork.stop, fork.children, fork.breakers) == (
         (),
-        (),
+        False,
         False,
         None,
         None,

@@ -12,7 +12,7 @@ from orga.client.cli.history_status import history_status
 from orga.client.cli.progress import Progress
 from orga.client.cli.screen import remarks
 from orga.client.cli.status_lines import status_lines
-from orga.workflows.decisions.notifications import commands
+from orga.workflows.decisions.control.notifications import commands
 from orga.workflows.types.journal import JournalEntry
 from tests.unit.test_cli_deciding import a_wait
 from tests.unit.test_cli_narration import an_entry
@@ -63,12 +63,12 @@ def test_nothing_in_the_arguments_is_invisible(hidden: str, shown: str) -> None:
 
 
 def test_one_call_is_decided_by_its_id() -> None:
-    assert commands("run", asking(a_call()), None) == ["orga approve run a1", "orga deny run a1"]
-    assert in_one_line("run", asking(a_call()), None) == "orga approve run a1 (or orga deny run a1)"
+    assert commands("run", asking(a_call())) == ["orga approve run a1", "orga deny run a1"]
+    assert in_one_line("run", asking(a_call())) == "orga approve run a1 (or orga deny run a1)"
 
 
 def test_several_calls_are_named_by_the_command_so_that_a_later_one_is_not_approved_with_them() -> None:
-    assert commands("run", asking(a_call(), a_call("b2")), None)[0] == "orga approve run a1 b2"
+    assert commands("run", asking(a_call(), a_call("b2")))[0] == "orga approve run a1 b2"
 
 
 def test_the_live_view_and_the_status_say_what_is_asked_of_whom_and_how_to_answer() -> None:

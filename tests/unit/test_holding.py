@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.workflows.decisions.control.interventions import with_pause, with_resume
 from orga.workflows.decisions.delegation import announced, is_held, with_delegate_held, without
-from orga.workflows.decisions.interventions import with_pause, with_resume
 from orga.workflows.types.control import Clock
 from orga.workflows.types.state import AgentState, Child
 from tests.support.values.core import a_state

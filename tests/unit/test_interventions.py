@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.conversation import handed_over, news_room
-from orga.workflows.decisions.interventions import (
+from orga.workflows.decisions.control.interventions import (
     MAX_INBOX_BYTES,
     MAX_INBOX_ITEMS,
     MAX_SIGNAL_BYTES,
     MIN_SIGNAL_BYTES,
-    drain_inbox,
     signal_text,
     with_abort,
     with_guidance,
     with_pause,
     with_resume,
 )
+from orga.workflows.decisions.conversation import handed_over, news_room
+from orga.workflows.decisions.observe import drain_inbox
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState

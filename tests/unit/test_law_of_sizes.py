@@ -10,10 +10,11 @@ from pydantic_core import to_json
 from orga.activities.adapters.offered_tools import MAX_BYTES as MAX_TOOLS_BYTES
 from orga.activities.prepare import MAX_SETUP_BYTES
 from orga.activities.replies import MAX_CALLS, calls_room, normalised
-from orga.workflows.decisions import interventions, observe, recovery, steps
+from orga.workflows.decisions import observe, recovery, steps
 from orga.workflows.decisions.begin import begun
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.compaction import compaction
+from orga.workflows.decisions.control import interventions
 from orga.workflows.decisions.conversation import (
     LEAST_ROOM_BYTES,
     MAX_NEWS_BYTES,
@@ -31,7 +32,7 @@ from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.outcome import Outcome, tool_message
-from orga.workflows.types.questions import Resolution
+from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
@@ -75,7 +76,7 @@ class Sized:
 
     def _ask(self) -> None:
         """What is sent is what the references stand for, and the same as the run's own conversation."""
-        self.state = with_frame(interventions.drain_inbox(self.state))
+        self.state = with_frame(observe.drain_inbox(self.state))
         conversation = self.state.conversation
         plan = compaction(conversation, self.state.config.context_strategy, message_budget(self.state))
         context, seen = handed_over(conversation, plan.drop, plan.mask)
@@ -100,7 +101,7 @@ class Sized:
         written = carried(self.state.model_copy(update={"notes": ()}), "run 1")
         wire = written.model_dump_json(exclude_unset=True).encode()
         assert len(wire) <= MAX_CARRIED_BYTES
-        assert is_due(self.state, a_setup(), 10_000, 10**8, True)
+        assert is_due(self.state, 10_000, 10**8, True)
         self.state = AgentState.model_validate_json(wire)
         self.base = HashedMessages().plus(self.state.conversation.messages)
         assert full_digest(self.state.conversation) == digest_of(self.state.conversation.messages)
@@ -292,7 +293,6 @@ def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
 
 
 def _given(state: AgentState, given: Resolution) -> AgentState:
-    from orga.workflows.types.questions import Wait
-
-    wait = Wait(wait_id="w", kind="escalation", since=T0, question="?", data={"step_id": "s", "tool": "read"})
-    return steps.with_resolved_step(state, wait.model_copy(update={"resolution": given}))
+    data = {"step_id": "s", "tool": "read"}
+    asked = Question(question_id="w", kind="escalation", since=T0, text="?", data=data)
+    return steps.with_resolved_step(state, asked.with_resolution(given))

@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from orga.workflows.decisions import dispatch, interventions, limits, observe, questions
+from orga.workflows.decisions import dispatch, limits, observe
+from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.denials import repeated
 from orga.workflows.decisions.limits import stop_reason
@@ -132,15 +133,15 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
             self.running_s += seconds
             self.seconds += seconds
 
-    @precondition(lambda self: self.state.waits)
+    @precondition(lambda self: self.state.questions)
     @rule(choice=st.sampled_from(["retry", "skip", "result"]))
     def decide(self, choice: str) -> None:
         """Answer the oldest question, as `stuck` does."""
-        asked = self.state.waits[0]
-        decision = Resolution.model_validate({"escalation_id": asked.wait_id, "choice": choice, "result": "42"})
+        asked = self.state.questions[0]
+        decision = Resolution.model_validate({"escalation_id": asked.question_id, "choice": choice, "result": "42"})
         self.state = questions.with_resolution(self.state, decision, self.now)
-        self.state = questions.closed(self.state, asked.wait_id, self.now)
-        self.state = with_resolved_step(self.state, asked.model_copy(update={"resolution": decision}))
+        self.state = questions.closed(self.state, asked.question_id, self.now)
+        self.state = with_resolved_step(self.state, asked.with_resolution(decision))
 
     @rule(limit=st.sampled_from(["max_iterations", "max_total_tokens", "timeout_s", "max_tool_calls"]))
     def extend(self, limit: str) -> None:

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from orga.workflows.decisions import approvals, limits, roll_over
-from orga.workflows.decisions.notifications import (
+from orga.workflows.decisions.control.interventions import reopened
+from orga.workflows.decisions.control.notifications import (
     MAX_CALLS,
     MAX_TEXT_CHARS,
     is_end_told,
     of_end,
-    of_wait,
-    reopened,
+    of_question,
     unannounced,
     with_announced,
 )
-from orga.workflows.decisions.questions import closed, opened, with_resolution
+from orga.workflows.decisions.control.questions import asked, closed, with_resolution
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.notifications import Notification, NotifyEvent
-from orga.workflows.types.questions import Resolution, Wait
+from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState, ForkedFrom
 from tests.support.values.core import T0, a_call, a_setup, a_state, at
 from tests.support.values.strategies import LAW, texts
@@ -41,21 +41,21 @@ def telling(*events: NotifyEvent, **fields: Any) -> AgentState:
     return a_state(setup=a_setup(notify=events or ALL), **fields)
 
 
-def an_escalation(wait_id: str = "w", **fields: Any) -> Wait:
-    known: dict[str, Any] = {"kind": "escalation", "since": T0, "question": "what now?"}
-    return Wait(wait_id=wait_id, **known | fields)
+def an_escalation(question_id: str = "w", **fields: Any) -> Question:
+    known: dict[str, Any] = {"kind": "escalation", "since": T0, "text": "what now?"}
+    return Question(question_id=question_id, **known | fields)
 
 
-def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Wait]:
+def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Question]:
     verdict = Verdict(decision="approval", version="v1", reason="money", approval=ApprovalTerms(**terms))
     state = telling()
-    holds = [approvals.hold_of(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
-    state = approvals.asked(state, holds, "approval-1", T0)
-    return state, state.waits[-1]
+    items = [approvals.item_of(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
+    state = asked(state, approvals.question_about(items, "approval-1", T0), T0)
+    return state, state.questions[-1]
 
 
-def told(state: AgentState, wait: Wait) -> Notification:
-    return of_wait(state, wait, "run", T0)
+def told(state: AgentState, question: Question) -> Notification:
+    return of_question(state, question, "run")
 
 
 @pytest.mark.parametrize(
@@ -67,31 +67,31 @@ def told(state: AgentState, wait: Wait) -> Notification:
     ],
 )
 def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent, ...], expected: list[str]) -> None:
-    state = opened(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
-    assert [wait.wait_id for wait in unannounced(state)] == expected
+    state = asked(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
+    assert [each.question_id for each in unannounced(state)] == expected
 
 
 def test_a_run_without_a_setup_tells_nobody() -> None:
-    state = opened(a_state(), an_escalation(), T0)
+    state = asked(a_state(), an_escalation(), T0)
     assert (unannounced(state), is_end_told(state)) == ((), False)
 
 
 def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
-    state = opened(opened(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
+    state = asked(asked(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
     state = roll_over.carried(with_announced(state, "a"), "run-1")
     state = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
-    assert [wait.wait_id for wait in unannounced(state)] == ["b"]
+    assert [each.question_id for each in unannounced(state)] == ["b"]
 
 
 def test_a_decided_question_is_told_no_more() -> None:
-    state = opened(telling(), an_escalation(), T0)
+    state = asked(telling(), an_escalation(), T0)
     assert unannounced(with_resolution(state, Resolution(escalation_id="w", choice="skip"), T0)) == ()
 
 
 def test_questions_that_are_closed_are_forgotten() -> None:
-    state = opened(telling(), an_escalation("a"), T0)
+    state = asked(telling(), an_escalation("a"), T0)
     state = closed(with_announced(state, "a"), "a", T0)
-    assert with_announced(opened(state, an_escalation("b"), T0), "b").announced == ("b",)
+    assert with_announced(asked(state, an_escalation("b"), T0), "b").announced == ("b",)
 
 
 def test_a_message_is_known_by_its_question_and_the_time_it_was_asked() -> None:
@@ -99,12 +99,12 @@ def test_a_message_is_known_by_its_question_and_the_time_it_was_asked() -> None:
     state = telling()
     first, again = an_escalation(), an_escalation(since=at(60))
     assert told(state, first).message_id == told(state, first).message_id
-    assert len({told(state, wait).message_id for wait in (first, again, an_escalation("other"))}) == 3
+    assert len({told(state, question).message_id for question in (first, again, an_escalation("other"))}) == 3
 
 
 def test_a_held_call_is_told_with_what_approves_it() -> None:
-    state, wait = held(a_call("pay", amount=7), approvers=("ada",), expires_s=60)
-    message = told(state, wait)
+    state, question = held(a_call("pay", amount=7), approvers=("ada",), expires_s=60)
+    message = told(state, question)
     [call] = message.calls
     assert (call.tool, call.arguments, call.reason, call.approvers) == ("pay", '{"amount":7}', "money", ("ada",))
     assert message.commands == (f"orga approve run {call.id}", f"orga deny run {call.id}")
@@ -117,8 +117,8 @@ LONG: dict[str, Any] = {"note": "pay 9 EUR " + "x" * 5_000, "cents": 9_000_000}
 
 def test_arguments_that_do_not_fit_are_told_by_size_and_digest_and_approved_where_they_are_shown() -> None:
     """Their beginning could be read as all of them."""
-    state, wait = held(a_call("pay", **LONG), a_call("pay", "c2", cents=900))
-    message = told(state, wait)
+    state, question = held(a_call("pay", **LONG), a_call("pay", "c2", cents=900))
+    message = told(state, question)
     long, short = message.calls
     given = to_json(LONG)
     digest = f"sha256:{sha256(given).hexdigest()}"
@@ -129,40 +129,40 @@ def test_arguments_that_do_not_fit_are_told_by_size_and_digest_and_approved_wher
 
 
 def test_calls_that_fit_by_themselves_share_the_room_of_a_message() -> None:
-    state, wait = held(*(a_call("pay", f"c{number}", text="x" * 1_500) for number in range(3)))
-    message = told(state, wait)
+    state, question = held(*(a_call("pay", f"c{number}", text="x" * 1_500) for number in range(3)))
+    message = told(state, question)
     assert [bool(call.arguments) for call in message.calls] == [True, True, False]
     assert [bool(call.arguments_digest) for call in message.calls] == [False, False, True]
     assert message.commands[0].endswith(" --show")
 
 
 def test_commands_are_for_the_calls_that_are_shown() -> None:
-    state, wait = held(*(a_call("pay", f"c{number}", number=number) for number in range(MAX_CALLS + 3)))
-    message = told(state, wait)
+    state, question = held(*(a_call("pay", f"c{number}", number=number) for number in range(MAX_CALLS + 3)))
+    message = told(state, question)
     assert (len(message.calls), message.calls_left_out) == (MAX_CALLS, 3)
     assert message.commands[0].split()[3:] == [call.id for call in message.calls]
 
 
 def test_a_used_up_limit_is_named() -> None:
     state = telling()
-    wait = limits.question(state, ("max_tokens", "5 of 4 tokens"), T0)
-    message = told(state, wait)
+    question = limits.question(state, ("max_tokens", "5 of 4 tokens"), T0)
+    message = told(state, question)
     assert message.limit == "max_total_tokens"
     assert message.commands[0] == "orga extend run --max-total-tokens 200000"
 
 
 def test_what_would_not_show_is_written_out() -> None:
     """A right-to-left override makes one amount look like another."""
-    state, wait = held(a_call("pay", to="bob\u202eeve"))
-    assert told(state, wait).calls[0].arguments == '{"to":"bob\\u202eeve"}'
+    state, question = held(a_call("pay", to="bob\u202eeve"))
+    assert told(state, question).calls[0].arguments == '{"to":"bob\\u202eeve"}'
 
 
 @LAW
 @given(st.lists(texts, min_size=1, max_size=30), texts)
 def test_a_message_is_bounded_and_each_of_its_lines_is_one(words: list[str], reason: str) -> None:
     state, _ = held(*(a_call("pay", f"c{n}", text=text * 2_000) for n, text in enumerate(words)))
-    wait = state.waits[-1].model_copy(update={"question": reason * 5_000})
-    message = told(state, wait)
+    question = state.questions[-1].model_copy(update={"text": reason * 5_000})
+    message = told(state, question)
     assert len(message.model_dump_json(exclude_unset=True).encode()) <= MAX_MESSAGE_BYTES
     assert len(message.question) <= MAX_TEXT_CHARS
     assert len(message.question.splitlines()) <= 1

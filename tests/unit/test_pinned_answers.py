@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.approvals import hold_of
+from orga.workflows.decisions.approvals import item_of
 from orga.workflows.decisions.calls import fingerprint, idempotency_key
 from orga.workflows.decisions.denials import similarity
 from orga.workflows.types.digest import canonical, record_digest
@@ -54,8 +54,8 @@ def test_what_a_call_is_known_by() -> None:
     """Under these names stand steps, idempotency keys and approvals of runs under way."""
     assert fingerprint(CALL) == "c3775d2aa2728dde"
     assert idempotency_key("origin", "1.0", CALL) == "9f196eca19091f691a9e92b0c2493700"
-    hold = hold_of(a_state(origin="origin"), "1.0", CALL, Verdict(decision="approval", version="v1"), T0, occasion="7")
-    assert (hold.about, hold.approval_id) == ("825837ad60f8be0ff204c64d", "cd72493c5a98657ee2e5f915")
+    item = item_of(a_state(origin="origin"), "1.0", CALL, Verdict(decision="approval", version="v1"), T0, occasion="7")
+    assert (item.about, item.approval_id) == ("825837ad60f8be0ff204c64d", "cd72493c5a98657ee2e5f915")
 
 
 class Sample(Record):

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.interventions import with_abort, with_pause, with_resume
-from orga.workflows.decisions.past import rewind_in, with_guidance_of
-from orga.workflows.decisions.past import with_rewind as taken_in
-from orga.workflows.types.control import Intervention
-from orga.workflows.types.past import Rewind
+from orga.workflows.decisions.control.interventions import with_abort, with_pause, with_resume
+from orga.workflows.decisions.control.rewinds import rewind_in, with_guidance_of
+from orga.workflows.decisions.control.rewinds import with_rewind as taken_in
+from orga.workflows.types.control import Intervention, Rewind
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import a_state, at
 from tests.support.values.strategies import LAW, json_values

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.begin import NewerState, first_state
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.control.interventions import with_pause
 from orga.workflows.decisions.conversation import full_digest, handed_over
-from orga.workflows.decisions.interventions import with_pause
 from orga.workflows.decisions.roll_over import carried, is_due
-from orga.workflows.types.input import InvalidInput
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.messages import Message
 from orga.workflows.types.state import AgentState, Child, Conversation
 from tests.support.values.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
@@ -31,7 +31,7 @@ SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
     ],
 )
 def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool) -> None:
-    assert is_due(a_state(), SETUP, events, history_bytes, suggested) is expected
+    assert is_due(a_state(setup=SETUP), events, history_bytes, suggested) is expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool
     ],
 )
 def test_a_run_does_not_roll_over_when(fields: dict[str, Any]) -> None:
-    assert not is_due(a_state(**fields), SETUP, 10_000, 10_000_000, True)
+    assert not is_due(a_state(setup=SETUP, **fields), 10_000, 10_000_000, True)
 
 
 def over_the_wire(state: AgentState) -> AgentState:

@@ -13,7 +13,7 @@ from orga.workflows.decisions.steps import (
     with_succeeded_call,
 )
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.questions import Choice, Resolution, Wait
+from orga.workflows.types.questions import Choice, Question, Resolution
 from orga.workflows.types.recovery import Step, StepIteration
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import a_call, a_state, at
@@ -37,15 +37,15 @@ def after(state: AgentState, *errors: str) -> AgentState:
     return state
 
 
-def asked(state: AgentState) -> Wait:
-    (wait,) = state.waits
-    return wait
+def asked(state: AgentState) -> Question:
+    (question,) = state.questions
+    return question
 
 
 def resolved(state: AgentState, choice: Choice, **fields: str) -> AgentState:
-    wait = asked(state)
-    decision = Resolution(escalation_id=wait.wait_id, choice=choice, **fields)
-    return with_resolved_step(state, wait.model_copy(update={"resolution": decision}))
+    question = asked(state)
+    decision = Resolution(escalation_id=question.question_id, choice=choice, **fields)
+    return with_resolved_step(state, question.with_resolution(decision))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,16 @@ def test_abort_task_leaves_an_ending_that_is_decided() -> None:
 
 def test_escalate_asks_a_person_and_stops_the_clock() -> None:
     state = after(tracked(on_limit_reached="escalate").model_copy(update={"iteration": 4}), SAME, SAME)
-    wait = asked(state)
-    assert (wait.wait_id, wait.kind, wait.since, state.stop) == ("step-4-1", "escalation", at(1), None)
-    assert wait.question == "search gets nowhere, failed attempts: 2. Retry, skip, give its result, or abort?"
-    assert wait.data == {"step_id": KEY, "tool": "search", "arguments": '{"q":"cats"}', "attempts": 2, "error": SAME}
+    question = asked(state)
+    assert (question.question_id, question.kind, question.since, state.stop) == ("step-4-1", "escalation", at(1), None)
+    assert question.text == "search gets nowhere, failed attempts: 2. Retry, skip, give its result, or abort?"
+    assert question.data == {
+        "step_id": KEY,
+        "tool": "search",
+        "arguments": '{"q":"cats"}',
+        "attempts": 2,
+        "error": SAME,
+    }
     assert state.clock.stopped_at == at(1)
     assert refusal(state, CALL)
 
@@ -134,7 +140,7 @@ def test_escalate_asks_a_person_and_stops_the_clock() -> None:
 def test_two_steps_of_one_iteration_are_two_questions() -> None:
     state = after(tracked(on_limit_reached="escalate", max_reattempts=1), SAME)
     state = with_failed_call(state, a_call("read", path="a"), OTHER, at(1))
-    assert [wait.wait_id for wait in state.waits] == ["step-0-1", "step-0-2"]
+    assert [each.question_id for each in state.questions] == ["step-0-1", "step-0-2"]
 
 
 ESCALATED = after(tracked(on_limit_reached="escalate"), SAME, SAME)
@@ -168,8 +174,8 @@ def test_abort_ends_the_run_as_escalated() -> None:
 
 
 def test_a_decision_about_a_step_that_is_no_longer_known_still_holds() -> None:
-    wait = asked(ESCALATED)
-    decided = wait.model_copy(update={"resolution": Resolution(escalation_id=wait.wait_id, choice="skip")})
+    question = asked(ESCALATED)
+    decided = question.with_resolution(Resolution(escalation_id=question.question_id, choice="skip"))
     state = with_resolved_step(ESCALATED.model_copy(update={"steps": {}}), decided)
     assert state.steps[KEY] == Step(tool="search", stopped="an operator skipped it")
 

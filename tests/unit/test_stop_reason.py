@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.interventions import with_pause, with_resume
+from orga.workflows.decisions.control.interventions import with_pause, with_resume
 from orga.workflows.decisions.limits import budgets, output_allowance, remaining_s, stop_reason
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
@@ -102,7 +102,7 @@ def test_remaining_s_leaves_pauses_out(pauses: tuple[tuple[float, float | None],
     for start, stop in pauses:
         state = with_pause(state, at(start))
         state = state if stop is None else with_resume(state, at(stop))
-    assert remaining_s(state, CONFIG, at(now)) == left
+    assert remaining_s(state, at(now)) == left
 
 
 @LAW

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orga.workflows.decisions.interventions import with_guidance, with_pause
+from orga.workflows.decisions.control.interventions import with_guidance, with_pause
 from orga.workflows.decisions.summaries import call_summary, details, spent
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import ToolCall
@@ -63,7 +63,7 @@ def test_details_say_where_the_run_stands() -> None:
     state = a_state(
         setup=a_setup(),
         last="read a",
-        phase="acting",
+        doing="acting",
         iteration=3,
         tool_calls=ToolCallCounts(proposed=5, run=3, denied=2, failed=1),
     )

@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.decisions.limits import extension
-from orga.workflows.types.input import InvalidInput, parse_input
+from orga.workflows.types.checks import InvalidInput
+from orga.workflows.types.input import parse_input
 from orga.workflows.types.record import Border
 from tests.support.values.core import a_state
 

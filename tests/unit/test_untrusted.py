@@ -8,7 +8,8 @@ from orga.workflows.decisions.outcomes import failed, not_run, refused, with_cha
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Message, masked
 from orga.workflows.types.outcome import Outcome, tool_message
-from orga.workflows.types.untrusted import MARK_CHARS, as_sent, delimited, mark_of, source_of, undelimited
+from orga.workflows.types.sent import as_sent, source_of
+from orga.workflows.types.untrusted import MARK_CHARS, delimited, mark_of, undelimited
 from tests.support.values.core import a_call, a_spec, user
 from tests.support.values.strategies import LAW, texts
 

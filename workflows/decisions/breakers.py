@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-from orga.workflows.decisions.control import with_note
 from orga.workflows.types.breakers import Breaker, BreakerOptions, cause_named, told_to_model
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
@@ -30,7 +29,7 @@ def with_success(state: AgentState, spec: ToolSpec) -> AgentState:
     if breaker is None or not _is_ours(spec.options.breaker):
         return state
     closed = _with(state, spec, breaker.succeeded())
-    return closed if breaker.state == "closed" else with_note(closed, "CircuitClosed", tool=spec.name, scope=SCOPE)
+    return closed if breaker.state == "closed" else closed.with_note("CircuitClosed", tool=spec.name, scope=SCOPE)
 
 
 def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | None = None) -> AgentState:
@@ -46,7 +45,7 @@ def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | N
     data = {"failures": after.failures, "recovery_s": options.recovery_s} | (
         {"cause": after.cause} if after.cause else {}
     )
-    return with_note(failed, "CircuitOpened", tool=spec.name, scope=SCOPE, **data)
+    return failed.with_note("CircuitOpened", tool=spec.name, scope=SCOPE, **data)
 
 
 def with_released(state: AgentState, spec: ToolSpec) -> AgentState:

@@ -1,12 +1,11 @@
-"""A call: what makes two of them the same, the key of its effect, its arguments as people are shown them."""
+"""A call: what makes two of them the same, and the key of its effect."""
 
 from hashlib import sha256
-from typing import Any, cast
+from typing import cast
 
 from pydantic_core import to_json
 
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.text import clip
 
 FINGERPRINT_CHARS = 16
 
@@ -37,15 +36,3 @@ def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
     identity = f"{origin}/{place}/{call.name}/{arguments}"
     return sha256(identity.encode()).hexdigest()[:KEY_CHARS]
-
-
-def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
-    """Return the JSON of a call's arguments with, where more than `most` bytes do not fit, its size and digest."""
-    size = len(arguments.encode())
-    if size <= most:
-        return {"arguments": arguments}
-    return {
-        "arguments": clip(arguments, most),
-        "arguments_bytes": size,
-        "arguments_digest": f"sha256:{sha256(arguments.encode()).hexdigest()}",
-    }

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.calls import shown_arguments
+from orga.workflows.decisions.control.questions import light_call
 from orga.workflows.decisions.sizes import shares
-from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix
 
@@ -38,7 +37,7 @@ STREAK_BYTES = 450
 """Of texts, where they are cut."""
 
 NOBODY = ("",)
-"""Approvers of a held call whose list is too long: nobody can have that name; the next run asks with all of them."""
+"""Approvers of an item whose list is too long: nobody can have that name; the next run asks with all of them."""
 
 Cut = Callable[[AgentState], AgentState]
 
@@ -59,48 +58,40 @@ def _without_results(state: AgentState) -> AgentState:
     return state.with_failures(results={})
 
 
-def _with_light_holds(state: AgentState) -> AgentState:
-    """Refer to held calls by their digest (`about`): the next run judges them anew, and asks on about the same ones."""
-    return state.with_dialogue(holds=tuple(map(_light_hold, state.holds)))
+def _with_light_questions(state: AgentState) -> AgentState:
+    """Keep what a decision needs of each question, and a share of the results that people gave.
 
-
-def _light_hold(hold: Hold) -> Hold:
-    answer = hold.answer
-    if answer is not None:
-        answer = answer.with_texts(json_prefix(answer.approver, LINE_BYTES), json_prefix(answer.reason, LINE_BYTES))
-    return hold.with_answer(answer).with_content(
-        ToolCall(call_id=hold.call.call_id, name=hold.call.name),
-        json_prefix(hold.version, LINE_BYTES),
-        json_prefix(hold.reason, LINE_BYTES),
-        hold.approvers if len(to_json(hold.approvers)) <= LINE_BYTES else NOBODY,
+    Calls are referred to by their digest (`about`): the next run judges them anew, and asks on about the same ones.
+    """
+    given = [len(to_json(each.resolution.result)) if each.resolution else 0 for each in state.questions]
+    most = shares(given, RESULTS_BYTES)
+    return state.with_control(
+        questions=tuple(_light_question(each, room) for each, room in zip(state.questions, most, strict=True))
     )
 
 
-def _with_light_waits(state: AgentState) -> AgentState:
-    """Keep what a decision needs of each question, and a share of the results that people gave."""
-    given = [len(to_json(wait.resolution.result)) if wait.resolution else 0 for wait in state.waits]
-    most = shares(given, RESULTS_BYTES)
-    waits = tuple(_light_wait(wait, room) for wait, room in zip(state.waits, most, strict=True))
-    return state.with_control(waits=waits)
-
-
-def _light_wait(wait: Wait, room: int) -> Wait:
-    data, resolution = dict(wait.data), wait.resolution
-    if "calls" in data:
-        data["calls"] = [_light_call(call) for call in data["calls"]]
+def _light_question(question: Question, room: int) -> Question:
+    data, resolution = dict(question.data), question.resolution
     for key in ("arguments", "error"):
         if key in data:
             data[key] = json_prefix(str(data[key]), QUESTION_BYTES)
     if resolution is not None:
         by, reason = json_prefix(resolution.by, LINE_BYTES), json_prefix(resolution.reason, LINE_BYTES)
         resolution = resolution.with_texts(by, reason, json_prefix(clip_json(resolution.result, room), room))
-    return wait.with_content(json_prefix(wait.question, QUESTION_BYTES), data, resolution)
+    items = tuple(map(_light_item, question.items))
+    return question.with_content(json_prefix(question.text, QUESTION_BYTES), data, items, resolution)
 
 
-def _light_call(call: dict[str, object]) -> dict[str, object]:
-    """Name the arguments by size and digest: a part of them could be read as the whole."""
-    known = {**shown_arguments(str(call["arguments"]), -1), **call, "arguments": "", "reason": ""}
-    return known if len(to_json(call["approvers"])) <= LINE_BYTES else known | {"approvers": list(NOBODY)}
+def _light_item(item: Item) -> Item:
+    answer = item.answer
+    if answer is not None:
+        answer = answer.with_texts(json_prefix(answer.approver, LINE_BYTES), json_prefix(answer.reason, LINE_BYTES))
+    return item.with_answer(answer).with_content(
+        light_call(item.call),
+        json_prefix(item.version, LINE_BYTES),
+        json_prefix(item.reason, LINE_BYTES),
+        item.approvers if len(to_json(item.approvers)) <= LINE_BYTES else NOBODY,
+    )
 
 
 def _with_light_steps(state: AgentState) -> AgentState:
@@ -158,13 +149,10 @@ PARTS = (
     Part(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
     Part(("results",), 100, "kept in case", _without_results),
     Part(
-        ("holds",),
-        60_000,
-        "the calls of one reply; where they are cut, the calls stand in `pending`",
-        _with_light_holds,
-    ),
-    Part(
-        ("waits", "announced"), 70_000, "one question for all held calls, or one for each stuck call", _with_light_waits
+        ("questions", "announced"),
+        130_000,
+        "one for the calls of one reply, which stand in `pending`, or one for each stuck call",
+        _with_light_questions,
     ),
     Part(("steps",), 64_000, "the newest `MAX_STEPS`; their texts are cut", _with_light_steps),
     Part(("output", "data", "gathered"), 72_000, "no last word; cut", _with_light_drafts),
@@ -178,7 +166,9 @@ PARTS = (
             *(
                 "origin",
                 "clock",
-                "phase",
+                "doing",
+                "is_standing",
+                "is_over",
                 "last",
                 "iteration",
                 "usage",
@@ -187,7 +177,16 @@ PARTS = (
                 "repairs",
                 "paused",
             ),
-            *("extended", "questions", "hydrated", "calibration", "under_way", "over_budget", "told_held", "undecided"),
+            *(
+                "extended",
+                "budget_questions",
+                "hydrated",
+                "calibration",
+                "under_way",
+                "over_budget",
+                "told_held",
+                "undecided",
+            ),
             "forked_from",
         ),
         20_000,

@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.saga import steps_of
+from orga.workflows.types.checks import problems
 from orga.workflows.types.context import Setup
+from orga.workflows.types.control import StopReason
 from orga.workflows.types.critics import Critic
-from orga.workflows.types.input import problems
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.result import StopReason
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import matches
 from orga.workflows.types.untrusted import delimited

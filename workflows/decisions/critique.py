@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from orga.workflows.decisions.control import with_note
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.critics import MAX_DETAIL_CHARS, Assessment, ending, told, tries
 from orga.workflows.decisions.denials import with_streaks
@@ -11,10 +10,10 @@ from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.outcomes import turned_away
 from orga.workflows.types.context import MessageRef
+from orga.workflows.types.control import StopReason
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.result import StopReason
 from orga.workflows.types.state import AgentState
 
 Conclusion = Literal["accepted", "revise", "asked", "ended", "skipped"]
@@ -80,7 +79,7 @@ def evaluated(
     optional = {"says_approved": found.says_approved, "usage": found.usage and found.usage.model_dump()}
     texts = {"feedback": found.feedback or None, "error": found.failure or None, "call_id": call_id or None}
     more = {key: value for key, value in (optional | texts).items() if value is not None}
-    return with_note(state, "CritiqueEvaluated", **data, **more)
+    return state.with_note("CritiqueEvaluated", **data, **more)
 
 
 def with_usage(state: AgentState, reply: Reply) -> AgentState:

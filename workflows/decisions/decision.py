@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from orga.workflows.decisions.control import MAX_TEXT_CHARS, with_note
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.denials import with_streaks
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.types.context import MessageRef
+from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.decision import (
     DECISION_GROUNDED,
     DEFAULT_RULE,
@@ -150,7 +150,7 @@ def decision_of(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
     made = made if before is None else made.with_revision(before.revision + 1)
     rationale = call.arguments.get("rationale")
     if isinstance(rationale, str) and rationale:
-        made = made.with_rationale(rationale[:MAX_TEXT_CHARS])
+        made = made.with_rationale(rationale[:MAX_NOTE_CHARS])
     return name, made
 
 
@@ -158,7 +158,7 @@ def with_decision(state: AgentState, place: str, name: str, made: Decided) -> Ag
     """Take in a decision, for the result and the journal."""
     state = state.with_task(decided={**state.decided, name: made})
     told = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
-    return with_note(state, DECISION_GROUNDED, place=place, decision=name, **told)
+    return state.with_note(DECISION_GROUNDED, place=place, decision=name, **told)
 
 
 def in_words(made: Decided) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control import with_clock_updated
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered
 from orga.workflows.decisions.sizes import sent_tokens, tokens_of
@@ -243,4 +242,4 @@ def with_delegate_held(state: AgentState, arguments: tuple[object, ...], now: da
     if not isinstance(held, bool):
         return state
     children = tuple(child.with_held(held) if child.workflow_id == child_id else child for child in state.children)
-    return with_clock_updated(state.with_family(children=children), now)
+    return state.with_family(children=children).with_clock_updated(now)

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orga.workflows.decisions.control import MAX_TEXT_CHARS, with_note
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.outcomes import counted
 from orga.workflows.decisions.sizes import shares
 from orga.workflows.decisions.taint import tainted
+from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.outcome import Outcome
@@ -173,7 +173,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
     state = state.with_task(hydrated=True)
     if not kept:
         return state
-    state = with_note(state, "PreHydrationComplete", **_told(kept))
+    state = state.with_note("PreHydrationComplete", **_told(kept))
     text = context_block(kept)
     if not text:
         return state
@@ -201,4 +201,4 @@ def _line(item: Resolved) -> dict[str, str]:
     line = {"ref_type": item.reference.ref_type, "value": item.reference.value, "status": item.status}
     if item.status != "resolved":
         line["why"] = item.content
-    return {key: value[:MAX_TEXT_CHARS] for key, value in line.items()}
+    return {key: value[:MAX_NOTE_CHARS] for key, value in line.items()}

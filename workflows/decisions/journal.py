@@ -19,10 +19,11 @@ from orga.workflows.decisions.journal_entries import (
 from orga.workflows.decisions.journal_iteration import JournalIteration
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest, Setup
+from orga.workflows.types.control import Note
 from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, Verdicts, asked_about
-from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry, Note
+from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.saga import SAGA_ENDED
 from orga.workflows.types.state import AgentState, state_in

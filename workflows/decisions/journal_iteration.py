@@ -8,8 +8,8 @@ from orga.workflows.decisions.critics import reviews
 from orga.workflows.decisions.journal_verdicts import JournalVerdicts
 from orga.workflows.decisions.stages import Word
 from orga.workflows.types.context import Setup
+from orga.workflows.types.control import Note
 from orga.workflows.types.gate import SEVERAL, Verdict, is_place
-from orga.workflows.types.journal import Note
 from orga.workflows.types.messages import Reply
 
 _PLACE = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")

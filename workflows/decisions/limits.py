@@ -3,9 +3,11 @@
 from datetime import datetime
 from math import ceil
 
-from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig, parsed
-from orga.workflows.types.questions import Wait
-from orga.workflows.types.result import StopReason
+from orga.workflows.decisions.control.limits import remaining_s
+from orga.workflows.types.checks import parsed
+from orga.workflows.types.control import Stop, StopReason
+from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
+from orga.workflows.types.questions import Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Budgets
 from orga.workflows.types.usage import BudgetExtension
@@ -18,7 +20,7 @@ MAX_DENIALS_IN_A_ROW = 3
 with nothing but invalid ones, as `error`."""
 
 
-def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> tuple[StopReason, str] | None:
+def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
     """Return why the run must end now, or None while the loop may go on; asked before each reasoning step.
 
     An abort wins over all; then a repeated denial, a repeated invalid call, iterations, tokens, cost, calls, time, in
@@ -60,27 +62,17 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> tuple[S
     return next(((reason, detail) for is_reached, reason, detail in reached if is_reached), None)
 
 
-def out_of_time(state: AgentState) -> AgentState:
-    """Return the state of a run whose time is up."""
-    return state.with_control(stop=("timeout", f"limit of {state.config.timeout_s:g} s"))
-
-
-def remaining_s(state: AgentState, config: LoopConfig, now: datetime) -> float:
-    """Return the seconds left on the run's clock, never below 0."""
-    return max(config.timeout_s - state.clock.elapsed_s(now), 0.0)
-
-
-def is_time_for_another(state: AgentState, config: LoopConfig, now: datetime) -> bool:
+def is_time_for_another(state: AgentState, now: datetime) -> bool:
     """Return whether a model call that ran out of the time which it was given is made anew: the clock stood still."""
-    return remaining_s(state, config, now) > LAST_TRY_S + 1
+    return remaining_s(state, now) > LAST_TRY_S + 1
 
 
-def server_limit_s(state: AgentState, config: LoopConfig, now: datetime) -> int:
+def server_limit_s(state: AgentState, now: datetime) -> int:
     """Return the seconds after which the server gives up: behind the run's clock, which is the one that interrupts.
 
     Whole seconds, since fractions would take room in every history.
     """
-    return ceil(remaining_s(state, config, now)) + SLACK_S
+    return ceil(remaining_s(state, now)) + SLACK_S
 
 
 def output_allowance(state: AgentState, config: LoopConfig) -> int:
@@ -99,7 +91,7 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
         max_total_tokens=config.max_total_tokens,
         cost_usd=cost_left,
         max_cost_usd=config.max_cost_usd,
-        time_s=round(remaining_s(state, config, now), 3),
+        time_s=round(remaining_s(state, now), 3),
         timeout_s=config.timeout_s,
         model_calls=_left(config.max_model_calls, state.usage.model_calls),
         max_model_calls=config.max_model_calls,
@@ -131,24 +123,31 @@ _KEYS = {"max_tokens": "max_total_tokens", "max_cost": "max_cost_usd", "timeout"
 _CALLS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
 
 
-def is_asked_for(state: AgentState, stop: tuple[StopReason, str]) -> bool:
+def is_asked_for(state: AgentState, stop: Stop) -> bool:
     """Return whether a person is asked for more budget instead of ending."""
     return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
 
 
-def open_question(state: AgentState) -> Wait | None:
-    """Return the question that the run before this one had asked, and that nobody has answered."""
-    return next((wait for wait in state.waits if wait.kind == "budget"), None)
+def question(state: AgentState, stop: Stop, now: datetime) -> Question:
+    """Return the question to ask at a limit; a limit that is reached again is a new question.
+
+    It is the one that the run before this one had asked, where nobody has answered that.
+    """
+    before = next((each for each in state.questions if each.kind == "budget"), None)
+    if before is not None:
+        return before
+    text, limit = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run", _limit_of(stop)
+    return Question(
+        question_id=f"budget-{state.iteration}-{state.budget_questions}",
+        kind="budget",
+        since=now,
+        text=text,
+        data={"limit": limit, "value": getattr(state.config, limit, None)},
+        choices=("skip", "abort"),
+    )
 
 
-def question(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Wait:
-    """Return the question to ask at a limit; a limit that is reached again is a new question."""
-    asked = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run"
-    wait_id = f"budget-{state.iteration}-{state.questions}"
-    return Wait(wait_id=wait_id, kind="budget", since=now, question=asked, data={"limit": _limit_of(stop)})
-
-
-def _limit_of(stop: tuple[StopReason, str]) -> str:
+def _limit_of(stop: Stop) -> str:
     """Return the key of the config that is used up; calls end a run as `max_iterations`, which the detail tells."""
     reason, detail = stop
     if reason == "max_iterations":
@@ -181,6 +180,7 @@ def extended(state: AgentState, limits: dict[str, float]) -> AgentState:
     return state.with_budget(extended={**state.extended, **limits}, over_budget=0).with_control(stop=stop)
 
 
-def with_question(state: AgentState) -> AgentState:
-    """Return the state that has one more question; its ending is open again."""
-    return state.with_budget(questions=state.questions + 1).with_control(stop=None)
+def with_budget_asked(state: AgentState, question: Question) -> AgentState:
+    """Return the state in which this is about to be asked: its ending is open again."""
+    is_asked_on = any(each.question_id == question.question_id for each in state.questions)
+    return state.with_budget(budget_questions=state.budget_questions + (not is_asked_on)).with_control(stop=None)

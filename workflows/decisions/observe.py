@@ -1,4 +1,4 @@
-"""Observe: what happened becomes what the model sees next. Pure; the last phase of an iteration."""
+"""Observe: what happened, and what people sent, becomes what the model sees next."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedRep
 from orga.workflows.decisions.sizes import shares, size_of
 from orga.workflows.decisions.taint import tainted
 from orga.workflows.types.context import MessageRef
+from orga.workflows.types.control import StopReason
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.result import StopReason
 from orga.workflows.types.state import AgentState, Conversation
 from orga.workflows.types.text import clip_json
 from orga.workflows.types.usage import ToolCallCounts
@@ -162,3 +162,31 @@ def _told(text: str) -> Message:
 def _counted(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
     """Count the calls of a reply, those with it that were too many."""
     return counted(state.tool_calls, outcomes).plus(proposed=reply.left_out, not_run=reply.left_out)
+
+
+_TEXT = {
+    "steer": "[Guidance from the operator] {}",
+    "add_context": "[Context from the operator]\n{}",
+}
+
+UNHEARD = "[Guidance from the operator] {} more messages arrived while too many waited; they are lost."
+
+
+def drain_inbox(state: AgentState) -> AgentState:
+    """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
+    if not state.inbox:
+        return state
+    conversation, taken, size, room = state.conversation, 0, 0, news_room(state) // 2
+    for item in state.inbox:
+        text = _TEXT[item.kind].format(item.text)
+        size += len(text.encode())
+        if taken and size > room:
+            break
+        conversation = with_message(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
+        taken += 1
+    inbox = state.inbox[taken:]
+    waiting = sum(len(item.text.encode()) for item in inbox)
+    if state.unheard and not inbox:
+        conversation = with_message(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
+        state = state.with_control(unheard=0)
+    return state.with_control(inbox=inbox, inbox_bytes=waiting).with_dialogue(conversation=conversation)

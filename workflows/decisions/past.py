@@ -1,22 +1,20 @@
-"""Runs that share a past: a fork goes on from another run's, a run that was set back goes on from its own."""
+"""A fork: a run that goes on from another run's past."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from pydantic import ValidationError
-
+from orga.workflows.decisions.control.interventions import within_inbox
 from orga.workflows.decisions.conversation import full_digest, settled, with_message, with_messages
-from orga.workflows.decisions.interventions import guidance, with_guidance, within_inbox
 from orga.workflows.decisions.recovery import requeued, waiting_letters
-from orga.workflows.types.control import Clock, Intervention
+from orga.workflows.types.checks import InvalidInput
+from orga.workflows.types.control import Clock
 from orga.workflows.types.digest import EMPTY, digest_of
-from orga.workflows.types.input import AgentInput, InvalidInput, parse_input
+from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
-from orga.workflows.types.past import ForkInput, Rewind
+from orga.workflows.types.past import ForkInput
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState, ForkedFrom
-from orga.workflows.types.untrusted import delimited
 
 _GUIDANCE = frozenset({"steer", "add_context"})
 
@@ -92,11 +90,13 @@ def _of_one_run(past: AgentState, own: AgentState) -> AgentState:
     return (
         past.with_control(
             origin=own.origin,
-            phase=own.phase,
+            doing=own.doing,
+            is_standing=own.is_standing,
+            is_over=own.is_over,
             paused=own.paused,
             aborted=own.aborted,
             stop=own.stop,
-            waits=own.waits,
+            questions=own.questions,
             announced=own.announced,
             notes=own.notes,
         )
@@ -104,7 +104,6 @@ def _of_one_run(past: AgentState, own: AgentState) -> AgentState:
         .with_dialogue(
             calibration=own.calibration,
             pending=own.pending,
-            holds=own.holds,
             repairs=own.repairs,
             critiques=own.critiques,
         )
@@ -146,42 +145,3 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(under, dict) and isinstance(value, dict)
         merged[key] = _over(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
     return merged
-
-
-def rewind_in(raw: object) -> Rewind | None:
-    """Return what a signal asks for; None for anything else."""
-    try:
-        return Rewind.model_validate(raw)
-    except ValidationError:
-        return None
-
-
-def with_rewind(state: AgentState, rewind: Rewind, since: datetime, now: datetime) -> AgentState:
-    """Return the state to go on from: time since the boundary left out, no ending decided.
-
-    An abort that was delivered again is taken back, since it would end the run where it ended before.
-
-    Args:
-        state: Behind all that the server delivered again.
-        rewind: Whose boundary counts only as far as it can be true.
-        since: The time of the last event that the reset has kept; the boundary cannot be before it.
-        now: The time of the first task behind the reset.
-    """
-    boundary = min(max(rewind.boundary_at, since), now)
-    until = state.clock.stopped_at or now
-    left_out_s = max((until - boundary).total_seconds(), 0.0)
-    return state.with_control(clock=state.clock.with_left_out(left_out_s), aborted=None, stop=None)
-
-
-def with_guidance_of(state: AgentState, rewind: Rewind) -> AgentState:
-    """Return the state with what a rewind says to the model in the inbox, if it says anything."""
-    if rewind.left:
-        state = with_guidance(state, Intervention(kind="add_context", text=left_text(rewind.left)))
-    steer = guidance("steer", (rewind.steer,))
-    return with_guidance(state, steer) if steer.text.strip() else state
-
-
-def left_text(left: Sequence[str]) -> str:
-    """Return what the model is told of calls that it does not remember; their arguments are data."""
-    lines = delimited("\n".join(left), "calls that were carried out")
-    return f"This run was set back. It had carried out these calls already, and nothing undoes them:\n{lines}"

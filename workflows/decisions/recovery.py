@@ -9,7 +9,6 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.workflows.decisions.calls import fingerprint
-from orga.workflows.decisions.control import with_note
 from orga.workflows.decisions.conversation import news_room, with_message
 from orga.workflows.decisions.outcomes import counted
 from orga.workflows.decisions.taint import tainted
@@ -18,9 +17,9 @@ from orga.workflows.types.messages import Message, ToolCall, shortened
 from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.recovery import DeadLetter, Recovery
+from orga.workflows.types.sent import as_data, source_of
 from orga.workflows.types.state import AgentState, GoodResult
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.untrusted import as_data, source_of
 
 MAX_KEPT_BYTES = 100_000
 """Of all results that are kept; the state has to fit a payload."""
@@ -186,7 +185,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
         counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))
         state = state.with_budget(tool_calls=counts)
     told = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
-    return with_note(state, "RecoveryTriggered", **told, text=outcome.text)
+    return state.with_note("RecoveryTriggered", **told, text=outcome.text)
 
 
 def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
@@ -203,8 +202,7 @@ def triggered(
 ) -> AgentState:
     """Note which strategy answered a failure, with the calls that it made, and how that went."""
     made = {"calls": [alternative.told(call) for alternative in calls]} if calls else {}
-    return with_note(
-        state,
+    return state.with_note(
         "RecoveryTriggered",
         tool=call.name,
         call_id=call.call_id,

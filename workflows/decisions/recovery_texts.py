@@ -5,9 +5,9 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.calls import shown_arguments
+from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.questions import Wait
+from orga.workflows.types.questions import Question
 from orga.workflows.types.recovery import DeadLetter, Recovery
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
@@ -57,14 +57,14 @@ class Asked:
     """What a person is asked about."""
 
     call: ToolCall
-    wait_id: str
+    question_id: str
     error: str
     at: datetime
     unclear: str = ""
     """What is to be said of an effect that it may have had."""
 
 
-def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Wait:
+def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Question:
     """Return the question to a person about a call that failed."""
     call = asked.call
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
@@ -77,11 +77,12 @@ def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Wait:
         latest = state.conversation.messages[-SHOWN_MESSAGES:]
         data |= shown_arguments(arguments, SHOWN_BYTES)
         data["latest"] = [{"role": m.role, "text": clip(m.text, SHOWN_BYTES)} for m in latest]
-    return Wait(
-        wait_id=asked.wait_id,
+    return Question(
+        question_id=asked.question_id,
         kind="escalation",
         since=asked.at,
-        question=f"{call.name} failed: try again, skip, give its result, abort?",
+        text=f"{call.name} failed: try again, skip, give its result, abort?",
         queue=settings.queue,
         data=data,
+        choices=("retry", "skip", "result", "abort"),
     )

@@ -3,16 +3,16 @@
 from datetime import datetime
 from typing import TypeVar
 
-from orga.workflows.decisions.approvals import pending_holds
+from orga.workflows.decisions.control.questions import open_questions, pending_items, shown_question
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.critics import answer_critics
 from orga.workflows.decisions.decision import result_data
 from orga.workflows.decisions.limits import budgets
-from orga.workflows.types.control import Intervention
-from orga.workflows.types.input import parsed
+from orga.workflows.types.checks import parsed
+from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import Record
-from orga.workflows.types.result import AgentResult, StopReason, Termination
+from orga.workflows.types.result import AgentResult, Termination
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentStatus, Page, ShownMessage
 from orga.workflows.types.text import clip
@@ -85,10 +85,10 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             usage=state.usage,
             tool_calls=state.tool_calls,
             budgets=budgets(state, now),
-            pending_approvals=list(pending_holds(state, now)),
+            pending_approvals=list(pending_items(state, now)),
             plan=None,
             question=None,
-            waiting=[wait for wait in state.waits if wait.resolution is None],
+            waiting=list(map(shown_question, open_questions(state))),
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),
             children=list(state.children),

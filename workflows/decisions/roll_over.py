@@ -14,10 +14,10 @@ from orga.workflows.decisions.carried_parts import (
     Part,
 )
 from orga.workflows.decisions.compaction import latest_group
+from orga.workflows.decisions.control.limits import is_time_to_roll_over
 from orga.workflows.decisions.conversation import settled, with_messages
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.sizes import shares, weight_of
-from orga.workflows.types.context import Setup
 from orga.workflows.types.digest import EMPTY
 from orga.workflows.types.messages import Message, Reply, shortened
 from orga.workflows.types.state import AgentState, Conversation
@@ -184,52 +184,29 @@ def _within(message: Message, room: int) -> Message:
     return bare if cut.ours == (0, 0) else bare.with_ours((min(cut.ours[0], len(text)), 0))
 
 
-def is_due(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> bool:
+def is_due(state: AgentState, events: int, history_bytes: int, suggested: bool) -> bool:
     """Return whether to continue as new at the end of this iteration.
 
-    A run with delegates waits for them, which take back what they did behind an interrupted call: the next run would
-    not hear of their end. An answer that is being continued and too long to be carried is finished first.
+    An answer that is being continued and too long to be carried is finished first.
     """
-    if not _is_time(state, setup, events, history_bytes, suggested):
+    if not is_time_to_roll_over(state, events, history_bytes, suggested):
         return False
     return fits(state) and not _is_finished_first(state)
 
 
-def with_outgrown(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> AgentState:
+def with_outgrown(state: AgentState, events: int, history_bytes: int, suggested: bool) -> AgentState:
     """End a run that can never continue as new: where it would for the first time, long before the server ends it.
 
     No state that begins and grows by our rules comes to this (`PARTS` of `carried_parts`).
     """
-    if not _is_time(state, setup, events, history_bytes, suggested) or fits(state):
+    if not is_time_to_roll_over(state, events, history_bytes, suggested) or fits(state):
         return state
     detail = f"the run cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
     return state.with_control(stop=("error", f"{detail}: {overgrown(state)}"))
 
 
-def _is_time(state: AgentState, setup: Setup, events: int, history_bytes: int, suggested: bool) -> bool:
-    if state.stop is not None or state.aborted is not None or state.children:
-        return False
-    return suggested or events >= setup.roll_over_events or history_bytes >= setup.roll_over_bytes
-
-
 def _is_finished_first(state: AgentState) -> bool:
     """Return whether an answer would be cut that some more replies finish: nobody is waited for, no guidance came."""
-    if len(state.partial) <= OUTPUT_BYTES // MOST_IN_JSON or state.waits or state.paused:
+    if len(state.partial) <= OUTPUT_BYTES // MOST_IN_JSON or state.questions or state.paused:
         return False
     return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(carried(state, "").partial) < len(state.partial)
-
-
-def is_full(setup: Setup, events: int, history_bytes: int) -> bool:
-    """Return whether the history is so long that the server will soon end the run without a result."""
-    return events >= setup.full_events or history_bytes >= setup.full_bytes
-
-
-def with_full_history(state: AgentState, events: int, history_bytes: int) -> AgentState:
-    """End a run that could not continue as new in time: it waited all along for delegates, or for people."""
-    if state.stop is not None:
-        return state
-    why = "its delegates were at work" if state.children else "it waited in the middle of its calls"
-    if not state.children and not state.waits and not state.paused:
-        why = "its state was too large to be carried on"
-    detail = f"the history is full, some {events} events and {history_bytes} bytes: the run could not continue as new"
-    return state.with_control(stop=("error", f"{detail}, since {why}"))

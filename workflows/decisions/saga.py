@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from orga.workflows.decisions.control import with_note
 from orga.workflows.decisions.dispatch import given_up_on
 from orga.workflows.decisions.outcomes import UNKNOWN
 from orga.workflows.decisions.recovery import recovery_of
 from orga.workflows.decisions.taint import tainted
-from orga.workflows.types.input import LoopConfig, problems
+from orga.workflows.types.checks import problems
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.outcome import FAILED, Outcome
 from orga.workflows.types.recovery import Recovery, RecoveryStrategy
 from orga.workflows.types.saga import MAX_STEPS, SAGA_ENDED, Action, SagaPlan, SagaStep
+from orga.workflows.types.sent import as_data, source_of
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.untrusted import as_data, source_of
 
 INTERRUPTED = "the run was interrupted, and no time was left for it"
 
@@ -128,8 +128,7 @@ def with_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Ou
     The taint comes only now: no word of a tool could enter the arguments of a later step.
     """
     state = state.with_dialogue(taint=tainted(state, acted))
-    return with_note(
-        state,
+    return state.with_note(
         SAGA_ENDED,
         place=place,
         call_id=outcome.call.call_id,

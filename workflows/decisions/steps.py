@@ -1,16 +1,17 @@
 """Steps that get nowhere: the same call, failing again, is stopped instead of being tried for ever."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.calls import fingerprint
-from orga.workflows.decisions.control import with_note
+from orga.workflows.decisions.control.questions import asked
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.denials import MAX_COMPARED_CHARS, similarity
-from orga.workflows.decisions.questions import opened
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.questions import Resolution, Wait
+from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.recovery import Step, StepIteration
 from orga.workflows.types.state import AgentState
 
@@ -58,9 +59,10 @@ def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
     return _with(state, step_key(call), None) if state.steps else state
 
 
-def with_resolved_step(state: AgentState, wait: Wait) -> AgentState:
-    """Do what a person decided about the step that `wait` asked about; closing the wait is the caller's."""
-    decision, key, tool = wait.resolution, str(wait.data.get("step_id", "")), str(wait.data.get("tool", ""))
+def with_resolved_step(state: AgentState, question: Question) -> AgentState:
+    """Do what a person decided about the step that was asked about; closing the question is the caller's."""
+    decision, data = question.resolution, question.data
+    key, tool = str(data.get("step_id", "")), str(data.get("tool", ""))
     if decision is None:
         return state
     step = state.steps.get(key) or Step(tool=tool)
@@ -70,7 +72,7 @@ def with_resolved_step(state: AgentState, wait: Wait) -> AgentState:
         case "skip":
             return _with(state, key, step.with_stop(_by("an operator skipped it", decision)))
         case "result":
-            return _with_result(state, wait, step, decision)
+            return _with_result(state, data, step, decision)
         case "abort":
             return state.with_control(stop=("escalated", _by(f"{tool}: an operator ended the run", decision)))
 
@@ -83,23 +85,23 @@ def _stopped(state: AgentState, call: ToolCall, step: Step, reason: str, now: da
     settings, key = _settings(state), step_key(call)
     asks = settings.on_limit_reached == "escalate"
     state = _with(state, key, step.with_stop(_ASKED if asks else reason))
-    state = with_note(state, "StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
+    state = state.with_note("StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
     if asks:
-        return opened(state, _question(state, call, step, now), now)
+        return asked(state, _question(state, call, step, now), now)
     if settings.on_limit_reached == "abort_task" and state.stop is None:
         detail = f"step limit of {call.name}, {reason}: {step.last_error}"
         return state.with_control(stop=("error", detail))
     return state
 
 
-def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Wait:
+def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Question:
     prefix = f"step-{state.iteration}-"
-    number = sum(wait.wait_id.startswith(prefix) for wait in state.waits) + 1
-    return Wait(
-        wait_id=f"{prefix}{number}",
+    number = sum(each.question_id.startswith(prefix) for each in state.questions) + 1
+    return Question(
+        question_id=f"{prefix}{number}",
         kind="escalation",
         since=now,
-        question=f"{call.name} gets nowhere, failed attempts: {step.attempts}. Retry, skip, give its result, or abort?",
+        text=f"{call.name} gets nowhere, failed attempts: {step.attempts}. Retry, skip, give its result, or abort?",
         data={
             "step_id": step_key(call),
             "tool": call.name,
@@ -107,14 +109,15 @@ def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> W
             "attempts": step.attempts,
             "error": step.last_error,
         },
+        choices=("retry", "skip", "result", "abort"),
     )
 
 
-def _with_result(state: AgentState, wait: Wait, step: Step, decision: Resolution) -> AgentState:
-    text = f"[Result from the operator] {step.tool} {wait.data.get('arguments', '')}\n{decision.result}"
+def _with_result(state: AgentState, data: Mapping[str, Any], step: Step, decision: Resolution) -> AgentState:
+    text = f"[Result from the operator] {step.tool} {data.get('arguments', '')}\n{decision.result}"
     told = with_message(state.conversation, Message(role="user", text=text))
     known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
-    state = _with(state, str(wait.data.get("step_id", "")), step.with_stop(known))
+    state = _with(state, str(data.get("step_id", "")), step.with_stop(known))
     return state.with_dialogue(conversation=told)
 
 

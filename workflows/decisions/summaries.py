@@ -1,5 +1,6 @@
 """What the Temporal UI shows: a line for each activity, details of the run in Markdown."""
 
+from orga.workflows.decisions.control.questions import open_questions
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import one_line
@@ -48,7 +49,7 @@ def details(state: AgentState) -> str:
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
-    lines += [f"- waits for a person: {_code(wait.question)}" for wait in state.waits if wait.resolution is None]
+    lines += [f"- waits for a person: {_code(question.text)}" for question in open_questions(state)]
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
         lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")

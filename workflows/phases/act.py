@@ -19,8 +19,8 @@ from orga.workflows.decisions.observe import with_termination
 from orga.workflows.decisions.outcomes import not_run, refused, with_change
 from orga.workflows.decisions.recovery import with_success
 from orga.workflows.phases.attempt import Failed, Place, outcome_of
+from orga.workflows.phases.control.interrupt import CutShort, settle
 from orga.workflows.phases.gate import AllowedCall, Gated, GateResult
-from orga.workflows.phases.interrupt import CutShort, settle
 from orga.workflows.phases.recovery import execute_once, recover
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.saga import execute_saga

@@ -3,26 +3,21 @@
 A call that was allowed before the run was paused: it stands still, and is judged once more when the run goes on.
 """
 
-import asyncio
-from collections.abc import Collection
 from dataclasses import replace
 
 from temporalio import workflow
 
 from orga.workflows.decisions import approvals
-from orga.workflows.phases import attributes, gate
+from orga.workflows.phases import gate
+from orga.workflows.phases.control.interrupt import Interrupted
+from orga.workflows.phases.control.questions import ask, withdraw
 from orga.workflows.phases.gate import Gated, GateResult
-from orga.workflows.phases.interrupt import Interrupted
-from orga.workflows.phases.pace import set_phase
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import Purpose
-from orga.workflows.types.questions import Hold
+from orga.workflows.types.questions import Item
 
 MAX_ROUNDS = 5
 """Times that one call is asked about anew because the policy set changed while a person decided."""
-
-SHORTEST_S = 0.001
-"""Of a timer: one of no time at all is none."""
 
 
 async def approve_reply(run: Run, gated: Gated) -> Gated:
@@ -49,45 +44,37 @@ async def ask_approval(
             break
         if run.is_interrupted():
             if may_roll_over:
-                _withdraw(run)
+                withdraw(run, "approval")
             raise Interrupted
         may_go = may_roll_over and not round_number
-        holds = await _answers(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
-        results = await _judged_again(run, results, holds, purpose)
+        items = await _answered(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
+        results = await _judged_again(run, results, items, purpose)
     if may_roll_over:
-        _withdraw(run)
+        withdraw(run, "approval")
     return results
 
 
-def _withdraw(run: Run, asked_on: Collection[str] = ()) -> None:
-    """Close what the run before this one had asked, but for what is asked on: left open, it would hold the clock."""
-    before = run.state.waits
-    run.change(approvals.withdrawn, asked_on, run.now)
-    if run.state.waits != before:
-        attributes.show_waiting(run)
-
-
-async def _answers(
+async def _answered(
     run: Run, results: tuple[GateResult, ...], held: list[int], place: str, may_roll_over: bool
-) -> dict[int, Hold]:
-    """Ask a person about the calls at these places."""
-    now = run.now
-    asked = {
-        index: approvals.hold_of(
+) -> dict[int, Item]:
+    """Ask a person about the calls at these places, all in one question."""
+    items = [
+        approvals.item_of(
             run.state,
             f"{place}.{index}",
             results[index].proposed,
             results[index].verdict,
-            now,
+            run.now,
             occasion=occasion(),
             stands_at=results[index].place,
         )
         for index in held
-    }
+    ]
+    question = approvals.question_about(items, f"approval-{place}", run.now)
     if may_roll_over:
-        _withdraw(run, {hold.approval_id for hold in asked.values()})
-    found = await ask_people(run, tuple(asked.values()), f"approval-{place}", may_roll_over=may_roll_over)
-    return {index: found[hold.approval_id] for index, hold in asked.items()}
+        withdraw(run, "approval", question.question_id)
+    asked = await ask(run, question, may_roll_over=may_roll_over)
+    return dict(zip(held, asked.items, strict=True))
 
 
 def occasion() -> str:
@@ -95,56 +82,12 @@ def occasion() -> str:
     return f"{workflow.random().getrandbits(64):016x}"
 
 
-async def ask_people(
-    run: Run, holds: tuple[Hold, ...], wait_id: str, *, may_roll_over: bool = False
-) -> dict[str, Hold]:
-    """Ask a person all of these in one question and return them with their answers, by id.
-
-    Raises:
-        Interrupted: The run is ended before all have one.
-    """
-    phase, ids = run.state.phase, {hold.approval_id for hold in holds}
-    run.change(approvals.asked, holds, wait_id, run.now)
-    set_phase(run, "waiting")
-    attributes.show_waiting(run)
-    try:
-        await _until_answered(run, ids, may_roll_over)
-    except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
-        run.change(approvals.settled, ids, wait_id, run.now)
-        raise
-    found = {hold.approval_id: hold for hold in run.state.holds if hold.approval_id in ids}
-    run.change(approvals.settled, ids, wait_id, run.now)
-    set_phase(run, phase)
-    attributes.show_waiting(run)
-    if any(hold.answer is None for hold in found.values()):
-        raise Interrupted
-    return found
-
-
-async def _until_answered(run: Run, ids: set[str], may_roll_over: bool) -> None:
-    """Wait for these answers; sagas that run side by side ask for others at the same time.
-
-    What expires is told by the timer alone, which runs from where the run's own clock stood.
-    """
-    while (expiry := approvals.next_expiry(run.state, ids)) is not None and not run.is_interrupted():
-        left = max((expiry - run.now).total_seconds(), SHORTEST_S)
-        try:
-            await run.stood_by(
-                lambda: approvals.next_expiry(run.state, ids) is None or run.is_interrupted(),
-                may_roll_over=may_roll_over,
-                timeout_s=left,
-            )
-        except TimeoutError:
-            run.tick()
-            run.change(approvals.without_expired, expiry)
-
-
 async def _judged_again(
-    run: Run, results: tuple[GateResult, ...], holds: dict[int, Hold], purpose: Purpose
+    run: Run, results: tuple[GateResult, ...], items: dict[int, Item], purpose: Purpose
 ) -> tuple[GateResult, ...]:
     found = dict(enumerate(results)) | await _beside(run, results, purpose)
-    for index, hold in holds.items():
-        answer = hold.answer
+    for index, item in items.items():
+        answer = item.answer
         if answer is None or not answer.approved:
             why = (answer and answer.reason) or "an approver said no"
             found[index] = gate.turned_down(results[index], f"not approved: {why}")

@@ -13,9 +13,10 @@ from orga.workflows.decisions.outcomes import cancelled, failed, not_run, turned
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
 from orga.workflows.decisions.summaries import call_summary
 from orga.workflows.phases import breakers
-from orga.workflows.phases.failures import failure_text, is_turned_away, may_have_acted, took_effect
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.interrupt import CutShort
+from orga.workflows.phases.failures import is_turned_away, may_have_acted, took_effect
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.interrupt import CutShort
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import permit_text
 from orga.workflows.types.messages import ToolCall

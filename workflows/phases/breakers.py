@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from temporalio import workflow
 
 from orga.workflows.decisions import breakers
-from orga.workflows.phases import attributes
-from orga.workflows.phases.failures import failure_kind, is_infrastructure
+from orga.workflows.phases.attributes import show_circuits
+from orga.workflows.phases.control.failures import failure_kind
+from orga.workflows.phases.failures import is_infrastructure
 from orga.workflows.phases.run import Run
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
@@ -51,7 +52,7 @@ def _shown(run: Run, spec: ToolSpec) -> Generator[None]:
         and run.setup.search_attributes
         and workflow.patched(CLOSED_CIRCUIT_SHOWN)
     ):
-        attributes.show_circuits(run)
+        show_circuits(run)
 
 
 def _state_of(run: Run, spec: ToolSpec) -> str:

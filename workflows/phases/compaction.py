@@ -5,8 +5,8 @@ from temporalio import workflow
 from orga.workflows.decisions.compaction import Compaction, affords_summary, compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import handed_over
 from orga.workflows.decisions.limits import server_limit_s, stop_reason
-from orga.workflows.phases.failures import failure_text
-from orga.workflows.phases.interrupt import Interrupted
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.interrupt import Interrupted
 from orga.workflows.phases.model_call import ModelCall, reply_to
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef
@@ -56,7 +56,7 @@ def _call(run: Run, plan: Compaction) -> ModelCall:
         "summarise",
         f"{request.iteration}.{SUMMARY_CALL}",
         request,
-        limit_s=min(server_limit_s(state, run.config, run.now), LIMIT_S),
+        limit_s=min(server_limit_s(state, run.now), LIMIT_S),
         max_attempts=MAX_ATTEMPTS,
         summary=f"{length(plan.drop)} messages",
     )

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from orga.workflows.decisions import critique, observe
 from orga.workflows.decisions.critics import Assessment, answer_critics, ending, remark, reviews, subject_of, why_asked
 from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.phases.control.pace import checkpoint, enter
+from orga.workflows.phases.control.spans import phase_span
 from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
-from orga.workflows.phases.pace import checkpoint, set_phase
 from orga.workflows.phases.review import Subject, ask_reviewer, assess
 from orga.workflows.phases.run import Run
-from orga.workflows.phases.telemetry import phase_span
 from orga.workflows.types.critics import Critic
-from orga.workflows.types.gate import ANSWER
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.questions import ANSWER
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ async def review_answer(run: Run, gated: Gated) -> Gated:
     critics = answer_critics(run.setup)
     if gated.conclusion is not None or not critics:
         return gated
-    set_phase(run, "reviewing")
+    enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
         return replace(gated, conclusion=await _conclusion(run, gated.reply, critics))
 
@@ -43,7 +43,7 @@ async def _conclusion(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> Co
     remarks: list[str] = []
     for critic in critics:
         concluded = await _concluded(run, _answer(run, critic, reply))
-        run.go_on()
+        run.raise_if_interrupted()
         if concluded.then in _TURNED_DOWN:
             return conclusion(_TURNED_DOWN[concluded.then], reply, critic, concluded.found)
         run.change(critique.with_round, critic, is_sent_back=False)
@@ -59,7 +59,7 @@ async def review_calls(run: Run, gated: Gated) -> Gated:
     if not any(reviews(critic, call) for critic in run.setup.critics for call in gated.allowed):
         return gated
     gated = _without_unstarted(run, gated)
-    set_phase(run, "reviewing")
+    enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
         for critic in run.setup.critics:
             gated = await _reviewed_by(run, critic, gated)

@@ -10,22 +10,21 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions import delegation
-from orga.workflows.decisions.control import with_clock_updated
 from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, told_parent
 from orga.workflows.decisions.outcomes import not_run
 from orga.workflows.phases.attempt import Failed, Place
-from orga.workflows.phases.failures import failure_text
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.interrupt import CANCEL_GRACE_S
+from orga.workflows.phases.control.pace import enter
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.interrupt import CANCEL_GRACE_S
-from orga.workflows.phases.pace import set_phase
 from orga.workflows.phases.prepare import handed_on
 from orga.workflows.phases.run import Run
+from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.delegation import Ceiling, child_id, delegate_arguments
-from orga.workflows.types.input import InvalidInput
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.result import AgentResult
-from orga.workflows.types.state import Child
+from orga.workflows.types.state import AgentState, Child
 from orga.workflows.types.text import one_line
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
@@ -75,10 +74,10 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child)
     except FailureError as error:
         run.change(delegation.without, child.workflow_id)
         return Failed(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
-    set_phase(run, run.state.phase)
+    enter(run, run.state.phase)
     await attend(run, handle)
     outcome = await _ending(run, permitted, child, handle)
-    set_phase(run, run.state.phase)
+    enter(run, run.state.phase)
     return outcome
 
 
@@ -116,7 +115,7 @@ async def _ending(
     except ValidationError:
         pass
     run.change(delegation.settled, child.workflow_id, result)
-    run.change(with_clock_updated, run.now)
+    run.change(AgentState.with_clock_updated, run.now)
     if result is None:
         return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
     most = permitted.spec.max_result_bytes

@@ -1,9 +1,10 @@
-"""What an activity's failure says, without Temporal's wrapping."""
+"""What a failure of an activity means: for the run's time, for the tool's health, for an effect."""
 
 from collections.abc import Collection
 
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
+from orga.workflows.phases.control.failures import cause_of
 from orga.workflows.types.breakers import CIRCUIT_OPEN
 from orga.workflows.types.gate import NOT_PERMITTED
 from orga.workflows.types.input import OUT_OF_TIME
@@ -17,47 +18,12 @@ from orga.workflows.types.tools import (
     Effect,
 )
 
-MAX_FAILURE_CHARS = 2_000
-
-_TIMEOUTS = {
-    TimeoutType.START_TO_CLOSE: "it took longer than its time limit",
-    TimeoutType.HEARTBEAT: "its worker went silent",
-    TimeoutType.SCHEDULE_TO_START: "no worker took it in time (is one polling its task queue?)",
-    TimeoutType.SCHEDULE_TO_CLOSE: "no attempt succeeded within the time that was left",
-}
-
-
-def failure_text(error: BaseException) -> str:
-    """Return one line: the kind of failure and its message, the innermost that says something."""
-    cause = _root(error)
-    if isinstance(cause, TimeoutError):
-        last = cause.last_heartbeat_details and cause.cause
-        return _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out") + (f" ({last})" if last else "")
-    if isinstance(cause, ApplicationError):
-        if cause.type == CIRCUIT_OPEN:
-            return cause.message
-        kind = f"{cause.type}: " if cause.type else ""
-        return f"{kind}{cause.message}"[:MAX_FAILURE_CHARS]
-    return f"{type(cause).__name__}: {cause}"[:MAX_FAILURE_CHARS]
-
-
-def failure_kind(error: BaseException) -> str | None:
-    """Return the type of the failure, `Timeout` of one that took too long."""
-    cause = _root(error)
-    return cause.type if isinstance(cause, ApplicationError) else type(cause).__name__.replace("Error", "")
-
-
-def failure_message(error: BaseException) -> str:
-    """Return the innermost message alone."""
-    cause = _root(error)
-    return cause.message if isinstance(cause, ApplicationError) else failure_text(error)
-
 
 def is_out_of_time(error: BaseException) -> bool:
     """Return whether the attempts used up the time that they were given, or the next would come too late."""
     if isinstance(error, ActivityError) and error.retry_state == RetryState.TIMEOUT:
         return True
-    cause = _root(error)
+    cause = cause_of(error)
     if isinstance(cause, ApplicationError):
         return OUT_OF_TIME in cause.details
     return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
@@ -65,7 +31,7 @@ def is_out_of_time(error: BaseException) -> bool:
 
 def is_invalid_input(error: BaseException) -> bool:
     """Return whether the starter of the run asked for something that cannot be had."""
-    cause = _root(error)
+    cause = cause_of(error)
     return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
 
 
@@ -74,7 +40,7 @@ def is_infrastructure(error: BaseException, final: Collection[str] = ()) -> bool
 
     `final` are the error types that the tool's options call final.
     """
-    cause = _root(error)
+    cause = cause_of(error)
     if isinstance(cause, ApplicationError):
         return not cause.non_retryable and cause.type != WORKER_SHUTDOWN and cause.type not in final
     return isinstance(cause, TimeoutError)
@@ -82,13 +48,13 @@ def is_infrastructure(error: BaseException, final: Collection[str] = ()) -> bool
 
 def is_turned_away(error: BaseException) -> bool:
     """Return whether a worker turned the call away before it started: by an open circuit, or for want of a permit."""
-    cause = _root(error)
+    cause = cause_of(error)
     return isinstance(cause, ApplicationError) and cause.type in {CIRCUIT_OPEN, NOT_PERMITTED}
 
 
 def is_context_overflow(error: BaseException) -> bool:
     """Return whether the provider refused a model call because its context is too long."""
-    cause = _root(error)
+    cause = cause_of(error)
     return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
 
 
@@ -98,7 +64,7 @@ def may_have_acted(error: BaseException, effect: Effect) -> bool:
     Of an irreversible one nothing else is assumed, unless its failure says that nothing was done: what nobody knows
     must not be told as known. Of others it is what a failure says.
     """
-    cause = _root(error)
+    cause = cause_of(error)
     if effect == "read_only":
         return False
     if isinstance(cause, TimeoutError):
@@ -112,16 +78,10 @@ def may_have_acted(error: BaseException, effect: Effect) -> bool:
 
 def took_effect(error: BaseException) -> bool:
     """Return whether the call had its effect: only what it answered is no use."""
-    cause = _root(error)
+    cause = cause_of(error)
     return isinstance(cause, ApplicationError) and DONE in cause.details
 
 
 def _words(error: ApplicationError) -> set[str]:
     """Return the details that are words: another maker's worker may send any JSON."""
     return {detail for detail in error.details if isinstance(detail, str)}
-
-
-def _root(error: BaseException) -> BaseException:
-    if isinstance(error, ActivityError) and error.cause is not None:
-        return error.cause
-    return error

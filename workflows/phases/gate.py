@@ -12,14 +12,15 @@ from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.replies import ClassifiedReply
-from orga.workflows.phases.failures import failure_text
-from orga.workflows.phases.interrupt import CutShort, Interrupted, result_of
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.interrupt import CutShort, Interrupted, result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.telemetry import show_verdicts
-from orga.workflows.types.gate import ANSWER, ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
+from orga.workflows.types.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 
@@ -191,7 +192,7 @@ async def confirm_calls(run: Run, gated: Gated) -> Gated:
     found = list(gated.results)
     for index, result in enumerate(found):
         if result.permitted is not None:
-            run.go_on()
+            run.raise_if_interrupted()
             found[index] = await confirm(run, result)
     return replace(gated, results=tuple(found))
 

@@ -12,10 +12,10 @@ from orga.workflows.decisions.references import references_in
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
 from orga.workflows.phases.attempt import outcome_of
-from orga.workflows.phases.interrupt import Interrupted, settle
-from orga.workflows.phases.pace import checkpoint, set_phase, wait_if_paused
+from orga.workflows.phases.control.interrupt import Interrupted, settle
+from orga.workflows.phases.control.pace import checkpoint, enter, wait_if_paused
+from orga.workflows.phases.control.spans import phase_span
 from orga.workflows.phases.run import Run
-from orga.workflows.phases.telemetry import phase_span
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.outcome import Outcome
@@ -31,7 +31,7 @@ async def hydrate(run: Run) -> None:
     calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()
     if calls:
-        set_phase(run, "hydrating")
+        enter(run, "hydrating")
         with phase_span("hydrate", 0):
             outcomes = await _outcomes(run, calls, config.timeout_s)
         run.change(hydration.with_calls, outcomes)

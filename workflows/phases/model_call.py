@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from orga.workflows.phases.interrupt import result_of
+from orga.workflows.phases.control.interrupt import result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import CritiqueRequest, ReasonRequest
 from orga.workflows.types.messages import Reply

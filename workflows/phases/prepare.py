@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions.begin import size_problem
 from orga.workflows.decisions.decision import unfounded
-from orga.workflows.phases.interrupt import result_of
+from orga.workflows.phases.control.interrupt import result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.input import AgentInput
@@ -33,9 +33,9 @@ async def prepare_setup(run: Run) -> Setup:
         ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give, and for more than
             any run can carry on.
     """
-    run.go_on()
+    run.raise_if_interrupted()
     setup = await result_of(asyncio.create_task(run.event(_prepare(run.state.input))), run.is_interrupted)
-    run.go_on()
+    run.raise_if_interrupted()
     return _founded(setup, run.state)
 
 

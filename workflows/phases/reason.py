@@ -6,7 +6,8 @@ from orga.workflows.decisions.limits import output_allowance, server_limit_s
 from orga.workflows.decisions.replies import ClassifiedReply, classify_reply
 from orga.workflows.decisions.sizes import halved_budget, message_budget, with_calibration, with_frame
 from orga.workflows.phases.compaction import compact_context
-from orga.workflows.phases.failures import failure_text, is_context_overflow, is_out_of_time
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
 from orga.workflows.phases.model_call import ModelCall, reply_to
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, ReasonRequest
@@ -59,7 +60,7 @@ def proposed_before(run: Run, reply: Reply) -> Proposed:
 
 async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
     request = _request(run, context)
-    limit_s = server_limit_s(run.state, run.config, run.now)
+    limit_s = server_limit_s(run.state, run.now)
     reply = await reply_to(run, ModelCall("reason", str(request.iteration), request, limit_s, MAX_ATTEMPTS))
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))

@@ -20,12 +20,13 @@ from orga.workflows.decisions.recovery_texts import (
     not_retried,
     person_gave,
 )
-from orga.workflows.phases import attributes, critique, gate
+from orga.workflows.phases import critique, gate
 from orga.workflows.phases.attempt import Failed, Place, execute_attempt
+from orga.workflows.phases.attributes import show_dead_letters
+from orga.workflows.phases.control.interrupt import CutShort, Interrupted
+from orga.workflows.phases.control.questions import ask
 from orga.workflows.phases.delegation import execute_delegate
 from orga.workflows.phases.gate import AllowedCall, GateResult
-from orga.workflows.phases.interrupt import CutShort, Interrupted
-from orga.workflows.phases.questions import ask_person
 from orga.workflows.phases.run import Run
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
@@ -170,10 +171,11 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
     call = permitted.call
     try:
         while True:
-            wait_id = f"call-{case.place.activity_id}-{retries}"
-            asked = Asked(call, wait_id, failure.error, run.now, failure.unclear)
-            decision = await ask_person(run, escalation(run.state, asked, case.settings))
-            if decision.choice == "skip":
+            question_id = f"call-{case.place.activity_id}-{retries}"
+            failed_call = Asked(call, question_id, failure.error, run.now, failure.unclear)
+            asked = await ask(run, escalation(run.state, failed_call, case.settings))
+            decision = asked.resolution
+            if decision is None or decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
                 return Outcome(call=call, status="ok", text="").with_words(before=person_gave(decision.result))
@@ -206,7 +208,7 @@ async def _dead_letter(run: Run, case: Case) -> Outcome | None:
     run.change(recovery.with_dead_letter, letter)
     if letter not in run.state.dead_letters:
         return None
-    attributes.show_dead_letters(run)
+    show_dead_letters(run)
     outcome = case.failure.outcome(case.permitted.call)
     return outcome.with_words(after=f"\n{dead_lettered(letter)}")
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.outcomes import refused, with_change
-from orga.workflows.phases import attributes, critique, gate
+from orga.workflows.phases import critique, gate
 from orga.workflows.phases.act import execute_call
 from orga.workflows.phases.approvals import ask_approval, confirm_when_resumed
 from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.attributes import show_dead_letters
+from orga.workflows.phases.control.interrupt import settle
+from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.gate import AllowedCall, GateResult
-from orga.workflows.phases.interrupt import settle
-from orga.workflows.phases.pace import checkpoint
 from orga.workflows.phases.run import Run
 from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.recovery import DeadLetter
@@ -34,14 +35,14 @@ async def _send(run: Run, letter: DeadLetter) -> None:
     results = await gate.judge_calls(run, (letter.call,), (place,), "requeue")
     found = await ask_approval(run, results, place, "requeue", may_roll_over=True)
     result = await confirm_when_resumed(run, await _reviewed(run, found[0], place))
-    run.go_on()
+    run.raise_if_interrupted()
     run.change(recovery.without_letter, letter.letter_id)
     if result.permitted is None:
         outcome = result.rejected or refused(letter.call, result.verdict)
     else:
         outcome = with_change(await _carried(run, result.permitted, place, letter), result.verdict)
     run.change(recovery.with_letter_answered, letter, outcome)
-    attributes.show_dead_letters(run)
+    show_dead_letters(run)
 
 
 async def _reviewed(run: Run, result: GateResult, place: str) -> GateResult:

@@ -5,15 +5,18 @@ from dataclasses import dataclass, replace
 from orga.workflows.decisions import approvals, critique
 from orga.workflows.decisions.critics import Assessment, assessment, summed
 from orga.workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
-from orga.workflows.phases.approvals import ask_people, occasion
-from orga.workflows.phases.failures import failure_text, is_out_of_time
+from orga.workflows.phases.approvals import occasion
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.phases.model_call import ModelCall, reply_to
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import MAX_SUBJECT_BYTES, ContextRef, CritiqueRequest
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.digest import reference
-from orga.workflows.types.gate import ANSWER, ApprovalTerms, Verdict
+from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.questions import ANSWER
 
 MAX_ATTEMPTS = 10
 """As many as a reasoning step has: a run that cannot be reviewed ends."""
@@ -83,12 +86,11 @@ async def ask_reviewer(run: Run, subject: Subject, why: str = "") -> Assessment:
         version=f"critic:{critic.name}",
     )
     place = f"{subject.place}.{critic.name}"
-    hold = approvals.hold_of(
+    item = approvals.item_of(
         run.state, place, subject.call, verdict, run.now, occasion=occasion(), stands_at=subject.place
-    )
-    hold = hold.with_critic(critic.name)
-    found = await ask_people(run, (hold,), f"critic-{critic.name}-{subject.place}")
-    answer = found[hold.approval_id].answer
+    ).with_critic(critic.name)
+    question = approvals.question_about((item,), f"critic-{critic.name}-{subject.place}", run.now)
+    answer = (await ask(run, question)).items[0].answer
     if answer is None or not answer.approver:
         return Assessment(approved=False, reviewer="person", failure="nobody reviewed it in time")
     return Assessment(answer.approved, f"person:{answer.approver}", answer.reason, is_asked=bool(critic.rubric))
@@ -121,7 +123,7 @@ async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply
         reply = await reply_to(run, _call(run, subject, number, problem))
         if isinstance(reply, Reply):
             return reply
-        if not (is_out_of_time(reply) and is_time_for_another(run.state, run.config, run.now)):
+        if not (is_out_of_time(reply) and is_time_for_another(run.state, run.now)):
             return failure_text(reply)
 
 
@@ -142,7 +144,7 @@ def _call(run: Run, subject: Subject, number: int, problem: str) -> ModelCall:
         "critique",
         ".".join(parts),
         request,
-        limit_s=server_limit_s(state, run.config, run.now),
+        limit_s=server_limit_s(state, run.now),
         max_attempts=MAX_ATTEMPTS,
         summary=f"{critic.name}: {subject.target}",
     )

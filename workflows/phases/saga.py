@@ -13,8 +13,8 @@ from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.phases import gate
 from orga.workflows.phases.approvals import ask_approval, confirm_when_resumed
 from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.control.interrupt import CutShort, Interrupted, settle
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.interrupt import CutShort, Interrupted, settle
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import Purpose
 from orga.workflows.types.messages import ToolCall

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
 from orga.workflows.phases.answers import check_answer
 from orga.workflows.phases.approvals import approve_reply
+from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.critique import review_answer, review_calls
 from orga.workflows.phases.gate import Gated, confirm_calls
-from orga.workflows.phases.pace import checkpoint
 from orga.workflows.phases.questions import ask_for_calls
 from orga.workflows.phases.run import Run
 
@@ -36,5 +36,5 @@ async def pass_stages(run: Run, gated: Gated) -> Gated:
     for stage in further:
         await checkpoint(run)
         gated = await stage(run, gated)
-    run.go_on()
+    run.raise_if_interrupted()
     return gated

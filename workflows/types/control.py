@@ -1,12 +1,28 @@
 """What any workflow of ours knows of itself: its clock, its inbox, what holds it up, its end; nothing of an agent."""
 
 from datetime import datetime
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
-from orga.workflows.types.journal import Note
-from orga.workflows.types.questions import Wait
+from pydantic import AwareDatetime, FailFast, Field
+
+from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.questions import Question
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.result import StopReason
+
+StopReason = Literal[
+    "completed",
+    "max_iterations",
+    "max_tokens",
+    "max_cost",
+    "timeout",
+    "policy_denial",
+    "aborted",
+    "escalated",
+    "error",
+]
+
+Stop = tuple[StopReason, str]
+"""How a run ends, and one line for people."""
 
 InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort"]
 
@@ -54,21 +70,75 @@ class Clock(Record):
         return replace_fields(self, {"stopped_s": self.stopped_s + seconds})
 
 
+NOTES_MEMO = "orga_notes"
+"""The memo key whose every upsert holds the notes since the upsert before."""
+
+MAX_NOTE_CHARS = 300
+"""Of a text in a note."""
+
+
+class Note(Record):
+    """An entry of the journal that no activity stands for."""
+
+    event: str
+    """`RecoveryTriggered`, `StepLimitReached`, `CircuitOpened`, ..."""
+    data: dict[str, Any] = {}
+
+
+REWOUND = "rewound"
+"""The signal that the first workflow task after a reset sees, behind all that the server delivered again."""
+
+MAX_LINE_CHARS = 500
+MAX_LINES = 50
+
+
+class Rewind(Record):
+    """What a run that was set back is told."""
+
+    to_iteration: int
+    boundary_at: AwareDatetime
+    """When that iteration had ended: the time from then until now does not count."""
+    steer: str | None = None
+    left: Annotated[tuple[Annotated[str, Field(max_length=MAX_LINE_CHARS)], ...], FailFast()] = Field(
+        default=(), max_length=MAX_LINES
+    )
+    """Irreversible calls that were carried out behind the boundary, a line each: nothing undoes them."""
+
+
+class Terms(NamedTuple):
+    """What the control of a run goes by: its limits, and what its worker's setup says."""
+
+    timeout_s: float
+    """Of the run's own clock."""
+    notify: tuple[NotifyEvent, ...] = ()
+    """What people outside are told of."""
+    search_attributes: bool = False
+    """Whether the server knows them; without them an upsert would fail every workflow task."""
+    roll_over_events: int = 3_500
+    """Events of a history after which the run continues as new; the server suggests it at 4,096."""
+    roll_over_bytes: int = 3_000_000
+    full_events: int = 25_000
+    """Events at which a run ends that could not continue as new; the server terminates it at 51,200, and at 50 MB."""
+    full_bytes: int = 25_000_000
+
+
 class ControlChanges(TypedDict, total=False):
     """What `with_control` takes: the fields of `Control`."""
 
     origin: str
     clock: Clock
     carried_by: str
-    phase: str
+    doing: str
+    is_standing: bool
+    is_over: bool
     iteration: int
     inbox: tuple[Intervention, ...]
     inbox_bytes: int
     unheard: int
     paused: bool
     aborted: str | None
-    stop: tuple[StopReason, str] | None
-    waits: tuple[Wait, ...]
+    stop: Stop | None
+    questions: tuple[Question, ...]
     announced: tuple[str, ...]
     notes: tuple[Note, ...]
 
@@ -81,7 +151,12 @@ class Control(Record):
     clock: Clock
     carried_by: str = ""
     """Id of the run that carried this state over; a starter cannot know it, so it cannot make a state up."""
-    phase: str = "preparing"
+    doing: str = "preparing"
+    """What the run is at, whatever holds it up there: `reasoning`, `acting`..."""
+    is_standing: bool = False
+    """Whether it stands where a pause holds it up."""
+    is_over: bool = False
+    """Whether it is ending: nobody decides anything any more."""
     iteration: int = 0
     inbox: tuple[Intervention, ...] = ()
     """Guidance that the loop has not taken in yet, in order of arrival."""
@@ -92,18 +167,60 @@ class Control(Record):
     paused: bool = False
     aborted: str | None = None
     """Why, once an abort arrived."""
-    stop: tuple[StopReason, str] | None = None
+    stop: Stop | None = None
     """The ending, once it is decided."""
-    waits: tuple[Wait, ...] = ()
-    """What waits for a person, in order of asking."""
+    questions: tuple[Question, ...] = ()
+    """What people are asked, in order of asking."""
     announced: tuple[str, ...] = ()
     """Those of them that people outside were told of, where the setup says so."""
     notes: tuple[Note, ...] = ()
     """Decisions that are not in the history yet."""
 
+    @property
+    def phase(self) -> str:
+        """Where the run stands, as people are told: what holds it up, else what it is at."""
+        if self.is_over:
+            return "done"
+        if any(question.is_open for question in self.questions):
+            return "waiting"
+        return "paused" if self.is_standing else self.doing
+
+    @property
+    def name(self) -> str:
+        """What people know it by: the agent, the goal."""
+        return ""
+
+    @property
+    def terms(self) -> Terms:
+        """What it goes by now."""
+        raise NotImplementedError
+
+    @property
+    def is_held_elsewhere(self) -> bool:
+        """Whether a person holds up a run that this one waits for."""
+        return False
+
+    @property
+    def is_waited_for(self) -> str:
+        """What is under way that no other run could take over, "" where nothing is: it cannot continue as new then."""
+        return ""
+
     def with_control(self, **changes: Unpack[ControlChanges]) -> Self:
         """Return the state with these changes."""
         return replace_fields(self, changes, _CONTROL)
+
+    def with_note(self, event: str, **data: Any) -> Self:
+        """Return the state with one more note for the journal; long texts are cut."""
+        short = {key: value[:MAX_NOTE_CHARS] if isinstance(value, str) else value for key, value in data.items()}
+        return self.with_control(notes=(*self.notes, Note(event=event, data=short)))
+
+    def with_clock_updated(self, now: datetime) -> Self:
+        """Return the state with its clock stopped or going, as its pause and its questions say."""
+        is_held = self.paused or any(question.is_open for question in self.questions) or self.is_held_elsewhere
+        clock = self.clock
+        if is_held == (clock.stopped_at is not None):
+            return self
+        return self.with_control(clock=clock.with_stopped_at(now) if is_held else clock.with_resumed_at(now))
 
 
 _CONTROL = frozenset(Control.model_fields)

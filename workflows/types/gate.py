@@ -23,9 +23,6 @@ Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensa
 step of a saga, taking one back; `ending`: text that a run without an answer would bring."""
 
 
-ANSWER = "(answer)"
-"""Stands for the final answer where a call would stand; no tool can have such a name."""
-
 ENDING = "ending"
 """The place of what a run would bring that ends without an answer."""
 

@@ -1,22 +1,17 @@
-"""What starts a run: the input of `AgentWorkflow`, checked once, at the border.
-
-The argument of an update or a query: small, with known keys.
-"""
+"""What starts a run: the input of `AgentWorkflow`, checked once, at the border."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import to_json
 
+from orga.workflows.types.checks import InvalidInput, checked
 from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input_bounds import bounds_problem
 from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.recovery import Recovery, StepIteration
 from orga.workflows.types.tools import ToolProfile
-
-B = TypeVar("B", bound=Border)
 
 MAX_TRUSTED_BYTES = 100_000
 
@@ -44,9 +39,6 @@ def _not_huge(text: str | None) -> str | None:
         )
     return text
 
-
-MAX_PROBLEMS = 20
-MAX_PROBLEM_CHARS = 500
 
 SLACK_S = 5
 """The server gives up on what is in flight this long after `timeout_s`, or up to a second later (whole seconds)."""
@@ -169,10 +161,6 @@ class AgentInput(Border):
         return self
 
 
-class InvalidInput(ValueError):
-    """Input that no run can start with; each line names a key and what is wrong with it."""
-
-
 def parse_input(raw: object) -> AgentInput:
     """Check what a client sent.
 
@@ -182,62 +170,3 @@ def parse_input(raw: object) -> AgentInput:
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
     return checked(AgentInput, cast("object", raw))
-
-
-def checked(kind: type[B], raw: object) -> B:
-    """Check what somebody wrote, its size before all else.
-
-    Raises:
-        InvalidInput: With every problem, each naming its key.
-    """
-    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
-        raise InvalidInput(problem)
-    try:
-        return kind.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise InvalidInput("; ".join(problems(error))) from None
-
-
-def problems(error: ValidationError) -> list[str]:
-    """Return one `place: what is wrong` a problem."""
-    found = error.errors(include_url=False, include_input=False)
-    told = [f"{_place(e['loc'])}: {_reason(e['type'], e['msg'])}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
-    return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
-
-
-def _place(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in loc) or "input"
-
-
-def _reason(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "unknown key"
-    if kind == "none_required":
-        return "only null is accepted in this version"
-    return message.removeprefix("Value error, ")
-
-
-M = TypeVar("M", bound=BaseModel)
-
-_SHOWN_CHARS = 100
-
-
-def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
-    """Check what somebody sent; keys that are `long` have limits of their own.
-
-    Raises:
-        ValueError: With every problem, each naming its key. Its text is short whatever was sent: the answer to an
-            update goes into one message of the server, which would end the run.
-    """
-    if problem := _problem_of(raw, long):
-        raise ValueError(problem)
-    try:
-        return kind.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise ValueError("; ".join(problems(error))) from None
-
-
-def _problem_of(raw: object, long: frozenset[str]) -> str:
-    if isinstance(raw, str):
-        return f"input: give an object, not the text {raw[:_SHOWN_CHARS]!r}"
-    return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""

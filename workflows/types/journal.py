@@ -1,4 +1,4 @@
-"""The journal: events as its folds read them, the notes a run adds by itself, and its lines."""
+"""The journal: events as its folds read them, and its lines."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,15 +66,3 @@ class JournalEntry(Record):
     def with_hash(self, digest: str) -> Self:
         """Return the entry, chained."""
         return replace_fields(self, {"hash": digest})
-
-
-NOTES_MEMO = "orga_notes"
-"""The memo key whose every upsert holds the notes since the upsert before."""
-
-
-class Note(Record):
-    """An entry of the journal that no activity stands for."""
-
-    event: str
-    """`RecoveryTriggered`, `StepLimitReached`, `CircuitOpened`, ..."""
-    data: dict[str, Any] = {}

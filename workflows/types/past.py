@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Self, cast
 
-from pydantic import AwareDatetime, FailFast, Field
+from pydantic import Field
 
-from orga.workflows.types.input import Instructions, LoopConfig, Name, Task, checked
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.checks import checked
+from orga.workflows.types.input import Instructions, LoopConfig, Name, Task
+from orga.workflows.types.record import Border, replace_fields
 
 
 class Fork(Border):
@@ -60,24 +61,3 @@ def parse_fork(raw: object) -> ForkInput:
         InvalidInput: With every problem, each naming its key.
     """
     return checked(ForkInput, raw)
-
-
-REWOUND = "rewound"
-"""The signal that the first workflow task after a reset sees, behind all that the server delivered again."""
-
-
-MAX_LINE_CHARS = 500
-MAX_LINES = 50
-
-
-class Rewind(Record):
-    """What the run is told."""
-
-    to_iteration: int
-    boundary_at: AwareDatetime
-    """When that iteration had ended: the time from then until now does not count."""
-    steer: str | None = None
-    left: Annotated[tuple[Annotated[str, Field(max_length=MAX_LINE_CHARS)], ...], FailFast()] = Field(
-        default=(), max_length=MAX_LINES
-    )
-    """Irreversible calls that were carried out behind the boundary, a line each: nothing undoes them."""

@@ -1,18 +1,21 @@
-"""What people are asked: questions of a run, and the calls that policy lets through only after a yes."""
+"""What people are asked, and what they answer: one kind of question for all that a workflow may want of a person."""
 
 from datetime import datetime
 from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Border, Record, replace_fields
 
-WaitKind = Literal["approval", "answer", "escalation", "budget"]
+QuestionKind = Literal["approval", "answer", "escalation", "budget"]
 """What `OrgaWaiting` says."""
 
 Choice = Literal["retry", "skip", "result", "abort"]
-"""A person's decision on an escalation: try again, go on without, take this result, end the run."""
+"""A person's decision on a question: try again, go on without, take this result, end the run."""
+
+
+ANSWER = "(answer)"
+"""Stands for the final answer where a call would stand; no tool can have such a name."""
 
 
 class Resolution(Record):
@@ -35,33 +38,6 @@ class Resolution(Record):
         return replace_fields(self, {"result": result})
 
 
-class Wait(Record):
-    """One question to a person. While one is open, the run's clock stands still."""
-
-    wait_id: str
-    """Unique in the run."""
-    kind: WaitKind
-    since: datetime
-    question: str
-    """One line for people."""
-    queue: str = "default"
-    data: dict[str, Any] = {}
-    """What the person needs to decide, bounded in size."""
-    resolution: Resolution | None = None
-
-    def with_resolution(self, resolution: Resolution) -> Self:
-        """Return the question, decided."""
-        return replace_fields(self, {"resolution": resolution})
-
-    def with_content(self, question: str, data: dict[str, Any], resolution: Resolution | None) -> Self:
-        """Return the same wait with more or less of what it is about."""
-        return replace_fields(self, {"question": question, "data": data, "resolution": resolution})
-
-    def with_calls(self, calls: list[dict[str, Any]]) -> Self:
-        """Return the question about these held calls."""
-        return replace_fields(self, {"data": {**self.data, "calls": calls}})
-
-
 class ApprovalDecision(Border):
     """Argument of the updates `approve` and `deny`."""
 
@@ -71,7 +47,7 @@ class ApprovalDecision(Border):
 
 
 class Answer(Record):
-    """What a person said about one held call."""
+    """What a person said about one item."""
 
     approved: bool
     approver: str
@@ -82,16 +58,22 @@ class Answer(Record):
         return replace_fields(self, {"approver": approver, "reason": reason})
 
 
-class Hold(Record):
-    """One call that waits for a yes. Its id is bound to the call, its arguments, the policy's version and its place."""
+EXPIRED = Answer(approved=False, approver="", reason="nobody approved it in time")
+
+
+class Item(Record):
+    """One thing that a question wants a yes for, and that is decided by itself."""
 
     approval_id: str
+    """Bound to what it is about, to what asks, and to this asking: a yes fits nothing else."""
     about: str = ""
-    """Digest of what it is about, the same each time that this very call is held at its place."""
-    call: ToolCall
+    """Digest of what it is about, the same each time that this very thing is asked at its place."""
+    call: dict[str, Any] = {}
+    """What would be carried out: `call_id`, `name`, `arguments`."""
     version: str = ""
+    """Of the rules that ask."""
     reason: str = ""
-    """Why policy wants a person to see it."""
+    """Why a person is to see it."""
     approvers: tuple[str, ...] = ()
     """Who may decide; empty: anyone who may send updates to the run."""
     expires_at: datetime
@@ -102,13 +84,77 @@ class Hold(Record):
     """Of the call, or the iteration of the answer: what the journal tells that it is about."""
 
     def with_answer(self, answer: Answer | None) -> Self:
-        """Return the call, decided, or not yet."""
+        """Return the item, decided, or not yet."""
         return replace_fields(self, {"answer": answer})
 
-    def with_content(self, call: ToolCall, version: str, reason: str, approvers: tuple[str, ...]) -> Self:
-        """Return the same question with more or less of what it is about."""
+    def with_content(self, call: dict[str, Any], version: str, reason: str, approvers: tuple[str, ...]) -> Self:
+        """Return the same item with more or less of what it is about."""
         return replace_fields(self, {"call": call, "version": version, "reason": reason, "approvers": approvers})
 
     def with_critic(self, critic: str) -> Self:
-        """Return the call as one that a review asks about."""
+        """Return the item as one that a review asks about."""
         return replace_fields(self, {"critic": critic})
+
+
+class Question(Record):
+    """One question to people, decided once: as a whole by one of its choices, or item by item.
+
+    While one is open the run's clock stands still.
+    """
+
+    question_id: str
+    """Unique in the run."""
+    kind: QuestionKind
+    since: datetime
+    text: str
+    """One line for people."""
+    queue: str = "default"
+    data: dict[str, Any] = {}
+    """What the person needs to decide, bounded in size."""
+    items: tuple[Item, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    resolution: Resolution | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody has to decide something yet."""
+        return self.resolution is None and (not self.items or any(item.answer is None for item in self.items))
+
+    def with_since(self, since: datetime) -> Self:
+        """Return the question as one that was asked then."""
+        return replace_fields(self, {"since": since})
+
+    def with_resolution(self, resolution: Resolution) -> Self:
+        """Return the question, decided."""
+        return replace_fields(self, {"resolution": resolution})
+
+    def with_items(self, items: tuple[Item, ...]) -> Self:
+        """Return the question about these."""
+        return replace_fields(self, {"items": items})
+
+    def with_content(
+        self, text: str, data: dict[str, Any], items: tuple[Item, ...], resolution: Resolution | None
+    ) -> Self:
+        """Return the same question with more or less of what it is about."""
+        return replace_fields(self, {"text": text, "data": data, "items": items, "resolution": resolution})
+
+
+class ShownQuestion(Record):
+    """A question that waits for somebody, as `status` tells it and people outside are told of it."""
+
+    wait_id: str
+    """What decides it names it."""
+    kind: QuestionKind
+    since: datetime
+    question: str
+    """One line for people."""
+    queue: str = "default"
+    data: dict[str, Any] = {}
+    """What the person needs to decide; of an approval the calls that nobody has decided yet."""
+    choices: tuple[Choice, ...] = ()
+    """As a whole; none where each call is decided by itself."""
+    resolution: Resolution | None = None
+
+    def with_calls(self, calls: list[dict[str, Any]]) -> Self:
+        """Return the question about these calls."""
+        return replace_fields(self, {"data": {**self.data, "calls": calls}})

@@ -1,21 +1,10 @@
 """How a run ended: the result of `AgentWorkflow`. Users script against its keys."""
 
-from typing import Any, Literal
+from typing import Any
 
+from orga.workflows.types.control import StopReason
 from orga.workflows.types.record import Record
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
-
-StopReason = Literal[
-    "completed",
-    "max_iterations",
-    "max_tokens",
-    "max_cost",
-    "timeout",
-    "policy_denial",
-    "aborted",
-    "escalated",
-    "error",
-]
 
 
 class Termination(Record):

@@ -7,13 +7,13 @@ from pydantic import ValidationError, model_validator
 
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.context import MessageRef, Setup
-from orga.workflows.types.control import Control
+from orga.workflows.types.control import Control, Terms
 from orga.workflows.types.decision import Decided
 from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.notifications import NotifyEvent
 from orga.workflows.types.past import ForkInput
-from orga.workflows.types.questions import Hold
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, Step
 from orga.workflows.types.summary import Summary
@@ -139,7 +139,6 @@ class DialogueChanges(TypedDict, total=False):
     last: str
     partial: str
     repairs: int
-    holds: tuple[Hold, ...]
     critiques: dict[str, int]
     taint: tuple[str, ...]
 
@@ -158,8 +157,6 @@ class Dialogue(Record):
     """The answer that is being continued, after the output limit cut it."""
     repairs: int = 0
     """Unusable replies in a row."""
-    holds: tuple[Hold, ...] = ()
-    """Calls that wait for a person's yes."""
     critiques: dict[str, int] = {}
     """Times in a row that a critic has sent the model back, by critic."""
     taint: tuple[str, ...] = ()
@@ -178,7 +175,7 @@ class BudgetChanges(TypedDict, total=False):
     under_way: int
     over_budget: int
     extended: dict[str, int | float]
-    questions: int
+    budget_questions: int
 
 
 class Budget(Record):
@@ -192,8 +189,8 @@ class Budget(Record):
     """Iterations in a row in which calls went beyond `max_tool_calls`."""
     extended: dict[str, int | float] = {}
     """Limits that were raised while the run was live; they win over its config."""
-    questions: int = 0
-    """About budgets, so far: the number of the next."""
+    budget_questions: int = 0
+    """So far: the number of the next."""
 
     def with_budget(self, **changes: Unpack[BudgetChanges]) -> Self:
         """Return the state with these changes."""
@@ -283,6 +280,34 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
                 return {**value, "conversation": {**value["conversation"], "messages": messages}}
             case _:
                 return value
+
+    @property
+    def name(self) -> str:
+        """The agent."""
+        return self.input.agent
+
+    @property
+    def terms(self) -> Terms:
+        """What the run goes by now. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
+        timeout_s, setup = self.config.timeout_s, self.setup
+        if setup is None:
+            return Terms(timeout_s)
+        is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
+        notify: tuple[NotifyEvent, ...] = setup.notify
+        if is_delegated:
+            notify = tuple(event for event in notify if event != "ended")
+        lengths = setup.roll_over_events, setup.roll_over_bytes, setup.full_events, setup.full_bytes
+        return Terms(timeout_s, notify, setup.search_attributes, *lengths)
+
+    @property
+    def is_held_elsewhere(self) -> bool:
+        """Whether a person holds up one of its delegates."""
+        return any(child.held for child in self.children)
+
+    @property
+    def is_waited_for(self) -> str:
+        """Delegates take back what they did behind an interrupted call: the next run would not hear of their end."""
+        return "its delegates were at work" if self.children else ""
 
     @property
     def config(self) -> LoopConfig:

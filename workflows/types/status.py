@@ -6,7 +6,7 @@ from pydantic import Field
 
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.questions import Hold, Wait
+from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.record import Border, Record
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.result import Termination
@@ -43,11 +43,11 @@ class AgentStatus(Record):
     usage: UsageTotals
     tool_calls: ToolCallCounts
     budgets: Budgets
-    pending_approvals: list[Hold]
+    pending_approvals: list[Item]
     """Calls that wait for a person's yes."""
     plan: Any
     question: str | None
-    waiting: list[Wait] = []
+    waiting: list[ShownQuestion] = []
     """What waits for a person."""
     breakers: dict[str, Breaker]
     """By tool; only circuits that have failures."""

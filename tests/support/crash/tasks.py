@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
-from orga.workflows.types.journal import NOTES_MEMO
+from orga.workflows.types.control import NOTES_MEMO
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from orga.workflows.decisions import breakers, interventions, observe, outcomes
+from orga.workflows.decisions import breakers, observe, outcomes
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import handed_over
 from orga.workflows.decisions.limits import stop_reason
@@ -44,7 +44,7 @@ class ModelledRun:
     @property
     def stands_still(self) -> bool:
         """Whether its clock does."""
-        return self.state.paused or bool(self.state.waits)
+        return self.state.paused or bool(self.state.questions)
 
     @property
     def may_reason(self) -> bool:
@@ -55,7 +55,7 @@ class ModelledRun:
 
     def reasoned(self, reply: Reply) -> None:
         """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
-        self.state = with_frame(interventions.drain_inbox(self.state))
+        self.state = with_frame(observe.drain_inbox(self.state))
         messages = self.state.conversation.messages
         taken = len(self.inbox) - len(self.state.inbox)
         assert taken or not self.inbox

@@ -9,7 +9,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.workflows.types.questions import Wait
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import AgentStatus
 from tests.support.scenarios.scenario import Act, Scenario
 
@@ -92,7 +92,7 @@ class People:
                 continue
             return True
 
-    async def _decide(self, wait: Wait, choice: str) -> None:
+    async def _decide(self, wait: ShownQuestion, choice: str) -> None:
         """Decide as planned; a choice that this question does not have is refused, and the run is let go on."""
         if wait.kind == "budget" and choice == "extend":
             await self._updated("extend_budget", self._raised(5_000))

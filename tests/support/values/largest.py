@@ -7,9 +7,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.replies import MAX_CALLS, normalised
-from orga.workflows.decisions import approvals, breakers, decision, interventions, observe, questions, recovery, steps
+from orga.workflows.decisions import approvals, breakers, decision, observe, recovery, steps
 from orga.workflows.decisions.begin import begin_bytes, begun, size_problem
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
+from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.result import with_gathered
 from orga.workflows.decisions.taint import tainted, with_definitions
@@ -19,7 +20,7 @@ from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.questions import Resolution, Wait
+from orga.workflows.types.questions import ApprovalDecision, Question, Resolution
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState, Conversation, ForkedFrom
 from orga.workflows.types.tools import ToolSpec
@@ -221,10 +222,10 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
 
 def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
     """Return the state in which an operator gave a step's result; what the model is told of it is left out."""
-    wait = Wait(wait_id="w", kind="escalation", since=T0, question="?", data={"step_id": steps.step_key(call)})
+    asked = Question(question_id="w", kind="escalation", since=T0, text="?", data={"step_id": steps.step_key(call)})
     given = Resolution(escalation_id="w", choice="result", result=letter * 3_000)
     told = steps.with_resolved_step(
-        state.model_copy(update={"conversation": Conversation()}), wait.model_copy(update={"resolution": given})
+        state.model_copy(update={"conversation": Conversation()}), asked.with_resolution(given)
     )
     return told.model_copy(update={"conversation": state.conversation})
 
@@ -233,13 +234,12 @@ def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentSt
     """Return the state in which these calls wait for people, half of whom have said something."""
     letter = sizes.letter
     verdict = held_verdict(letter)
-    holds = [approvals.hold_of(state, f"8.{n}", call, verdict, T0, occasion=str(n)) for n, call in enumerate(calls)]
-    state = approvals.asked(state, holds, "approval-8", T0)
-    for number, hold in enumerate(holds):
+    items = [approvals.item_of(state, f"8.{n}", call, verdict, T0, occasion=str(n)) for n, call in enumerate(calls)]
+    state = questions.asked(state, approvals.question_about(items, "approval-8", T0), T0)
+    for number, item in enumerate(items):
         if number % 2:
-            said = {"approval_id": hold.approval_id, "approver": letter * 200, "reason": letter * 2_000}
-            answer = approvals.ApprovalDecision.model_validate(said)
-            state = approvals.answered(state, answer, number % 4 == 1)
+            said = {"approval_id": item.approval_id, "approver": letter * 200, "reason": letter * 2_000}
+            state = questions.with_answer(state, ApprovalDecision.model_validate(said), number % 4 == 1, T0)
     return state.model_copy(update={"announced": ("approval-8",), "notes": ()})
 
 
@@ -259,11 +259,10 @@ def _stuck(state: AgentState, sizes: Sizes) -> AgentState:
     for number in range(MAX_CALLS):
         call = ToolCall(call_id=f"s{number}", name=PAY, arguments={"n": f"s{number}", "text": letter * 5_000})
         state = steps.with_failed_call(state, call, letter * 10_000, T0)
-    for number, wait in enumerate(state.waits[1:]):
+    for number, question in enumerate(state.questions[1:]):
         said = {"result": letter * 16_000, "by": letter * 1_000, "reason": letter * 2_000}
-        state = questions.with_resolution(
-            state, Resolution(escalation_id=wait.wait_id, choice="result", **said), at(number)
-        )
+        given = Resolution(escalation_id=question.question_id, choice="result", **said)
+        state = questions.with_resolution(state, given, at(number))
     kept = {**before.steps, **state.steps}
     kept = dict(list(kept.items())[-steps.MAX_STEPS :])
     return state.model_copy(update={"setup": before.setup, "notes": (), "steps": kept})

@@ -6,16 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.interventions import with_pause, with_resume
-from orga.workflows.decisions.questions import closed, opened, parsed_resolution, with_resolution
-from orga.workflows.types.questions import Choice, Resolution, Wait, WaitKind
+from orga.workflows.decisions.control.interventions import with_pause, with_resume
+from orga.workflows.decisions.control.questions import asked, closed, parsed_resolution, with_resolution
+from orga.workflows.types.questions import Choice, Question, QuestionKind, Resolution
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_state, at
 from tests.support.values.strategies import LAW
 
+CHOICES: dict[QuestionKind, tuple[Choice, ...]] = {
+    "escalation": ("retry", "skip", "result", "abort"),
+    "budget": ("skip", "abort"),
+}
 
-def a_wait(wait_id: str = "w", kind: WaitKind = "escalation") -> Wait:
-    return Wait(wait_id=wait_id, kind=kind, since=T0, question="what now?")
+
+def a_question(question_id: str = "w", kind: QuestionKind = "escalation") -> Question:
+    choices = CHOICES.get(kind, ())
+    return Question(question_id=question_id, kind=kind, since=T0, text="what now?", choices=choices)
 
 
 def decided(wait_id: str = "w", choice: Choice = "skip", **fields: Any) -> Resolution:
@@ -23,24 +29,24 @@ def decided(wait_id: str = "w", choice: Choice = "skip", **fields: Any) -> Resol
 
 
 def test_the_first_decision_stays() -> None:
-    state = opened(a_state(), a_wait(), T0)
+    state = asked(a_state(), a_question(), T0)
     state = with_resolution(state, decided(choice="retry"), at(1))
     state = with_resolution(state, decided(choice="abort"), at(2))
-    assert [wait.resolution and wait.resolution.choice for wait in state.waits] == ["retry"]
+    assert [each.resolution and each.resolution.choice for each in state.questions] == ["retry"]
 
 
 def test_asking_and_deciding_are_noted() -> None:
-    state = opened(a_state(), a_wait(), T0)
+    state = asked(a_state(), a_question(), T0)
     state = closed(with_resolution(state, decided(by="ada"), at(1)), "w", at(2))
     assert [(note.event, note.data.get("choice"), note.data.get("by")) for note in state.notes] == [
         ("ApprovalRequested", None, None),
         ("ApprovalResolved", "skip", "ada"),
     ]
-    assert state.waits == ()
+    assert state.questions == ()
 
 
 def test_a_wait_that_nobody_decided_is_closed_without_a_choice() -> None:
-    state = closed(opened(a_state(), a_wait(), T0), "w", at(1))
+    state = closed(asked(a_state(), a_question(), T0), "w", at(1))
     assert state.notes[-1].data["choice"] == "none"
 
 
@@ -50,14 +56,14 @@ def test_closing_what_does_not_wait_changes_nothing() -> None:
 
 
 def test_a_week_of_waiting_costs_no_time() -> None:
-    state = opened(a_state(), a_wait(), at(10))
+    state = asked(a_state(), a_question(), at(10))
     assert state.clock.elapsed_s(at(600_000)) == 10
     state = with_resolution(state, decided(), at(700_000))
     assert state.clock.elapsed_s(at(700_005)) == 15
 
 
 def test_the_clock_goes_only_when_nothing_holds_it() -> None:
-    state = with_pause(opened(a_state(), a_wait(), at(10)), at(20))
+    state = with_pause(asked(a_state(), a_question(), at(10)), at(20))
     state = with_resolution(state, decided(), at(30))
     assert state.clock.elapsed_s(at(1_000)) == 10
     assert with_resume(state, at(1_000)).clock.elapsed_s(at(1_001)) == 11
@@ -84,9 +90,9 @@ def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -
         case "resume":
             return with_resume(state, at(now)), False, waits
         case "ask":
-            return opened(state, a_wait(f"w{len(state.waits)}"), at(now)), paused, waits + 1
+            return asked(state, a_question(f"w{len(state.questions)}"), at(now)), paused, waits + 1
         case _:
-            open_ids = [wait.wait_id for wait in state.waits if wait.resolution is None]
+            open_ids = [each.question_id for each in state.questions if each.is_open]
             if not open_ids:
                 return state, paused, waits
             return with_resolution(state, decided(open_ids[0]), at(now)), paused, waits - 1
@@ -110,12 +116,12 @@ def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -
         ),
     ],
 )
-def test_a_decision_that_does_not_fit_is_refused(kind: WaitKind, raw: object, says: str) -> None:
+def test_a_decision_that_does_not_fit_is_refused(kind: QuestionKind, raw: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        parsed_resolution(opened(a_state(), a_wait(kind=kind), T0), raw)
+        parsed_resolution(asked(a_state(), a_question(kind=kind), T0), raw)
 
 
 def test_a_decision_that_comes_late_is_refused() -> None:
-    state = with_resolution(opened(a_state(), a_wait(), T0), decided(choice="retry"), at(1))
+    state = with_resolution(asked(a_state(), a_question(), T0), decided(choice="retry"), at(1))
     with pytest.raises(ValueError, match="decided already: retry"):
         parsed_resolution(state, {"escalation_id": "w", "choice": "skip"})

@@ -2,19 +2,21 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from orga.workflows.decisions import notifications
-from orga.workflows.phases.failures import failure_text
-from orga.workflows.phases.interrupt import settle
-from orga.workflows.phases.run import Run
+from orga.workflows.decisions.control import notifications
+from orga.workflows.decisions.control.questions import is_open
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.interrupt import settle
+from orga.workflows.phases.control.run import ControlledRun
+from orga.workflows.types.control import Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.notifications import Notification
-from orga.workflows.types.questions import Wait
-from orga.workflows.types.result import StopReason
+from orga.workflows.types.questions import Question
 
 ATTEMPT_S = 10.0
 WITHIN_S = 3_600.0
@@ -30,7 +32,7 @@ LONGEST_PAUSE_S = 60.0
 class Announcer:
     """Tells of each question as it opens; what is not delivered when the question closes is withdrawn."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ControlledRun[Any]) -> None:
         self._run = run
         self._is_over = False
         self._watch: asyncio.Task[None] | None = None
@@ -39,7 +41,7 @@ class Announcer:
     def start(self) -> None:
         """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
         self._is_over = False
-        if self._run.setup.notify:
+        if self._run.state.terms.notify:
             self._watch = self._run.beside(self._watched())
 
     async def stop(self) -> None:
@@ -50,20 +52,20 @@ class Announcer:
 
     async def _watched(self) -> None:
         while not self._is_over:
-            self._telling = {wait_id: task for wait_id, task in self._telling.items() if not task.done()}
-            for wait in self._new():
-                self._telling[wait.wait_id] = self._run.beside(self._told(wait))
+            self._telling = {question_id: task for question_id, task in self._telling.items() if not task.done()}
+            for question in self._new():
+                self._telling[question.question_id] = self._run.beside(self._told(question))
             await workflow.wait_condition(lambda: self._is_over or bool(self._new()))
 
-    def _new(self) -> list[Wait]:
-        return [wait for wait in notifications.unannounced(self._run.state) if wait.wait_id not in self._telling]
+    def _new(self) -> list[Question]:
+        return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._telling]
 
-    async def _told(self, wait: Wait) -> None:
-        delivery = self._run.beside(_delivered(self._run, wait))
-        await settle([delivery], lambda: self._is_over or not notifications.is_open(self._run.state, wait.wait_id))
+    async def _told(self, question: Question) -> None:
+        delivery = self._run.beside(_delivered(self._run, question))
+        await settle([delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id))
 
 
-async def tell_end(run: Run, stop: tuple[StopReason, str]) -> None:
+async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
     """Tell of the end, where the setup asks for it, for a short time that is the same whatever the receiver does."""
     if not notifications.is_end_told(run.state):
         return
@@ -75,15 +77,15 @@ async def tell_end(run: Run, stop: tuple[StopReason, str]) -> None:
         run.change(notifications.with_failure, "ended", failure_text(error))
 
 
-async def _delivered(run: Run, wait: Wait) -> None:
-    message = notifications.of_wait(run.state, wait, workflow.info().workflow_id, run.now)
+async def _delivered(run: ControlledRun[Any], question: Question) -> None:
+    message = notifications.of_question(run.state, question, workflow.info().workflow_id)
     try:
-        await run.event(_sent(message, wait.wait_id, WITHIN_S))
+        await run.event(_sent(message, question.question_id, WITHIN_S))
     except ActivityError as error:
         if is_cancelled_exception(error):
             return
-        run.change(notifications.with_failure, wait.wait_id, failure_text(error))
-    run.change(notifications.with_announced, wait.wait_id)
+        run.change(notifications.with_failure, question.question_id, failure_text(error))
+    run.change(notifications.with_announced, question.question_id)
 
 
 async def _sent(message: Notification, about: str, within_s: float) -> None:

@@ -1,15 +1,14 @@
-"""Signals: recorded when they arrive, taken in, in order, before the next reasoning step."""
+"""Signals: recorded when they arrive; the workflow takes them in, in order, when it comes to that."""
 
 from datetime import datetime
+from typing import TypeVar
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control import with_clock_updated, with_note
-from orga.workflows.decisions.conversation import news_room, with_message
-from orga.workflows.types.control import Intervention, InterventionKind
-from orga.workflows.types.messages import Message
-from orga.workflows.types.state import AgentState
+from orga.workflows.types.control import Control, Intervention, InterventionKind
 from orga.workflows.types.text import clean_text, clip
+
+S = TypeVar("S", bound=Control)
 
 MAX_SIGNAL_BYTES = 50_000
 """A longer text is cut: guidance belongs into a sentence, documents into files."""
@@ -24,13 +23,6 @@ MIN_SIGNAL_BYTES = 200
 
 _CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
 """Control characters, which take six times their room in a payload and could command a terminal."""
-
-_TEXT = {
-    "steer": "[Guidance from the operator] {}",
-    "add_context": "[Context from the operator]\n{}",
-}
-
-UNHEARD = "[Guidance from the operator] {} more messages arrived while too many waited; they are lost."
 
 
 def signal_text(arguments: tuple[object, ...]) -> str:
@@ -62,7 +54,7 @@ def _cut(text: str, max_bytes: int) -> str:
     return clip(text, max_bytes, "signals are cut; put documents into files")
 
 
-def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
+def with_guidance(state: S, guidance: Intervention) -> S:
     """Record guidance (steer, add_context) at the end of the inbox; one that is full only counts it.
 
     The journal tells of guidance that was cut.
@@ -75,9 +67,9 @@ def with_guidance(state: AgentState, guidance: Intervention) -> AgentState:
         size = size or len(guidance.text.encode())
     inbox = (*state.inbox, guidance.with_cut(text, size) if size else guidance)
     state = state.with_control(inbox=inbox, inbox_bytes=state.inbox_bytes + kept)
-    return (
-        with_note(state, "InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept) if size else state
-    )
+    if not size:
+        return state
+    return state.with_note("InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept)
 
 
 def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, ...], int]:
@@ -90,38 +82,29 @@ def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, .
     return tuple(kept), max(len(items) - MAX_INBOX_ITEMS, 0)
 
 
-def with_pause(state: AgentState, now: datetime) -> AgentState:
+def with_pause(state: S, now: datetime) -> S:
     """Stop the clock; a second pause changes nothing."""
-    return state if state.paused else with_clock_updated(state.with_control(paused=True), now)
+    return state if state.paused else state.with_control(paused=True).with_clock_updated(now)
 
 
-def with_resume(state: AgentState, now: datetime) -> AgentState:
+def with_resume(state: S, now: datetime) -> S:
     """Let the clock go on; a resume without a pause changes nothing."""
-    return with_clock_updated(state.with_control(paused=False), now) if state.paused else state
+    return state.with_control(paused=False).with_clock_updated(now) if state.paused else state
 
 
-def with_abort(state: AgentState, why: str) -> AgentState:
+def with_abort(state: S, why: str) -> S:
     """Record the abort; the first reason stays."""
     if state.aborted is not None:
         return state
     return state.with_control(aborted=why or "aborted by the operator")
 
 
-def drain_inbox(state: AgentState) -> AgentState:
-    """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
-    if not state.inbox:
-        return state
-    conversation, taken, size, room = state.conversation, 0, 0, news_room(state) // 2
-    for item in state.inbox:
-        text = _TEXT[item.kind].format(item.text)
-        size += len(text.encode())
-        if taken and size > room:
-            break
-        conversation = with_message(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
-        taken += 1
-    inbox = state.inbox[taken:]
-    waiting = sum(len(item.text.encode()) for item in inbox)
-    if state.unheard and not inbox:
-        conversation = with_message(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
-        state = state.with_control(unheard=0)
-    return state.with_control(inbox=inbox, inbox_bytes=waiting).with_dialogue(conversation=conversation)
+def with_over(state: S) -> S:
+    """Return the state of a run that is ending: from here on nobody decides anything."""
+    return state.with_control(is_over=True)
+
+
+def reopened(state: S) -> S:
+    """Return the state that goes on where guidance came after the answer, while people were told of the end."""
+    is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
+    return state.with_control(stop=None, is_over=False) if is_answered and state.inbox else state

@@ -1,8 +1,21 @@
-"""Bounds on all that a starter sends, whatever key it stands under: a history has to hold it and read it again."""
+"""What somebody sends is checked at the border: its size before all else, then its keys, each problem with its place.
+
+A history has to hold what a starter sends, whatever key it stands under, and read it again.
+"""
 
 from collections.abc import Iterable, Sized
 from math import inf, isfinite
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from orga.workflows.types.record import Border
+
+B = TypeVar("B", bound=Border)
+M = TypeVar("M", bound=BaseModel)
+
+MAX_PROBLEMS = 20
+MAX_PROBLEM_CHARS = 500
 
 MAX_DEPTH = 60
 MAX_VALUES = 50_000
@@ -109,3 +122,64 @@ def _items(many: Any) -> Iterable[tuple[Any, Any]]:
 def _shown(key: object) -> str:
     text = "".join(c if c.isprintable() else "?" for c in str(key)[: _SHOWN_CHARS + 1])
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+
+
+class InvalidInput(ValueError):
+    """Input that no run can start with; each line names a key and what is wrong with it."""
+
+
+def checked(kind: type[B], raw: object) -> B:
+    """Check what somebody wrote, its size before all else.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
+        raise InvalidInput(problem)
+    try:
+        return kind.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise InvalidInput("; ".join(problems(error))) from None
+
+
+def problems(error: ValidationError) -> list[str]:
+    """Return one `place: what is wrong` a problem."""
+    found = error.errors(include_url=False, include_input=False)
+    told = [f"{_key(e['loc'])}: {_reason(e['type'], e['msg'])}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
+    return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
+
+
+def _key(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc) or "input"
+
+
+def _reason(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "none_required":
+        return "only null is accepted in this version"
+    return message.removeprefix("Value error, ")
+
+
+_SENT_CHARS = 100
+
+
+def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
+    """Check what somebody sent; keys that are `long` have limits of their own.
+
+    Raises:
+        ValueError: With every problem, each naming its key. Its text is short whatever was sent: the answer to an
+            update goes into one message of the server, which would end the run.
+    """
+    if problem := _problem_of(raw, long):
+        raise ValueError(problem)
+    try:
+        return kind.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+
+
+def _problem_of(raw: object, long: frozenset[str]) -> str:
+    if isinstance(raw, str):
+        return f"input: give an object, not the text {raw[:_SENT_CHARS]!r}"
+    return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""

@@ -1,0 +1,270 @@
+"""Questions to people: asked, decided once, closed. While one is open the run's clock stands still."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from orga.workflows.types.checks import parsed
+from orga.workflows.types.control import Control
+from orga.workflows.types.questions import (
+    ANSWER,
+    EXPIRED,
+    Answer,
+    ApprovalDecision,
+    Item,
+    Question,
+    QuestionKind,
+    Resolution,
+    ShownQuestion,
+)
+from orga.workflows.types.text import clean_text, clip
+
+S = TypeVar("S", bound=Control)
+
+MAX_RESULT_BYTES = 100_000
+MAX_REASON_CHARS = 2_000
+SHOWN_BYTES = 2_000
+"""Of an item's arguments, in what a person is shown."""
+
+SHOWN_ANSWER_BYTES = 50_000
+"""Of an answer that a person reviews: all of it counts."""
+
+OTHER_WAYS: Mapping[QuestionKind, str] = {
+    "approval": "held calls are decided one by one, by the updates approve and deny",
+    "budget": "a budget is raised by extend_budget; or choose skip (end at the limit) or abort",
+}
+"""What is said of a choice that a kind of question does not have."""
+
+
+def asked(state: S, question: Question, now: datetime) -> S:
+    """Return the state that waits for an answer to one more question.
+
+    One that is open already is asked on, since the run before this one had asked it: it keeps its time, and its items
+    keep their answers; the journal of this run is told of the items anew.
+    """
+    before = question_named(state, question.question_id)
+    if before is not None:
+        if not question.items:
+            return state
+        question = _asked_on(question, before)
+    others = tuple(each for each in state.questions if each.question_id != question.question_id)
+    told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
+    held = state.with_control(questions=(*others, question)).with_note("ApprovalRequested", **told)
+    held = held.with_clock_updated(now)
+    for item in question.items:
+        held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown(item))
+        held = held if item.answer is None else _with_answer_told(held, item, item.answer)
+    return held
+
+
+def _asked_on(question: Question, before: Question) -> Question:
+    answers = {item.approval_id: item.answer for item in before.items}
+    items = tuple(item.with_answer(answers.get(item.approval_id, item.answer)) for item in question.items)
+    return question.with_since(before.since).with_items(items)
+
+
+def _with_answer_told(state: S, item: Item, answer: Answer) -> S:
+    told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
+    told |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
+    return state.with_note("ApprovalResolved", kind="call", **told)
+
+
+def closed(state: S, question_id: str, now: datetime) -> S:
+    """Return the state without the question, its decision noted; an item that nobody decided stays undecided."""
+    question = question_named(state, question_id)
+    if question is None:
+        return state
+    rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
+    decision = question.resolution
+    told = {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
+    return rest.with_note("ApprovalResolved", kind=question.kind, id=question_id, **told).with_clock_updated(now)
+
+
+def withdrawn(state: S, kind: QuestionKind, asked_on: str, now: datetime) -> S:
+    """Return the state without what the run before this one had asked and this one does not.
+
+    Left open, it would hold the clock. To be called where no other question of that kind is open.
+    """
+    for question in state.questions:
+        if question.kind == kind and question.question_id != asked_on:
+            state = closed(state, question.question_id, now)
+    return state
+
+
+def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
+    """Record a person's decision; the first one stays."""
+    questions = tuple(
+        question.with_resolution(resolution)
+        if question.question_id == resolution.escalation_id and question.resolution is None
+        else question
+        for question in state.questions
+    )
+    return state.with_control(questions=questions).with_clock_updated(now)
+
+
+def with_answer(state: S, decision: ApprovalDecision, approved: bool, now: datetime) -> S:
+    """Record a person's decision on an item; the first one stays."""
+    answer = Answer(approved=approved, approver=decision.approver, reason=decision.reason)
+    return _with_answers(state, {decision.approval_id: answer}, now)
+
+
+def with_expired(state: S, expiry: datetime, now: datetime) -> S:
+    """Return the state in which what nobody decided until then is denied."""
+    late = [item.approval_id for item in _items(state) if item.answer is None and expiry >= item.expires_at]
+    return _with_answers(state, dict.fromkeys(late, EXPIRED), now) if late else state
+
+
+def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
+    questions = list[Question]()
+    for question in state.questions:
+        items = list[Item]()
+        for item in question.items:
+            answer = answers.get(item.approval_id)
+            if answer is not None and item.answer is None:
+                item = item.with_answer(answer)  # noqa: PLW2901
+                state = _with_answer_told(state, item, answer)
+            items.append(item)
+        questions.append(question.with_items(tuple(items)) if items else question)
+    return state.with_control(questions=tuple(questions)).with_clock_updated(now)
+
+
+def question_named(state: Control, question_id: str) -> Question | None:
+    """Return the question with this id, decided or not."""
+    return next((each for each in state.questions if each.question_id == question_id), None)
+
+
+def is_open(state: Control, question_id: str) -> bool:
+    """Return whether somebody has to decide it yet."""
+    question = question_named(state, question_id)
+    return question is not None and question.is_open
+
+
+def next_expiry(state: Control, question_id: str) -> datetime | None:
+    """Return when the next of its undecided items expires."""
+    question = question_named(state, question_id)
+    undecided = [item.expires_at for item in question.items if item.answer is None] if question else []
+    return min(undecided, default=None)
+
+
+def _items(state: Control) -> tuple[Item, ...]:
+    return tuple(item for question in state.questions for item in question.items)
+
+
+def pending_items(state: Control, now: datetime) -> tuple[Item, ...]:
+    """Return what can still be decided by itself."""
+    return tuple(item for item in _items(state) if item.answer is None and now < item.expires_at)
+
+
+def item_about(state: Control, about: str) -> Item | None:
+    """Return the item that is asked about just this."""
+    return next((item for item in _items(state) if item.about == about), None)
+
+
+_LONG = frozenset({"result", "reason"})
+
+
+def parsed_resolution(state: Control, raw: object) -> Resolution:
+    """Check a person's decision against what waits for one.
+
+    Raises:
+        ValueError: It names nothing that waits, comes too late, or is not one of the choices.
+    """
+    resolution = parsed(Resolution, raw, long=_LONG)
+    question = question_named(state, resolution.escalation_id)
+    if question is None:
+        waiting = ", ".join(each.question_id for each in state.questions) or "nothing"
+        raise ValueError(f"no escalation {resolution.escalation_id!r} waits here; waiting: {waiting}")
+    if question.resolution is not None:
+        raise ValueError(f"{resolution.escalation_id} is decided already: {question.resolution.choice}")
+    if resolution.choice not in question.choices:
+        raise ValueError(OTHER_WAYS.get(question.kind) or f"choose one of {', '.join(question.choices)}")
+    if len(resolution.reason) > MAX_REASON_CHARS:
+        raise ValueError(f"reason: must not be longer than {MAX_REASON_CHARS:,} characters")
+    if len(resolution.result.encode()) > MAX_RESULT_BYTES:
+        raise ValueError(f"result: must not be longer than {MAX_RESULT_BYTES} bytes")
+    return resolution.with_result(clean_text(resolution.result))
+
+
+def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecision:
+    """Check a person's decision against what is held.
+
+    Raises:
+        ValueError: It names nothing that is held, was decided or has expired, or this person may not decide it.
+    """
+    decision = parsed(ApprovalDecision, raw, long=_LONG)
+    item = next((each for each in _items(state) if each.approval_id == decision.approval_id), None)
+    if item is None:
+        pending = ", ".join(each.approval_id for each in pending_items(state, now)) or "none"
+        raise ValueError(f"no approval is pending under {decision.approval_id!r}; pending: {pending}")
+    if item.answer is not None:
+        said = "approved" if item.answer.approved else "denied"
+        raise ValueError(f"{decision.approval_id} is {said} already, by {item.answer.approver or 'nobody in time'}")
+    if now >= item.expires_at:
+        raise ValueError(f"{decision.approval_id} has expired")
+    if item.approvers and decision.approver not in item.approvers:
+        raise ValueError(f"{decision.approver!r} may not decide this; these may: {', '.join(item.approvers)}")
+    return decision
+
+
+def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
+    """Return the JSON of a call's arguments with, where more than `most` bytes do not fit, its size and digest."""
+    size = len(arguments.encode())
+    if size <= most:
+        return {"arguments": arguments}
+    return {
+        "arguments": clip(arguments, most),
+        "arguments_bytes": size,
+        "arguments_digest": f"sha256:{sha256(arguments.encode()).hexdigest()}",
+    }
+
+
+def shown_question(question: Question) -> ShownQuestion:
+    """Return what people are shown of it: its own data, and each item that nobody has decided."""
+    calls = {"calls": [shown(item) for item in question.items if item.answer is None]} if question.items else {}
+    return ShownQuestion(
+        wait_id=question.question_id,
+        kind=question.kind,
+        since=question.since,
+        question=question.text,
+        queue=question.queue,
+        data={**question.data, **calls},
+        choices=question.choices,
+        resolution=question.resolution,
+    )
+
+
+def open_questions(state: Control) -> list[Question]:
+    """Return what somebody has to decide yet, in order of asking."""
+    return [question for question in state.questions if question.is_open]
+
+
+def shown(item: Item) -> dict[str, Any]:
+    """Return what people are shown of an item: all of its arguments, or what they are known by."""
+    call = item.call
+    most = SHOWN_ANSWER_BYTES if call.get("name") == ANSWER else SHOWN_BYTES
+    arguments = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), most)
+    return {
+        "id": item.approval_id,
+        "tool": call.get("name", ""),
+        "call_id": call.get("call_id", ""),
+        **(arguments if "arguments_digest" not in call else _light(call)),
+        "reason": item.reason,
+        "approvers": list(item.approvers),
+        "expires_at": item.expires_at.isoformat(),
+        **({"critic": item.critic} if item.critic else {}),
+    }
+
+
+def light_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call whose arguments are named by size and digest: a part of them could be read as the whole."""
+    if "arguments_digest" in call:
+        return dict(call)
+    known = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)
+    return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), **known, "arguments": {}}
+
+
+def _light(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: call[key] for key in ("arguments_bytes", "arguments_digest")} | {"arguments": ""}

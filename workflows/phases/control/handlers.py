@@ -1,0 +1,114 @@
+"""What clients may ask of any live run: signals that steer it, updates that decide a question. They only record."""
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+from orga.workflows.decisions.control import interventions, questions
+from orga.workflows.phases.control.clock import live_time
+from orga.workflows.phases.control.resets import Resets
+from orga.workflows.phases.control.run import ControlledRun
+from orga.workflows.types.control import InterventionKind
+from orga.workflows.types.questions import ApprovalDecision
+
+R = TypeVar("R", bound=ControlledRun[Any])
+
+
+def first_of(arguments: tuple[Any, ...]) -> Any:
+    """Return the first argument, None where there is none."""
+    return arguments[0] if arguments else None
+
+
+class ControlHandlers(Generic[R]):
+    """A handler takes any arguments: one that could not be called would fail the workflow task again and again."""
+
+    _run: R
+    _resets: Resets
+
+    @workflow.signal
+    def steer(self, *guidance: Any) -> None:
+        """Guide the next reasoning step."""
+        self._record("steer", guidance)
+
+    @workflow.signal
+    def add_context(self, *context: Any) -> None:
+        """Append to what the agent knows."""
+        self._record("add_context", context)
+
+    @workflow.signal
+    def pause(self, *_: Any) -> None:
+        """Stop before the next phase; clocks and budgets stand still."""
+        self._run.change(interventions.with_pause, self._run.heard())
+
+    @workflow.signal
+    def resume(self, *_: Any) -> None:
+        """Go on after a pause."""
+        self._run.change(interventions.with_resume, self._run.heard())
+
+    @workflow.signal
+    def abort(self, *why: Any) -> None:
+        """Cancel what is in flight and end."""
+        self._resets.abort(interventions.signal_text(why))
+
+    @workflow.signal
+    def rewound(self, *rewind: Any) -> None:
+        """Go on from where a reset put the run: sent by `orga rewind` with the reset, by anybody else in vain."""
+        self._resets.claimed(first_of(rewind))
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Count a signal that says nothing here: it takes room in the history all the same."""
+        self._run.heard()
+
+    @workflow.update
+    def resolve_escalation(self, *resolution: Any) -> str:
+        """Decide what waits for a person; return the choice."""
+        decision = questions.parsed_resolution(self._run.state, first_of(resolution))
+        self._run.change(questions.with_resolution, decision, self._run.heard())
+        return decision.choice
+
+    @resolve_escalation.validator
+    def _decides_what_waits(self, *resolution: Any) -> None:
+        self.refuse_when_over()
+        questions.parsed_resolution(self._run.state, first_of(resolution))
+
+    @workflow.update
+    def approve(self, *decision: Any) -> None:
+        """Say yes to one held call; it is bound to exactly that call."""
+        self._decide(decision, approved=True)
+
+    @approve.validator
+    def _may_be_approved(self, *decision: Any) -> None:
+        self.refuse_when_over()
+        questions.parsed_decision(self._run.state, first_of(decision), live_time())
+
+    @workflow.update
+    def deny(self, *decision: Any) -> None:
+        """Say no to one held call; the reason reaches the model."""
+        self._decide(decision, approved=False)
+
+    @deny.validator
+    def _may_be_denied(self, *decision: Any) -> None:
+        self.refuse_when_over()
+        questions.parsed_decision(self._run.state, first_of(decision), live_time())
+
+    def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
+        self._run.heard()
+        self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
+
+    def _decide(self, decision: tuple[Any, ...], *, approved: bool) -> None:
+        """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""
+        parsed = ApprovalDecision.model_validate(first_of(decision))
+        self._run.change(questions.with_answer, parsed, approved, self._run.heard())
+
+    def refuse_when_over(self) -> None:
+        """Refuse a decision that would come too late.
+
+        Raises:
+            ValueError: The run is ending.
+        """
+        state = self._run.state
+        if state.aborted is not None or state.is_over:
+            raise ValueError("the run is ending; it takes no more decisions")
