@@ -29,11 +29,17 @@ class Told:
 
 async def test_guidance_that_arrives_while_the_end_is_told_makes_the_run_go_on(client: Client) -> None:
     told = Told()
-    async with a_loop(client, [answers("first"), answers("second")], setup=TELLS_THE_END, notifier=told) as loop:
+    again = Hold()
+    steps = [answers("first"), again.step(answers("second"))]
+    async with a_loop(client, steps, setup=TELLS_THE_END, notifier=told) as loop:
         handle = await loop.start()
         await told.first.reached()
         await handle.signal("steer", "wait, one more thing")
+        assert (await handle.query("status"))["phase"] == "done"
         told.first.go.set()
+        await again.reached()
+        assert (await handle.query("status"))["phase"] == "reasoning"
+        again.go.set()
         ran = await loop.ended(handle)
 
     assert (ran.result.output, ran.result.iterations) == ("second", 2)

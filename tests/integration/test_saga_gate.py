@@ -142,7 +142,10 @@ async def test_sagas_side_by_side_ask_for_their_approvals_at_the_same_time(clien
     async with an_agency(client, [sagas((pay("a"),), (pay("b"),)), answers()], *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
         one, other = await pending(handle, 2)
+        assert (await handle.query("status"))["phase"] == "waiting"
         await updated(handle, "deny", yes(one))
+        status = await handle.query("status")
+        assert (status["phase"], len(status["pending_approvals"])) == ("waiting", 1)
         await updated(handle, "approve", yes(other))
         ran = await loop.ended(handle)
     assert len(ledger.done) == 1

@@ -47,6 +47,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""
 
 
+CONTROL_TYPES = {"control", "questions", "notifications", "checks", "record", "names", "text", "untrusted"}
+CONTROL_TYPES |= {"telemetry_names", "breakers"}
+"""The values that the control core goes by: none of an agent."""
+
+
 @dataclass(frozen=True)
 class Import:
     """One imported module, and where."""
@@ -150,6 +155,27 @@ def test_every_room_has_a_place_in_the_order(package: str) -> None:
 
 def test_rooms_import_only_those_below() -> None:
     assert [place for package in ROOMS for file in files(package.replace(".", "/")) for place in upward(file)] == []
+
+
+def beyond_control(found: Import) -> bool:
+    """Return whether the control core would know a workflow of ours by this."""
+    match found.module.split("."):
+        case ["orga", "workflows", "types", name, *_]:
+            return name not in CONTROL_TYPES
+        case ["orga", "workflows", "decisions" | "phases", name, *_]:
+            return name != "control"
+        case ["orga", "activities", name, *_]:
+            return name != "instruments"
+        case _:
+            return False
+
+
+def test_the_control_core_knows_no_workflow() -> None:
+    core = files("workflows/decisions/control", "workflows/phases/control", "workflows/types/control.py")
+    core += files("workflows/types/questions.py")
+    assert [found.place for file in core for found in imports(file) if beyond_control(found)] == []
+    agent = [found for file in files("workflows/phases/gate.py") for found in imports(file)]
+    assert any(map(beyond_control, agent)), "the test would find it"
 
 
 def test_nobody_imports_the_worker() -> None:

@@ -1,0 +1,180 @@
+"""A second kind of workflow: it does a list of errands, a person's word for each, and knows nothing of an agent.
+
+All that makes it steerable comes from the control core: its handlers, questions, clock, watches and roll-over.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, Self, TypedDict, Unpack
+
+from temporalio import workflow
+
+from orga.workflows.decisions.control.interventions import reopened, with_over
+from orga.workflows.decisions.control.questions import open_questions, shown_question
+from orga.workflows.phases.control import attributes
+from orga.workflows.phases.control.clock import event_time
+from orga.workflows.phases.control.handlers import ControlHandlers
+from orga.workflows.phases.control.interrupt import Interrupted, result_of
+from orga.workflows.phases.control.lifetime import Watches, continue_as_new, run_to_an_end
+from orga.workflows.phases.control.notifications import tell_end
+from orga.workflows.phases.control.pace import checkpoint, enter, wait_if_paused
+from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.control.resets import Resets
+from orga.workflows.phases.control.run import ControlledRun, RollOver
+from orga.workflows.types.control import Clock, Control, Stop, Terms
+from orga.workflows.types.questions import Item, Question
+from orga.workflows.types.record import Record, replace_fields
+
+
+class ErrandChanges(TypedDict, total=False):
+    """What `with_errand` takes."""
+
+    todo: tuple[str, ...]
+    done: tuple[str, ...]
+    heard: tuple[str, ...]
+
+
+class Errands(Record):
+    """What only this workflow knows."""
+
+    todo: tuple[str, ...] = ()
+    """`buy …` needs a yes; `ask …` is a question with choices; anything else takes a moment."""
+    timeout_s: float = 60.0
+    roll_over_events: int = 3_500
+    expires_s: float = 60.0
+    notify: bool = False
+    done: tuple[str, ...] = ()
+    heard: tuple[str, ...] = ()
+
+    def with_errand(self, **changes: Unpack[ErrandChanges]) -> Self:
+        """Return the state with these changes."""
+        return replace_fields(self, changes)
+
+
+class ErrandState(Errands, Control):
+    """Its state: its own part, and the control that any workflow has."""
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+        return "errands"
+
+    @property
+    def terms(self) -> Terms:
+        """What the control goes by."""
+        kinds = ("approval", "escalation", "ended") if self.notify else ()
+        return Terms(self.timeout_s, kinds, search_attributes=True, roll_over_events=self.roll_over_events)
+
+
+class ErrandRun(ControlledRun[ErrandState]):
+    """Nothing of its own: what the core shows is enough."""
+
+
+def with_inbox_read(state: ErrandState) -> ErrandState:
+    """Take in what people sent: context is another errand, guidance is heard."""
+    further = tuple(item.text for item in state.inbox if item.kind == "add_context")
+    heard = tuple(item.text for item in state.inbox if item.kind == "steer")
+    state = state.with_errand(todo=(*state.todo, *further), heard=(*state.heard, *heard))
+    return state.with_control(inbox=(), inbox_bytes=0)
+
+
+def with_step(state: ErrandState, errand: str, outcome: str) -> ErrandState:
+    """Take in an errand that was run, and note it for the journal."""
+    state = state.with_errand(done=(*state.done, f"{errand}: {outcome}")).with_control(iteration=state.iteration + 1)
+    return state.with_note("ErrandRun", errand=errand, outcome=outcome)
+
+
+@workflow.defn(name="Errands")
+class ErrandsWorkflow(ControlHandlers[ErrandRun]):
+    """Runs errands."""
+
+    @workflow.init
+    def __init__(self, given: Any, carried: Any = None) -> None:
+        """Begin, or go on with what the run before carried."""
+        now, origin = event_time(), workflow.info().original_execution_run_id
+        begun: dict[str, Any] = {"origin": origin, "clock": Clock(started_at=now), **(given or {})}
+        self._run = ErrandRun(ErrandState.model_validate(begun if carried is None else carried))
+        self._resets = Resets(self._run)
+        self._watches = Watches(self._run)
+
+    @workflow.run
+    async def run(self, given: Any, carried: Any = None) -> dict[str, Any]:
+        """Run to an end."""
+        return await run_to_an_end(self._run, self._loop())
+
+    @workflow.query
+    def stands(self) -> dict[str, Any]:
+        """Where it stands."""
+        state = self._run.state
+        waiting = [shown_question(each).model_dump(mode="json") for each in open_questions(state)]
+        return {"phase": state.phase, "waiting": waiting, "done": state.done, "elapsed_s": self._elapsed_s()}
+
+    def _elapsed_s(self) -> float:
+        return self._run.state.clock.elapsed_s(self._run.now)
+
+    async def _loop(self) -> dict[str, Any]:
+        run = self._run
+        while True:
+            self._watches.start()
+            try:
+                stop = await self._until_stopped()
+            except RollOver:
+                await self._watches.stop()
+                continue_as_new(run.state)
+            run.change(with_over)
+            await self._watches.stop()
+            run.change(ErrandState.with_control, stop=stop)
+            attributes.show_end(run, stop[0])
+            await tell_end(run, stop)
+            run.change(reopened)
+            if run.state.stop is not None:
+                state = run.state
+                return {"done": state.done, "heard": state.heard, "stop": stop, "elapsed_s": self._elapsed_s()}
+            attributes.show_goes_on(run)
+
+    async def _until_stopped(self) -> Stop:
+        run = self._run
+        try:
+            await wait_if_paused(run, may_roll_over=True)
+            run.change(with_inbox_read)
+            while len(run.state.done) < len(run.state.todo):
+                errand = run.state.todo[len(run.state.done)]
+                await checkpoint(run, may_roll_over=True)
+                enter(run, "running")
+                run.change(with_step, errand, await self._outcome(errand))
+                attributes.show_progress(run)
+                run.change(with_inbox_read)
+                if run.is_due:
+                    raise RollOver
+        except Interrupted:
+            state = run.state
+            return state.stop or ("aborted", state.aborted or "")
+        return "completed", ""
+
+    async def _outcome(self, errand: str) -> str:
+        run = self._run
+        what = errand.partition(" ")[0]
+        if what == "buy":
+            item = Item(
+                approval_id=f"yes-{run.state.iteration}",
+                call={"call_id": "c", "name": "buy", "arguments": {"what": errand}},
+                expires_at=run.now + timedelta(seconds=run.state.expires_s),
+            )
+            question = Question(
+                question_id=f"buy-{run.state.iteration}", kind="approval", since=run.now, text=errand, items=(item,)
+            )
+            answer = (await ask(run, question, may_roll_over=True)).items[0].answer
+            return "bought" if answer and answer.approved else f"not bought, {answer and answer.reason}"
+        if what == "ask":
+            question = Question(
+                question_id=f"ask-{run.state.iteration}",
+                kind="escalation",
+                since=run.now,
+                text=errand,
+                choices=("retry", "skip"),
+            )
+            decided = (await ask(run, question, may_roll_over=True)).resolution
+            return decided.choice if decided else "nobody said"
+        walk = asyncio.create_task(run.event(workflow.sleep(timedelta(milliseconds=50))))
+        await result_of(walk, run.is_interrupted)
+        return "done"
