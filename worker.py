@@ -41,6 +41,7 @@ from orga.client.runners.patient import PatientRunner
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.search_attributes import are_known
+from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import checked
@@ -56,6 +57,11 @@ from orga.workflows.agent import AgentWorkflow
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
 """How old the live text of a model may be, and how soon an abort is heard."""
+
+WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
+"""In flight at once; the server keeps the others. They share this process's processor: each of a hundred takes a
+hundred times as long, and one that takes ten seconds is handed to somebody else and done again. Eight at least, since
+one that waits for a local tool holds its place."""
 
 SHUTDOWN_GRACE = timedelta(seconds=10)
 """What activities in flight get to end in, once the worker is told to stop."""
@@ -76,6 +82,7 @@ def build_worker(
         interceptors=[NamedTasks(), ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)],
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         **options,
     )
 
@@ -176,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code = 2 if report["problems"] else 0
         else:
             configure_logs(options.json_logs, secrets=secret_names(config))
+            forward_core_logs()
             asyncio.run(_run(config, root, version))
     except (OrgaError, ServerUnavailable, ValueError) as error:
         _say(f"orga-worker: {error}")

@@ -11,7 +11,7 @@ from orga.activities.own_run import own_run
 from orga.activities.ports import Notifier, NotifyError
 from orga.activities.shutdown import told_of_shutdown
 from orga.workflows.types.names import NOTIFY
-from orga.workflows.types.notifications import Notification
+from orga.workflows.types.questions import Notification
 
 LONGEST_WISH_S = 300.0
 """Of a receiver that asks to be left alone for a while."""

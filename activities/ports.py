@@ -9,8 +9,8 @@ from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.gate import ApprovalTerms, Purpose
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.notifications import Notification
 from orga.workflows.types.past import ForkInput
+from orga.workflows.types.questions import Notification
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 

@@ -11,8 +11,8 @@ from orga.activities.model_context import model_context
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import calls_room, normalised
 from orga.workflows.types.context import ReasonRequest, Setup
+from orga.workflows.types.conversation import as_sent
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.sent import as_sent
 from orga.workflows.types.untrusted import MEANING
 
 

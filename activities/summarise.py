@@ -12,8 +12,8 @@ from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
 from orga.activities.sanitize import sanitized
 from orga.activities.transcript import transcript
+from orga.workflows.types.conversation import BYTES_PER_TOKEN, SummariseRequest
 from orga.workflows.types.messages import Message, Reply, within
-from orga.workflows.types.summary import BYTES_PER_TOKEN, SummariseRequest
 from orga.workflows.types.text import clip
 from orga.workflows.types.untrusted import delimited
 

@@ -2,8 +2,8 @@
 
 from pydantic_core import to_json
 
+from orga.workflows.types.conversation import SOURCE_CHARS
 from orga.workflows.types.messages import Message
-from orga.workflows.types.sent import SOURCE_CHARS
 from orga.workflows.types.text import clip
 from orga.workflows.types.untrusted import delimited
 

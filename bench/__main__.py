@@ -7,7 +7,19 @@ import os
 import sys
 from pathlib import Path
 
-from bench import audit, decisions, endurance, engines, first_activity, history_size, replay, wall
+from bench import (
+    audit,
+    crowd,
+    decisions,
+    endurance,
+    engines,
+    first_activity,
+    history_size,
+    replay,
+    start_cost,
+    throughput,
+    wall,
+)
 from bench.assumptions import header
 from bench.figures import Figure, table
 from bench.rig import Rig, rig
@@ -21,6 +33,9 @@ MEASURES = {
     "f": "decisions",
     "g": "policy engines",
     "h": "audit and verify",
+    "i": "throughput",
+    "j": "start cost",
+    "k": "crowd",
 }
 
 
@@ -55,6 +70,12 @@ async def _measured(rig: Rig, letter: str, quick: bool) -> list[Figure]:
             figures = await engines.measure(rig, rounds=3 if quick else 11)
         case "h":
             figures = await audit.measure(rig, iterations=1_000, rounds=3 if quick else 5)
+        case "i":
+            figures = await throughput.measure(rig, pairs=3 if quick else 7)
+        case "j":
+            figures = await start_cost.measure(rig, rounds=5 if quick else 15)
+        case "k":
+            figures = await crowd.measure(rig, runs=50 if quick else 200)
         case _:
             figures = await endurance.measure(rig, iterations=1_000 if quick else 5_000)
     return figures

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from orga.workflows.decisions import denials, dispatch, limits, observe, taint
+from orga.workflows.decisions import dispatch, limits, observe, outcomes, steps
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.control.interventions import reopened, with_over
 from orga.workflows.decisions.limits import is_time_for_another, stop_reason
@@ -29,27 +29,19 @@ from orga.workflows.decisions.result import missing_output, result, with_gathere
 from orga.workflows.decisions.roll_over import carried, cut_parts, holding_up
 from orga.workflows.decisions.summaries import last_calls
 from orga.workflows.handlers import Handlers
-from orga.workflows.phases import act, gate, questions, reason, requeue, telemetry
-from orga.workflows.phases.answers import conclude
-from orga.workflows.phases.attributes import show_start
-from orga.workflows.phases.control import attributes
-from orga.workflows.phases.control.clock import event_time
+from orga.workflows.phases import act, gate, questions, reason, requeue
+from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.failures import failure_message, failure_text
-from orga.workflows.phases.control.interrupt import Interrupted
-from orga.workflows.phases.control.lifetime import Watches, continue_as_new, run_to_an_end
-from orga.workflows.phases.control.notifications import tell_end
-from orga.workflows.phases.control.pace import checkpoint, enter, show_details, wait_if_paused
+from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, show_details, wait_if_paused
 from orga.workflows.phases.control.questions import withdraw
-from orga.workflows.phases.control.resets import Resets
-from orga.workflows.phases.control.run import RollOver
-from orga.workflows.phases.control.spans import phase_span
+from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
 from orga.workflows.phases.delegation import report_held
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.hydration import hydrate
-from orga.workflows.phases.past import take_past
-from orga.workflows.phases.prepare import prepare_setup
-from orga.workflows.phases.run import Run
-from orga.workflows.phases.stages import pass_stages
+from orga.workflows.phases.prepare import prepare_setup, take_past
+from orga.workflows.phases.run import Run, name_run, show_start
+from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import AgentInput
@@ -99,9 +91,9 @@ class AgentWorkflow(Handlers):
             await self._prepare()
         if run.state.setup is None:
             return self._end(self._stop_reason() or ("error", "nothing was prepared"))
-        telemetry.name_run(run.setup)
+        name_run(run.setup)
         while (ended := await self._run_until_stopped()) is None:
-            attributes.show_goes_on(run)
+            pace.show_goes_on(run)
         return ended
 
     async def _run_until_stopped(self) -> AgentResult | None:
@@ -154,7 +146,7 @@ class AgentWorkflow(Handlers):
             run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
             return
         run.prepare(setup)
-        run.change(taint.with_definitions)
+        run.change(outcomes.with_definitions)
         show_start(run)
 
     async def _limit_reached(self) -> Stop | None:
@@ -189,7 +181,7 @@ class AgentWorkflow(Handlers):
         else:  # what is done is done: however this ends, the reply is not judged once more
             await self._act(gated)
         await wait_if_paused(run, may_roll_over=True)
-        attributes.show_progress(run)
+        pace.show_progress(run)
         if run.is_due:
             raise RollOver
         return run.end_if_outgrown()
@@ -243,8 +235,8 @@ class AgentWorkflow(Handlers):
         with phase_span("act", run.state.iteration):
             acted = await act.run_tools(run, gated)
         verdicts = tuple(each.verdict for each in acted.results)
-        denied = denials.repeated(acted.outcomes, verdicts, "denied")
-        invalid = denials.invalid_calls(acted.outcomes, verdicts)
+        denied = steps.repeated(acted.outcomes, verdicts, "denied")
+        invalid = steps.invalid_calls(acted.outcomes, verdicts)
         run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
         run.change(dispatch.with_attempts, acted.outcomes, run.now)
         return await questions.resolve_stuck_steps(run)
@@ -273,5 +265,5 @@ class AgentWorkflow(Handlers):
         run.change(with_over)
         show_details(run)
         if run.state.setup is not None:
-            attributes.show_end(run, stop[0])
+            pace.show_end(run, stop[0])
         return result(run.state, stop, run.now)

@@ -8,8 +8,8 @@ from orga.workflows.decisions import recovery
 from orga.workflows.decisions.delegation import with_delegate_held
 from orga.workflows.decisions.limits import extended, extension
 from orga.workflows.decisions.result import parsed_page, shown_conversation, status
-from orga.workflows.phases.control.clock import wall_time
 from orga.workflows.phases.control.handlers import ControlHandlers, first_of
+from orga.workflows.phases.control.run import wall_time
 from orga.workflows.phases.run import Run
 from orga.workflows.types.status import AgentStatus, ShownMessage
 

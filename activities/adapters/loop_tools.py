@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Delegate, DelegateSpec
-from orga.workflows.types.loop_tools import DELEGATE, SAGA, TERMINATE
-from orga.workflows.types.saga import MAX_STEPS
+from orga.workflows.types.loop_tools import DELEGATE, MAX_STEPS, SAGA, TERMINATE
 from orga.workflows.types.tools import ToolOptions, ToolSpec
 
 _BUILT_IN = ToolOptions(verified=True)

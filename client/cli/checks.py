@@ -25,6 +25,7 @@ from orga.client.server.home import prepared_home
 from orga.client.server.lacking import is_lacking, reason_of
 from orga.client.server.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, pollers
 from orga.client.server.search_attributes import NoSearchAttributes, SearchAttributesRefused, missing
+from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.workers.held_loops import hold_of
 from orga.client.workers.keeping import kept_worker
 from orga.client.workers.routing import Routing, nobody_serves, routing, to_make_current
@@ -68,6 +69,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
         for check in _parts(await worker_report(loaded.path or NO_FILE)):
             yield check
     try:
+        forward_core_logs()
         async with connection(loaded.config, note) as connected:
             async for check in _server(Session(loaded, connected), deep=deep):
                 yield check

@@ -65,7 +65,7 @@ async def _tried(settings: "WebhookSettings", *, as_json: bool) -> int:
 async def _answer(settings: "WebhookSettings") -> "Answer":
     from orga.activities.adapters.webhook.sender import Webhook
     from orga.activities.ports import RunKey
-    from orga.workflows.types.notifications import Notification
+    from orga.workflows.types.questions import Notification
 
     question = "this is a test, nothing waits"
     sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)

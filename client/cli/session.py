@@ -13,6 +13,7 @@ from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import own_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
+from orga.client.telemetry.core_logs import forward_core_logs
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,6 @@ async def session(config_file: Path | None, *, root: Path | None = None) -> Asyn
         ServerUnavailable: There is no server.
     """
     loaded = load_config(config_file)
+    forward_core_logs()
     async with connection(loaded.config, note, root=root) as connected:
         yield Session(loaded, connected)

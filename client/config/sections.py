@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import ModelPrice

@@ -8,7 +8,7 @@ from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, place_of
 from orga.workflows.types.journal import JournalEntry
-from orga.workflows.types.saga import SAGA_ENDED
+from orga.workflows.types.loop_tools import SAGA_ENDED
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})

@@ -44,9 +44,8 @@ def with_tests(known: Vocabulary, folder: Path) -> Vocabulary:
     files = [read_cases(path) for path in case_files(folder)] if any(folder.glob("**/*.test.toml")) else []
     tools = {name: tool for file in files for name, tool in file.tools.items()}
     cases = [case for file in files for case in file.test]
-    told = {
-        name for case in cases if loop_tool(case.tool).is_run and isinstance(name := case.arguments.get("agent"), str)
-    }
+    runs = [case for case in cases if case.tool and loop_tool(case.tool).is_run]
+    told = {name for case in runs if isinstance(name := case.arguments.get("agent"), str)}
     described = {
         name: ToolSpec(name=name, parameters=tool.parameters, options=ToolOptions(tags=tool.tags))
         for name, tool in tools.items()

@@ -19,7 +19,7 @@ from temporalio.worker import (
 )
 
 from orga.activities.instruments import count, record
-from orga.workflows.phases.control.spans import opened
+from orga.workflows.phases.control.pace import opened
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.result import AgentResult
 

@@ -4,7 +4,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelError, ModelRequest
-from orga.workflows.decisions.sizes import tokens_in
+from orga.workflows.decisions.conversation import tokens_in
 from tests.support.model.counting import counting, estimate
 from tests.support.model.scripted import ScriptedProvider, calls
 from tests.support.runs.loop import FakeTool, a_loop

@@ -171,7 +171,7 @@ async def test_an_end_closes_what_is_asked(client: Client, how: str) -> None:
 
 async def test_the_deadline_ends_it_and_people_cost_no_time(client: Client) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, "buy milk", *["walk"] * 100, timeout_s=1)
+        handle = await started(client, queue, "buy milk", *["walk"] * 100, seconds=1)
         await comes_to(handle, "waiting")
         await asyncio.sleep(1.5)
         assert (await stands(handle))["phase"] == "waiting"
@@ -253,7 +253,7 @@ def reached(module: str) -> set[str]:
 def test_nothing_of_an_agent_is_known_to_it() -> None:
     known = reached("tests.support.runs.errand")
     assert {name for name in known if ".control" not in name} == {
-        *("types.breakers", "types.checks", "types.names", "types.notifications", "types.questions", "types.record"),
+        *("types.breakers", "types.checks", "types.names", "types.questions", "types.record"),
         *("types.telemetry_names", "types.text", "types.untrusted"),
     }
     assert "phases.control.questions" in known

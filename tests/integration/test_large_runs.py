@@ -10,7 +10,7 @@ from orga.activities.conversations import Conversations
 from orga.activities.ports import ModelRequest
 from orga.activities.replies import calls_room
 from orga.client.runs.agents import AgentHandle
-from orga.workflows.decisions.sizes import bytes_for, size_of
+from orga.workflows.decisions.conversation import bytes_for, size_of
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions

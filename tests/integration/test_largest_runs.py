@@ -102,7 +102,6 @@ async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them
     assert provider.seen[-1].messages[0].text == given["task"]
     assert (len(pay.contexts), ran.result.tool_calls.denied) == (MAX_CALLS // 2, MAX_CALLS // 2)
     assert MAX_CARRIED_BYTES * 0.9 < max(carried_bytes(ran)) <= MAX_CARRIED_BYTES + 1_000
-    assert "holds" in {field for entry in ran.journal for field in entry.data.get("fields_cut", ())}
 
 
 async def test_results_that_people_give_for_many_stuck_steps_are_carried_on(client: Client) -> None:

@@ -1,7 +1,10 @@
 """Log lines of real runs: which run and which iteration they belong to."""
 
 import logging
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 from temporalio.client import Client
@@ -69,3 +72,39 @@ async def test_a_line_of_a_workflow_is_written_once_and_names_its_run(
         ("before 1", queue, handle.first_execution_run_id),
         ("after", queue, handle.first_execution_run_id),
     ]
+
+
+TELLS = """
+import asyncio, logging, sys
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+from orga.client.telemetry.core_logs import forward_core_logs
+
+@workflow.defn(sandboxed=False)
+class Fails:
+    @workflow.run
+    async def run(self) -> None:
+        raise RuntimeError("a defect")
+
+async def main() -> None:
+    forward_core_logs()
+    forward_core_logs()
+    client = await Client.connect(sys.argv[1])
+    async with Worker(client, task_queue="fails", workflows=[Fails]):
+        handle = await client.start_workflow(Fails.run, id="fails", task_queue="fails")
+        await asyncio.sleep(2)
+        await handle.terminate()
+
+asyncio.run(main())
+"""
+
+
+def test_what_the_core_says_is_no_result(client: Client, tmp_path: Path) -> None:
+    """It warns of a workflow task that fails."""
+    program = tmp_path / "tells.py"
+    program.write_text(TELLS)
+    address = client.service_client.config.target_host
+    ran = subprocess.run([sys.executable, program, address], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout == ""
+    assert "Failing workflow task" in ran.stderr

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.ports import ModelError, ModelProvider
-from orga.workflows.phases.control.interrupt import CANCEL_GRACE_S
+from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from tests.support.hold import PATIENCE_S
 from tests.support.model.named import Named
 from tests.support.model.providers import a_request

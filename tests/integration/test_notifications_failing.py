@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.context import Setup
-from orga.workflows.types.notifications import Notification
+from orga.workflows.types.questions import Notification
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import answers
 from tests.support.runs.approvals import Asks, pending, yes

@@ -4,7 +4,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import RunKey
 from orga.client.past.fork import fork
-from orga.workflows.types.notifications import Notification
+from orga.workflows.types.questions import Notification
 from tests.support.hold import Hold
 from tests.support.model.scripted import answers
 from tests.support.runs.delegates import a_cast, agent, delegates, led

@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import NotifyError, RunKey
-from orga.workflows.types.notifications import Notification
+from orga.workflows.types.questions import Notification
 from tests.support.hold import until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.approvals import Asks, pending, yes

@@ -84,7 +84,7 @@ async def test_the_same_call_made_again_finds_the_saga_of_its_delegate_taken_bac
     assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
 
 
-async def test_the_delegate_of_a_delegate_that_ends_behind_it_is_waited_for(client: Client) -> None:
+async def test_the_delegate_of_a_delegate_that_ends_behind_it_under_way_elsewhere(client: Client) -> None:
     agency = Agency()
     agents = {"lead": agent("lead", "middle"), "middle": agent("middle", "buyer"), "buyer": BUYER}
     again = [delegates("buyer"), delegates("buyer"), answers("done")]
@@ -104,7 +104,7 @@ async def test_the_delegate_of_a_delegate_that_ends_behind_it_is_waited_for(clie
     assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
 
 
-async def test_a_delegate_that_outlives_its_parent_is_waited_for(client: Client) -> None:
+async def test_a_delegate_that_outlives_its_parent_under_way_elsewhere(client: Client) -> None:
     agency = Agency()
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}

@@ -25,7 +25,7 @@ from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import inbox
 from orga.client.server.search_attributes import register
 from orga.workflows.decisions.control import interventions
-from orga.workflows.phases.control import lifetime, notifications
+from orga.workflows.phases.control import lifetime
 from orga.workflows.types.context import Setup
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import ScriptedProvider, answers, calls
@@ -96,7 +96,7 @@ async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
 async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = WORKER_FACTS.model_copy(update={"notify": ("approval",)})
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
-        monkeypatch.setattr(notifications.notifications, "unannounced", spoiled)
+        monkeypatch.setattr(lifetime.notifications, "unannounced", spoiled)
         handle = await loop.start()
         assert "a defect" in await stuck(client, handle)
         await handle.terminate()

@@ -6,8 +6,8 @@ import pytest
 from temporalio.client import Client, WorkflowHistory
 
 from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.conversation import HEADER
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.summary import HEADER
 from orga.workflows.types.untrusted import undelimited
 from tests.support.hold import Hold
 from tests.support.model.counting import CountingProvider, counting, estimate

@@ -16,7 +16,7 @@ from orga.client.history.converter import data_converter
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.telemetry.start import telemetry
 from orga.workflows.agent import AgentWorkflow
-from orga.workflows.phases.control.spans import phase_span
+from orga.workflows.phases.control.pace import phase_span
 from orga.workflows.types import telemetry_names as names
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, a_loop

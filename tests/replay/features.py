@@ -12,7 +12,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.notifications import Notification
+from orga.workflows.types.questions import Notification
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.replay.plain import a_stage, look

@@ -13,7 +13,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound, bounded
 from orga.client.history.converter import Unreadable, data_converter
 from orga.workflows.decisions import limits, recovery, result
-from orga.workflows.decisions.control import interventions, questions, rewinds
+from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.input import parse_input
 from orga.workflows.types.past import is_fork, parse_fork
@@ -67,7 +67,7 @@ def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
     """From the wire to the inbox, as the SDK does it: of a text, too."""
     began = time.process_time()
     interventions.guidance("steer", (read(data),))
-    rewinds.rewind_in(read(data))
+    interventions.rewind_in(read(data))
     assert (time.process_time() - began) * IN_A_HISTORY / 2 < 1.5
 
 

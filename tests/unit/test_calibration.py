@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.sizes import (
+from orga.workflows.decisions.conversation import (
     HIGHEST,
     LOWEST,
     frame_tokens,
@@ -15,9 +14,11 @@ from orga.workflows.decisions.sizes import (
     tokens_in,
     with_calibration,
     with_frame,
+    with_message,
 )
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.state import AgentState
 from tests.support.values.core import a_setup, a_spec, a_state, user
 from tests.support.values.strategies import LAW
 

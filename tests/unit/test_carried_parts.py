@@ -29,10 +29,11 @@ from orga.workflows.decisions.roll_over import (
     with_outgrown,
 )
 from orga.workflows.types.control import Intervention
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.past import parse_fork
-from orga.workflows.types.state import AgentState, Conversation, ForkedFrom
+from orga.workflows.types.state import AgentState, ForkedFrom
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 from tests.support.values.largest import LETTERS, Sizes, held_verdict, largest
 from tests.support.values.turns import are_paired

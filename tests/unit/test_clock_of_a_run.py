@@ -1,4 +1,4 @@
-"""Workflow code asks Temporal for the time, and for the length of the history, in one place only: `control/clock`.
+"""Workflow code asks Temporal for the time, and for the length of the history, in one place only: `control/run`.
 
 What follows a local activity may run at another time than its replay: so nothing else may ask, by any spelling.
 """
@@ -12,16 +12,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 ASKS_TEMPORAL = {
-    "now": {"phases/control/clock.py"},
-    "time": {"phases/control/clock.py"},
-    "time_ns": {"phases/control/clock.py"},
+    "now": {"phases/control/run.py"},
+    "time": {"phases/control/run.py"},
+    "time_ns": {"phases/control/run.py"},
     "utcnow": set[str](),
     "today": set[str](),
     "monotonic": set[str](),
     "perf_counter": set[str](),
-    "get_current_history_length": {"phases/control/clock.py"},
-    "get_current_history_size": {"phases/control/clock.py"},
-    "is_continue_as_new_suggested": {"phases/control/clock.py"},
+    "get_current_history_length": {"phases/control/run.py"},
+    "get_current_history_size": {"phases/control/run.py"},
+    "is_continue_as_new_suggested": {"phases/control/run.py"},
 }
 """Names that ask for what differs from task to task, each with the files that may."""
 
@@ -29,11 +29,11 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Whose `now`, `time` and `time_ns` are meant: a run has a `now` of its own."""
 
 ASKED_BY = {
-    "event_time": {"phases/control/run.py", "agent.py", "phases/control/clock.py"},
-    "live_time": {"phases/control/handlers.py", "phases/control/clock.py"},
-    "task_clock": {"phases/control/resets.py", "phases/control/clock.py"},
-    "wall_time": {"handlers.py", "phases/control/clock.py"},
-    "length": {"phases/control/run.py", "phases/control/clock.py"},
+    "event_time": {"phases/control/run.py", "agent.py"},
+    "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
+    "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
+    "wall_time": {"handlers.py", "phases/control/run.py"},
+    "length": {"phases/control/run.py"},
 }
 """What those files offer, and who may use it."""
 
@@ -96,7 +96,7 @@ def test_the_time_of_an_event_is_asked_only_where_one_is_taken_in(path: Path) ->
     imported = {
         alias.name
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module in {"orga.workflows.phases.control.clock"}
+        if isinstance(node, ast.ImportFrom) and node.module in {"orga.workflows.phases.control.run"}
         for alias in node.names
     }
     asked = imported | (used & {"event_time", "live_time", "wall_time", "task_clock"})

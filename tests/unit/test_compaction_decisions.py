@@ -19,13 +19,11 @@ from orga.workflows.decisions.compaction import (
     results_to_mask,
     summary_tokens,
 )
-from orga.workflows.decisions.conversation import handed_over
-from orga.workflows.decisions.sizes import size_of, tokens_in
+from orga.workflows.decisions.conversation import handed_over, size_of, tokens_in
 from orga.workflows.types.context import ContextRef, MessageRef
+from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, Conversation, Summary, summary_message
 from orga.workflows.types.input import ContextStrategy
 from orga.workflows.types.messages import Message, indexes, masked, within
-from orga.workflows.types.state import Conversation
-from orga.workflows.types.summary import BYTES_PER_TOKEN, HEADER, Summary, summary_message
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW
 from tests.support.values.turns import TASK, are_paired, conversations, turn

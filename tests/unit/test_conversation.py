@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.conversation import full_digest, handed_over, settled, with_message
-from orga.workflows.decisions.sizes import size_of, tokens_of
+from orga.workflows.decisions.conversation import full_digest, handed_over, settled, size_of, tokens_of, with_message
 from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef
+from orga.workflows.types.conversation import Conversation, Summary, summary_message
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Ranges, with_masks, without
-from orga.workflows.types.state import Conversation
-from orga.workflows.types.summary import Summary, summary_message
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW, messages
 

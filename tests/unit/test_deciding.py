@@ -23,9 +23,9 @@ from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import Fork, ForkInput
-from orga.workflows.types.saga import SagaStep
 from orga.workflows.types.state import AgentState, ForkedFrom
 from tests.support.model.scripted import answers
 from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.denials import alike_at, denial_of_answer, denial_of_call, denial_streaks
+from orga.workflows.decisions.steps import alike_at, denial_of_answer, denial_of_call, denial_streaks
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.recovery import StepIteration

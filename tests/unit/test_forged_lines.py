@@ -29,8 +29,7 @@ from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.decisions.summaries import details
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.notifications import Notification, NotifiedCall
-from orga.workflows.types.questions import Item, Question, ShownQuestion
+from orga.workflows.types.questions import Item, Notification, NotifiedCall, Question, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.result import Termination
 from orga.workflows.types.state import Child

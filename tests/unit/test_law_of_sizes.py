@@ -18,22 +18,25 @@ from orga.workflows.decisions.control import interventions
 from orga.workflows.decisions.conversation import (
     LEAST_ROOM_BYTES,
     MAX_NEWS_BYTES,
+    bytes_for,
     full_digest,
     handed_over,
+    message_budget,
+    size_of,
+    weight_of,
+    with_frame,
     with_message,
 )
 from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.roll_over import carried, is_due
-from orga.workflows.decisions.sizes import bytes_for, message_budget, size_of, weight_of, with_frame
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, Setup
 from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.outcome import Outcome, tool_message
 from orga.workflows.types.questions import Question, Resolution
-from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.recovery import DeadLetter, Outcome, tool_message
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, a_state, user

@@ -8,14 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from orga.workflows.decisions import dispatch, limits, observe
 from orga.workflows.decisions.control import interventions, questions
-from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.denials import repeated
+from orga.workflows.decisions.conversation import full_digest, size_of, tokens_in
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.replies import classify_reply
 from orga.workflows.decisions.result import result, status
 from orga.workflows.decisions.roll_over import carried
-from orga.workflows.decisions.sizes import size_of, tokens_in
-from orga.workflows.decisions.steps import with_resolved_step
+from orga.workflows.decisions.steps import repeated, with_resolved_step
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.context import HashedMessages
 from orga.workflows.types.control import Intervention
@@ -23,8 +21,8 @@ from orga.workflows.types.digest import digest_of
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.outcome import OutcomeStatus
 from orga.workflows.types.questions import Resolution
+from orga.workflows.types.recovery import OutcomeStatus
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import Usage
 from tests.support.scenarios.draws import configs, costs, proposals, stubborn, usages

@@ -47,8 +47,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""
 
 
-CONTROL_TYPES = {"control", "questions", "notifications", "checks", "record", "names", "text", "untrusted"}
-CONTROL_TYPES |= {"telemetry_names", "breakers"}
+CONTROL_TYPES = {
+    *("control", "questions", "checks", "record"),
+    *("names", "text", "untrusted", "telemetry_names", "breakers"),
+}
 """The values that the control core goes by: none of an agent."""
 
 

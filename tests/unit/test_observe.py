@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.denials import repeated
 from orga.workflows.decisions.observe import (
     with_answer,
     with_denied_answer,
@@ -17,10 +16,11 @@ from orga.workflows.decisions.observe import (
     with_unjudged,
 )
 from orga.workflows.decisions.replies import classify_reply
+from orga.workflows.decisions.steps import repeated
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.outcome import Outcome, OutcomeStatus
+from orga.workflows.types.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import ToolCallCounts, Usage
 from tests.support.values.core import a_call, a_state, user

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.control.interventions import with_pause, with_resume
-from orga.workflows.decisions.control.questions import asked, closed, parsed_resolution, with_resolution
-from orga.workflows.types.questions import Choice, Question, QuestionKind, Resolution
+from orga.workflows.decisions.control.questions import (
+    asked,
+    closed,
+    parsed_resolution,
+    with_answer,
+    with_expired,
+    with_resolution,
+)
+from orga.workflows.types.questions import ApprovalDecision, Choice, Item, Question, QuestionKind, Resolution
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_state, at
 from tests.support.values.strategies import LAW
@@ -125,3 +132,63 @@ def test_a_decision_that_comes_late_is_refused() -> None:
     state = with_resolution(asked(a_state(), a_question(), T0), decided(choice="retry"), at(1))
     with pytest.raises(ValueError, match="decided already: retry"):
         parsed_resolution(state, {"escalation_id": "w", "choice": "skip"})
+
+
+def an_item(approval_id: str) -> Item:
+    return Item(approval_id=approval_id, call={"call_id": "c", "name": "pay", "arguments": {}}, expires_at=at(900))
+
+
+def about(*approval_ids: str) -> Question:
+    items = tuple(map(an_item, approval_ids))
+    return Question(question_id="w", kind="approval", since=at(50), text="pay?", items=items)
+
+
+YES = ApprovalDecision(approval_id="a", approver="ada")
+
+
+def test_a_question_that_is_asked_on_keeps_its_time_and_its_answers() -> None:
+    state = with_answer(asked(a_state(), about("a", "b"), T0), YES, True, at(10))
+    [question] = asked(state, about("b", "a", "c"), at(60)).questions
+    assert [(item.approval_id, item.answer is None) for item in question.items] == [
+        ("b", True),
+        ("a", False),
+        ("c", True),
+    ]
+    assert question.since == at(50)
+
+
+def test_one_that_is_about_nothing_of_it_is_closed_and_told_anew() -> None:
+    state = asked(a_state(announced=("w",)), about("a"), T0)
+    state = asked(state, about("b"), at(60))
+    assert [(note.event, note.data.get("choice"), note.data["id"]) for note in state.notes] == [
+        ("ApprovalRequested", None, "w"),
+        ("ApprovalRequested", None, "a"),
+        ("ApprovalResolved", "none", "w"),
+        ("ApprovalRequested", None, "w"),
+        ("ApprovalRequested", None, "b"),
+    ]
+    assert (state.announced, len(state.questions)) == ((), 1)
+    assert state.clock.stopped_at == at(60)
+
+
+def test_a_question_with_items_holds_the_clock_until_all_are_decided() -> None:
+    state = asked(a_state(), about("a", "b"), T0)
+    state = with_answer(state, YES, True, at(10))
+    assert state.phase == "waiting"
+    state = with_expired(state, at(900), at(900))
+    assert (state.phase, state.clock.stopped_at) == ("preparing", None)
+    assert [item.answer and item.answer.approved for item in state.questions[0].items] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("fields", "phase"),
+    [
+        pytest.param({"doing": "acting"}, "acting", id="nothing holds it up"),
+        pytest.param({"doing": "acting", "paused": True}, "acting", id="paused, and on its way to where it stands"),
+        pytest.param({"doing": "acting", "paused": True, "is_standing": True}, "paused", id="it stands"),
+        pytest.param({"is_standing": True, "questions": (a_question(),)}, "waiting", id="a question and a pause"),
+        pytest.param({"is_over": True, "questions": (a_question(),)}, "done", id="it ends"),
+    ],
+)
+def test_the_phase_is_what_holds_a_run_up(fields: dict[str, Any], phase: str) -> None:
+    assert a_state(**fields).phase == phase

@@ -21,8 +21,7 @@ from orga.workflows.decisions.recovery import (
     without_letter,
 )
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.recovery import DeadLetter, Recovery
+from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import Effect, ToolSpec
 from orga.workflows.types.untrusted import undelimited

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orga.workflows.decisions.references import references_in
+from orga.workflows.decisions.hydration import references_in
 from orga.workflows.types.hydration import CustomPattern, PreHydration
 from tests.support.values.strategies import LAW
 

@@ -7,8 +7,7 @@ import pytest
 from orga.workflows.decisions.observe import with_answer, with_termination
 from orga.workflows.decisions.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.outcome import Outcome, OutcomeStatus
-from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.recovery import DeadLetter, Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state
 

@@ -10,10 +10,10 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.result import result, shown_conversation, status
 from orga.workflows.types.control import Intervention, StopReason
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.record import Record
-from orga.workflows.types.state import Conversation
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import T0, a_call, a_setup, a_state, at, user
 

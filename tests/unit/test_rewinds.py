@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.control.interventions import with_abort, with_pause, with_resume
-from orga.workflows.decisions.control.rewinds import rewind_in, with_guidance_of
-from orga.workflows.decisions.control.rewinds import with_rewind as taken_in
+from orga.workflows.decisions.control.interventions import (
+    rewind_in,
+    with_abort,
+    with_guidance_of,
+    with_pause,
+    with_resume,
+)
+from orga.workflows.decisions.control.interventions import with_rewind as taken_in
 from orga.workflows.types.control import Intervention, Rewind
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import a_state, at
@@ -97,3 +102,8 @@ def test_what_is_no_rewind_says_nothing(raw: Any) -> None:
 
 def test_a_time_without_a_zone_is_no_rewind() -> None:
     assert rewind_in(said(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None
+
+
+def test_a_run_that_was_set_back_from_its_end_takes_decisions_again() -> None:
+    state = with_rewind(a_state(stop=("completed", ""), is_over=True), rewind(7), at(9))
+    assert (state.stop, state.is_over, state.phase) == (None, False, "preparing")

@@ -14,10 +14,9 @@ from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.decisions.steps import with_failed_call
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.loop_tools import MAX_STEPS, SagaStep
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.recovery import Recovery, RecoveryStrategy
-from orga.workflows.types.saga import MAX_STEPS, SagaStep
+from orga.workflows.types.recovery import Outcome, Recovery, RecoveryStrategy
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.usage import ToolCallCounts
 from tests.support.runs.sagas import book, look, pay

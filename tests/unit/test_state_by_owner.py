@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from orga.workflows.types.control import Control, ControlChanges
+from orga.workflows.types.conversation import ConversationChanges
 from orga.workflows.types.messages import CallChanges, Reply, ReplyChanges, ToolCall
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import (
@@ -18,7 +19,6 @@ from orga.workflows.types.state import (
     Budget,
     BudgetChanges,
     Conversation,
-    ConversationChanges,
     Dialogue,
     DialogueChanges,
     Failures,
@@ -135,7 +135,7 @@ def test_any_workflow_may_inherit_the_control() -> None:
     other = Other(origin="o", clock=clock, goal="g").with_control(paused=True)
     assert (type(other), other.goal, other.paused) == (Other, "g", True)
     assert known_to(Control.__module__) == {
-        *("control", "notifications", "questions", "record"),
+        *("control", "questions", "record"),
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from orga.activities.sanitize import sanitized
 from orga.client.config.sections import OrgaConfig
-from orga.workflows.types.sent import source_of
+from orga.workflows.types.conversation import source_of
 from orga.workflows.types.untrusted import delimited
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import a_call, a_spec

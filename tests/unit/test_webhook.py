@@ -11,7 +11,7 @@ from orga.activities.adapters.webhook import sender
 from orga.activities.known_secrets import KnownSecrets
 from orga.activities.notify import LONGEST_WISH_S, NotifyActivities
 from orga.activities.ports import NotifyError, RunKey
-from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.model.providers import Network
 from tests.support.tools.activities import Beats
 from tests.support.web.webhooks import ASKS, RUN, URL, a_webhook

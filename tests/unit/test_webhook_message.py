@@ -10,7 +10,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.webhook.message import MAX_TEXT_CHARS, Format, body, in_one_line
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
-from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.model.providers import Network
 from tests.support.values.strategies import LAW, texts
 from tests.support.web.webhook_receiver import SECRET, Received

@@ -51,6 +51,7 @@ def item_of(
         reason=verdict.reason,
         approvers=terms.approvers,
         expires_at=now + timedelta(seconds=terms.expires_s),
+        answer=None,
         place=stands_at,
     )
 

@@ -10,18 +10,18 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
-from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.conversation import weight_of, with_message
 from orga.workflows.decisions.past import awaiting_past
-from orga.workflows.decisions.sizes import weight_of
 from orga.workflows.types.checks import InvalidInput, problems
 from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Clock
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import GroundedDecision, Kind, Rule
 from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import is_fork, parse_fork
-from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.state import AgentState
 
 
 class NewerState(Exception):

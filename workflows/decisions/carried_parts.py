@@ -4,12 +4,12 @@ The bounds add up to less than a payload takes, whatever characters the texts ar
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.questions import light_call
-from orga.workflows.decisions.sizes import shares
+from orga.workflows.decisions.conversation import shares
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix
@@ -42,8 +42,7 @@ NOBODY = ("",)
 Cut = Callable[[AgentState], AgentState]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Fields of the state, and the bytes that they take together in a state that is carried."""
 
     fields: tuple[str, ...]

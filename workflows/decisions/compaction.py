@@ -1,17 +1,15 @@
 """What is done to a conversation that outgrew its budget: the strategies of `context_strategy`."""
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from orga.workflows.decisions.conversation import with_messages
-from orga.workflows.decisions.sizes import sent_tokens, size_of, tokens_in, tokens_of
+from orga.workflows.decisions.conversation import sent_tokens, size_of, tokens_in, tokens_of, with_messages
 from orga.workflows.types.context import ContextRef
+from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Conversation, Summary
 from orga.workflows.types.input import ContextStrategy
 from orga.workflows.types.messages import Message, Ranges, Reply, indexes, length, masked, ranges_of, with_masks, within
-from orga.workflows.types.state import AgentState, Conversation
-from orga.workflows.types.summary import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Summary
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 
 MAX_CONVERSATION_BYTES = 1_000_000
@@ -167,8 +165,7 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
 NO_LIMIT = 10**12
 
 
-@dataclass(frozen=True)
-class Compaction:
+class Compaction(NamedTuple):
     """What goes, by ranges of messages."""
 
     drop: Ranges = ()

@@ -1,8 +1,9 @@
 """Critics: what one looks at, how its verdict is read and scored, and what is said of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from math import fsum
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
@@ -58,8 +59,7 @@ MAX_PROBLEM_CHARS = 500
 Score = Annotated[float, Field(ge=0, le=1)]
 
 
-@dataclass(frozen=True)
-class Assessment:
+class Assessment(NamedTuple):
     """What a critic says, or why it could not say anything."""
 
     approved: bool
@@ -67,7 +67,7 @@ class Assessment:
     """`model:NAME` or `person:NAME`."""
     feedback: str = ""
     score: float | None = None
-    dimensions: dict[str, float] = field(default_factory=dict[str, float])
+    dimensions: Mapping[str, float] = MappingProxyType({})
     says_approved: bool | None = None
     """The model's own label, which decides nothing."""
     failure: str = ""

@@ -5,15 +5,15 @@ from typing import Any, Literal
 
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.critics import MAX_DETAIL_CHARS, Assessment, ending, told, tries
-from orga.workflows.decisions.denials import with_streaks
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.outcomes import turned_away
+from orga.workflows.decisions.steps import with_streaks
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 
 Conclusion = Literal["accepted", "revise", "asked", "ended", "skipped"]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.denials import with_streaks
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.decisions.steps import with_streaks
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.decision import (

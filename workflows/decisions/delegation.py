@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from orga.workflows.decisions.conversation import sent_tokens, tokens_of
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered
-from orga.workflows.decisions.sizes import sent_tokens, tokens_of
 from orga.workflows.types.delegation import Ceiling, DelegateSpec, Lineage
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import AgentInput, parse_input

@@ -15,7 +15,7 @@ from orga.workflows.decisions.recovery_texts import given_up
 from orga.workflows.decisions.steps import with_failed_call, with_succeeded_call
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 
 

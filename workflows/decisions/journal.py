@@ -24,8 +24,8 @@ from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, Verdicts, asked_about
 from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
+from orga.workflows.types.loop_tools import SAGA_ENDED
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.saga import SAGA_ENDED
 from orga.workflows.types.state import AgentState, state_in
 
 PAUSES = frozenset({"pause", "resume"})

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from orga.workflows.decisions.critics import reviews
-from orga.workflows.decisions.journal_verdicts import JournalVerdicts
+from orga.workflows.decisions.journal_entries import JournalVerdicts
 from orga.workflows.decisions.stages import Word
 from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Note

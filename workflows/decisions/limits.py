@@ -3,7 +3,7 @@
 from datetime import datetime
 from math import ceil
 
-from orga.workflows.decisions.control.limits import remaining_s
+from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.checks import parsed
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig

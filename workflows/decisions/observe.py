@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 
-from orga.workflows.decisions.conversation import news_room, room_beside, with_message
+from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
 from orga.workflows.decisions.critics import answer_critics
-from orga.workflows.decisions.denials import denial_of_answer, with_streaks
-from orga.workflows.decisions.outcomes import counted
+from orga.workflows.decisions.outcomes import counted, tainted
 from orga.workflows.decisions.recovery import waiting_letters
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
-from orga.workflows.decisions.sizes import shares, size_of
-from orga.workflows.decisions.taint import tainted
+from orga.workflows.decisions.steps import denial_of_answer, with_streaks
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.state import AgentState, Conversation
+from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
 from orga.workflows.types.usage import ToolCallCounts
 

@@ -2,22 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.conversation import news_room, with_message
-from orga.workflows.decisions.outcomes import counted
-from orga.workflows.decisions.taint import tainted
+from orga.workflows.decisions.outcomes import counted, tainted
+from orga.workflows.types.conversation import as_data, source_of
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, ToolCall, shortened
-from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.questions import Resolution
-from orga.workflows.types.recovery import DeadLetter, Recovery
-from orga.workflows.types.sent import as_data, source_of
+from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery
 from orga.workflows.types.state import AgentState, GoodResult
 from orga.workflows.types.tools import ToolSpec
 
@@ -39,8 +36,7 @@ MAX_ERROR_CHARS = 500
 """Of the error that a dead letter keeps."""
 
 
-@dataclass(frozen=True)
-class Alternative:
+class Alternative(NamedTuple):
     """A call in place of one that failed."""
 
     place: str

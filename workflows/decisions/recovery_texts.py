@@ -1,7 +1,7 @@
 """What the model and people are told about a recovery."""
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -52,8 +52,7 @@ def dead_lettered(letter: DeadLetter) -> str:
     return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What a person is asked about."""
 
     call: ToolCall

@@ -1,7 +1,6 @@
 """What a model's reply is: calls to judge, an answer, or something that needs repair."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orga.workflows.types.messages import Reply
 
@@ -29,8 +28,7 @@ _DETAIL: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ClassifiedReply:
+class ClassifiedReply(NamedTuple):
     """A reply with what it is."""
 
     reply: Reply

@@ -4,22 +4,20 @@ What is told of a saga: each step and each compensation, with what the tools sai
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from orga.workflows.decisions.dispatch import given_up_on
-from orga.workflows.decisions.outcomes import UNKNOWN
+from orga.workflows.decisions.outcomes import UNKNOWN, tainted
 from orga.workflows.decisions.recovery import recovery_of
-from orga.workflows.decisions.taint import tainted
 from orga.workflows.types.checks import problems
+from orga.workflows.types.conversation import as_data, source_of
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.loop_tools import LOOP_TOOLS
+from orga.workflows.types.loop_tools import LOOP_TOOLS, MAX_STEPS, SAGA_ENDED, Action, SagaPlan, SagaStep
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import FAILED, Outcome
-from orga.workflows.types.recovery import Recovery, RecoveryStrategy
-from orga.workflows.types.saga import MAX_STEPS, SAGA_ENDED, Action, SagaPlan, SagaStep
-from orga.workflows.types.sent import as_data, source_of
+from orga.workflows.types.recovery import FAILED, Outcome, Recovery, RecoveryStrategy
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolSpec
@@ -172,15 +170,14 @@ MIN_SHOWN_BYTES = 200
 Specs = Callable[[str], ToolSpec | None]
 
 
-@dataclass(frozen=True)
-class Course:
+class Course(NamedTuple):
     """How a saga went."""
 
     steps: Sequence[SagaStep]
     """All that it proposed."""
     outcomes: Sequence[Outcome]
     """Of the steps that were begun."""
-    undone: Mapping[int, Outcome] = field(default_factory=dict[int, Outcome])
+    undone: Mapping[int, Outcome] = MappingProxyType({})
     """Of the compensations, by the index of their step, in the order in which they were carried out."""
 
 

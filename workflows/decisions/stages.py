@@ -1,8 +1,8 @@
 """What stands between a reply and its effects, in order, and what may follow what: read by loop, journal and laws."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from types import MappingProxyType
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from orga.workflows.types.gate import Decision
 
@@ -32,14 +32,13 @@ AT_LAST: Mapping[Word, Standing] = {"allow": "confirmed", "deny": "denied", "inv
 """The gate's words where nobody is asked any more."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """One stage of the way: what is said in it."""
 
     name: StageName
     why: str
     """It stands where it stands."""
-    follows: Follows = field(default_factory=dict[Standing, Mapping[Word, Standing]])
+    follows: Follows = MappingProxyType({})
 
 
 Stages = Sequence[Stage]

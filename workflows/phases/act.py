@@ -7,7 +7,7 @@ A `decide` call, carried out by the run itself: rules over typed fields and fact
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from temporalio import workflow
 
@@ -19,18 +19,17 @@ from orga.workflows.decisions.observe import with_termination
 from orga.workflows.decisions.outcomes import not_run, refused, with_change
 from orga.workflows.decisions.recovery import with_success
 from orga.workflows.phases.attempt import Failed, Place, outcome_of
-from orga.workflows.phases.control.interrupt import CutShort, settle
+from orga.workflows.phases.control.run import CutShort, settle
 from orga.workflows.phases.gate import AllowedCall, Gated, GateResult
 from orga.workflows.phases.recovery import execute_once, recover
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.saga import execute_saga
 from orga.workflows.types.loop_tools import DECIDE, SAGA, TERMINATE, loop_tool
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Outcome
 
 
-@dataclass(frozen=True)
-class Acted:
+class Acted(NamedTuple):
     """A reply with one outcome for each of its calls, in call order."""
 
     reply: Reply
@@ -118,7 +117,7 @@ _BY_THE_LOOP: Mapping[str, Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
     DECIDE: _decide,
     SAGA: _play,
 }
-"""How the loop's own tools are carried out, all but `delegate`: that one can fail and be recovered, see `tried`."""
+"""How the loop's own tools are carried out, all but `delegate`: that one can fail, see `execute_once`."""
 
 
 def execute_decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:

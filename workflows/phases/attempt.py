@@ -1,9 +1,8 @@
 """One allowed call as an activity: its options, its slot, and what became of it."""
 
 import asyncio
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -14,13 +13,13 @@ from orga.workflows.decisions.recovery import max_attempts, recovery_of
 from orga.workflows.decisions.summaries import call_summary
 from orga.workflows.phases import breakers
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.interrupt import CutShort
+from orga.workflows.phases.control.run import CutShort
 from orga.workflows.phases.failures import is_turned_away, may_have_acted, took_effect
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import permit_text
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest
 
@@ -37,8 +36,7 @@ LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
 """A retry of a call inside the workflow task waits by a timer: within the task no abort would be heard."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a call stands in its run: the id of its activity, and the idempotency key of all its attempts."""
 
     activity_id: str
@@ -52,8 +50,7 @@ class Place:
         return self.activity_id.startswith("0.")
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(NamedTuple):
     """A call whose attempts are used up."""
 
     error: str
@@ -82,8 +79,7 @@ class Failed:
     def after(self, earlier: "Failed") -> "Failed":
         """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
         told = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
-        return replace(
-            self,
+        return self._replace(
             error=told,
             is_unknown=self.is_unknown or earlier.is_unknown,
             was_run=self.was_run or earlier.was_run,

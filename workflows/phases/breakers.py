@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from temporalio import workflow
 
 from orga.workflows.decisions import breakers
-from orga.workflows.phases.attributes import show_circuits
 from orga.workflows.phases.control.failures import failure_kind
 from orga.workflows.phases.failures import is_infrastructure
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 

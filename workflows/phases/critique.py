@@ -2,24 +2,22 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from orga.workflows.decisions import critique, observe
 from orga.workflows.decisions.critics import Assessment, answer_critics, ending, remark, reviews, subject_of, why_asked
 from orga.workflows.decisions.dispatch import turned_down
-from orga.workflows.phases.control.pace import checkpoint, enter
-from orga.workflows.phases.control.spans import phase_span
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span
 from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
 from orga.workflows.phases.review import Subject, ask_reviewer, assess
 from orga.workflows.phases.run import Run
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.questions import ANSWER
+from orga.workflows.types.recovery import Outcome
 
 
-@dataclass(frozen=True)
-class _Concluded:
+class _Concluded(NamedTuple):
     found: Assessment
     then: critique.Conclusion
 
@@ -35,7 +33,7 @@ async def review_answer(run: Run, gated: Gated) -> Gated:
         return gated
     enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
-        return replace(gated, conclusion=await _conclusion(run, gated.reply, critics))
+        return gated._replace(conclusion=await _conclusion(run, gated.reply, critics))
 
 
 async def _conclusion(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> Conclusion:
@@ -71,8 +69,8 @@ def _without_unstarted(run: Run, gated: Gated) -> Gated:
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
     found = list(gated.results)
     for nth, outcome in turned_down(run.state, gated.allowed).items():
-        found[places[nth]] = replace(found[places[nth]], permitted=None, rejected=outcome)
-    return replace(gated, results=tuple(found))
+        found[places[nth]] = found[places[nth]]._replace(permitted=None, rejected=outcome)
+    return gated._replace(results=tuple(found))
 
 
 async def objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
@@ -114,7 +112,7 @@ async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:
             run.change(observe.with_stop, *ending(critic, each.found))
     if concluded:
         run.change(critique.with_round, critic, is_sent_back=bool(turned))
-    return replace(gated, results=tuple(results))
+    return gated._replace(results=tuple(results))
 
 
 async def _all(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dict[int, _Concluded]:
@@ -163,4 +161,4 @@ def _call(critic: Critic, call: ToolCall, place: str) -> Subject:
 
 
 def _turned_down(run: Run, result: GateResult, critic: Critic, found: Assessment) -> GateResult:
-    return replace(result, permitted=None, rejected=critique.rejected_call(run.state, result.call, critic, found))
+    return result._replace(permitted=None, rejected=critique.rejected_call(run.state, result.call, critic, found))

@@ -14,15 +14,15 @@ from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_he
 from orga.workflows.decisions.outcomes import not_run
 from orga.workflows.phases.attempt import Failed, Place
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.interrupt import CANCEL_GRACE_S
-from orga.workflows.phases.control.pace import enter
+from orga.workflows.phases.control.pace import show_details
+from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.prepare import handed_on
 from orga.workflows.phases.run import Run
 from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.delegation import Ceiling, child_id, delegate_arguments
 from orga.workflows.types.names import AGENT_WORKFLOW
-from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.result import AgentResult
 from orga.workflows.types.state import AgentState, Child
 from orga.workflows.types.text import one_line
@@ -74,10 +74,10 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child)
     except FailureError as error:
         run.change(delegation.without, child.workflow_id)
         return Failed(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
-    enter(run, run.state.phase)
+    show_details(run)
     await attend(run, handle)
     outcome = await _ending(run, permitted, child, handle)
-    enter(run, run.state.phase)
+    show_details(run)
     return outcome
 
 
@@ -212,8 +212,9 @@ async def report_held(run: Run) -> None:
     parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
     while True:
         await workflow.wait_condition(lambda: is_held(run.state) != run.state.told_held)
-        run.change(told_parent, is_held(run.state))
+        held = is_held(run.state)
         try:
-            await parent.signal(SIGNAL, args=[info.workflow_id, run.state.told_held])
+            await parent.signal(SIGNAL, args=[info.workflow_id, held])
         except FailureError:  # the parent has ended
             return
+        run.change(told_parent, held)  # behind it: what is cut off by continuing as new is told by the next run

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, NamedTuple, ParamSpec
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -13,14 +12,13 @@ from temporalio.exceptions import FailureError
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.replies import ClassifiedReply
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.interrupt import CutShort, Interrupted, result_of
-from orga.workflows.phases.run import Run
-from orga.workflows.phases.telemetry import show_verdicts
+from orga.workflows.phases.control.run import CutShort, Interrupted, result_of
+from orga.workflows.phases.run import Run, show_verdicts
 from orga.workflows.types.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.questions import ANSWER
+from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 
@@ -40,8 +38,7 @@ HEARTBEAT_S = 5.0
 MAX_ATTEMPTS = 3
 
 
-@dataclass(frozen=True)
-class AllowedCall:
+class AllowedCall(NamedTuple):
     """A call that the gate allowed, exactly as it stands here."""
 
     call: ToolCall
@@ -52,8 +49,7 @@ class AllowedCall:
     """Who has approved it, where somebody had to."""
 
 
-@dataclass(frozen=True)
-class GateResult:
+class GateResult(NamedTuple):
     """A call and what the gate decided; `permitted` is set when it is allowed."""
 
     call: ToolCall
@@ -83,8 +79,7 @@ def conclusion(
     return lambda state: take_in(state, *args, **kwargs)
 
 
-@dataclass(frozen=True)
-class Gated:
+class Gated(NamedTuple):
     """A reply whose every call, or whose answer, has its verdict."""
 
     judged: ClassifiedReply
@@ -194,7 +189,7 @@ async def confirm_calls(run: Run, gated: Gated) -> Gated:
         if result.permitted is not None:
             run.raise_if_interrupted()
             found[index] = await confirm(run, result)
-    return replace(gated, results=tuple(found))
+    return gated._replace(results=tuple(found))
 
 
 async def confirm(run: Run, result: GateResult) -> GateResult:
@@ -235,7 +230,7 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
     result = GateResult(call, verdict, place=judged.place)
     if spec is None or verdict.decision != "allow":
         return result
-    return replace(result, permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
+    return result._replace(permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
 
 
 def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply") -> GateRequest:

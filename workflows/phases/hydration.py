@@ -6,19 +6,18 @@ from temporalio import workflow
 
 from orga.workflows.decisions import hydration
 from orga.workflows.decisions.dispatch import with_under_way
+from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.decisions.outcomes import refused
-from orga.workflows.decisions.references import references_in
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
 from orga.workflows.phases.attempt import outcome_of
-from orga.workflows.phases.control.interrupt import Interrupted, settle
-from orga.workflows.phases.control.pace import checkpoint, enter, wait_if_paused
-from orga.workflows.phases.control.spans import phase_span
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
+from orga.workflows.phases.control.run import Interrupted, settle
 from orga.workflows.phases.run import Run
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import Outcome
+from orga.workflows.types.recovery import Outcome
 
 
 async def hydrate(run: Run) -> None:

@@ -1,15 +1,120 @@
-"""What the agent's loop asks people itself: for more budget at a limit, and what to do about calls that get nowhere."""
+"""What the loop asks people: approvals of calls, more budget at a limit, what to do about calls that get nowhere."""
 
 from collections.abc import Callable
 from contextlib import suppress
 
-from orga.workflows.decisions import dispatch, limits, steps
+from temporalio import workflow
+
+from orga.workflows.decisions import approvals, dispatch, limits, steps
 from orga.workflows.decisions.control.interventions import with_abort
-from orga.workflows.phases.control.interrupt import Interrupted
+from orga.workflows.phases import gate
 from orga.workflows.phases.control.questions import ask, withdraw
-from orga.workflows.phases.gate import Gated
+from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.gate import Gated, GateResult
 from orga.workflows.phases.run import Run
 from orga.workflows.types.control import Stop
+from orga.workflows.types.gate import Purpose
+from orga.workflows.types.questions import Item
+
+MAX_ROUNDS = 5
+"""Times that one call is asked about anew because the policy set changed while a person decided."""
+
+
+async def approve_reply(run: Run, gated: Gated) -> Gated:
+    """Return the reply once nothing of it waits for a person any more; while it does, the run may continue as new."""
+    is_asked = any(result.verdict.decision == "approval" for result in gated.results)
+    results = await ask_approval(run, gated.results, str(run.state.iteration), may_roll_over=True)
+    return gated._replace(results=results, stopped_s=run.state.clock.stopped_s, is_answered=is_asked)
+
+
+async def ask_approval(
+    run: Run, results: tuple[GateResult, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
+) -> tuple[GateResult, ...]:
+    """Return the results once no call waits for a person any more.
+
+    An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
+    named, and a set that has changed meanwhile asks anew. So are the calls beside it that needed no yes.
+
+    Raises:
+        Interrupted: The run is ended before; one that ends asks nobody any more.
+    """
+    for round_number in range(MAX_ROUNDS):
+        held = [index for index, result in enumerate(results) if result.verdict.decision == "approval"]
+        if not held:
+            break
+        if run.is_interrupted():
+            if may_roll_over:
+                withdraw(run, "approval")
+            raise Interrupted
+        may_go = may_roll_over and not round_number
+        items = await _answered(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
+        results = await _judged_again(run, results, items, purpose)
+    if may_roll_over:
+        withdraw(run, "approval")
+    return results
+
+
+async def _answered(
+    run: Run, results: tuple[GateResult, ...], held: list[int], place: str, may_roll_over: bool
+) -> dict[int, Item]:
+    """Ask a person about the calls at these places, all in one question."""
+    items = [
+        approvals.item_of(
+            run.state,
+            f"{place}.{index}",
+            results[index].proposed,
+            results[index].verdict,
+            run.now,
+            occasion=occasion(),
+            stands_at=results[index].place,
+        )
+        for index in held
+    ]
+    question = approvals.question_about(items, f"approval-{place}", run.now)
+    if may_roll_over:
+        withdraw(run, "approval", question.question_id)
+    asked = await ask(run, question, may_roll_over=may_roll_over)
+    return dict(zip(held, asked.items, strict=True))
+
+
+def occasion() -> str:
+    """Return what no other asking has: the server seeds chance anew with each reset, and a replay sees the same."""
+    return f"{workflow.random().getrandbits(64):016x}"
+
+
+async def _judged_again(
+    run: Run, results: tuple[GateResult, ...], items: dict[int, Item], purpose: Purpose
+) -> tuple[GateResult, ...]:
+    found = dict(enumerate(results)) | await _beside(run, results, purpose)
+    for index, item in items.items():
+        answer = item.answer
+        if answer is None or not answer.approved:
+            why = (answer and answer.reason) or "an approver said no"
+            found[index] = gate.turned_down(results[index], f"not approved: {why}")
+        else:
+            found[index] = await gate.judge_approved(run, results[index], answer.approver, purpose)
+    return tuple(found.values())
+
+
+async def _beside(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
+    """Judge the calls that waited beside the held ones: what was allowed days ago may be forbidden by now."""
+    places = [index for index, result in enumerate(results) if result.permitted is not None]
+    if not places:
+        return {}
+    again = await gate.judge_again(run, tuple(results[index] for index in places), purpose)
+    return dict(zip(places, again, strict=True))
+
+
+async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
+    """Return the result that holds once the run is paused no more.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
+    if not run.state.paused:
+        return result
+    await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
+    return await gate.confirm(run, result)
 
 
 async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_roll_over: bool) -> Stop | None:

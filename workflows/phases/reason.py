@@ -1,33 +1,139 @@
-"""Reason: one model call, its context handed over by reference; a second where that was too long for the provider."""
+"""Reason: one model call, over a conversation that is compacted first where it has to be."""
 
-from dataclasses import dataclass
+import asyncio
+from datetime import timedelta
+from typing import NamedTuple
 
-from orga.workflows.decisions.limits import output_allowance, server_limit_s
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from orga.workflows.decisions.compaction import Compaction, affords_summary, compaction, ready_summary, with_summary
+from orga.workflows.decisions.conversation import (
+    halved_budget,
+    handed_over,
+    message_budget,
+    with_calibration,
+    with_frame,
+)
+from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
 from orga.workflows.decisions.replies import ClassifiedReply, classify_reply
-from orga.workflows.decisions.sizes import halved_budget, message_budget, with_calibration, with_frame
-from orga.workflows.phases.compaction import compact_context
 from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.run import Interrupted, result_of
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
-from orga.workflows.phases.model_call import ModelCall, reply_to
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, ReasonRequest
+from orga.workflows.types.context import ContextRef, CritiqueRequest, ReasonRequest
+from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.digest import record_digest, reference
-from orga.workflows.types.messages import Reply
-from orga.workflows.types.state import Conversation
+from orga.workflows.types.messages import Reply, length
+
+HEARTBEAT_TIMEOUT_S = 10.0
+LONGEST_PAUSE_S = 60
+
+
+class ModelCall(NamedTuple):
+    """An activity that answers with a `Reply`."""
+
+    activity: str
+    activity_id: str
+    request: ReasonRequest | SummariseRequest | CritiqueRequest
+    limit_s: int
+    """For all attempts together."""
+    max_attempts: int
+    summary: str | None = None
+    """What the Temporal UI shows beside it."""
+
+
+async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError:
+    """Return what the model says, or why it says nothing.
+
+    Raises:
+        Interrupted: The run was interrupted first.
+    """
+    task = asyncio.create_task(run.event(_reply(call)))
+    try:
+        return await result_of(task, run.is_interrupted)
+    except asyncio.CancelledError:  # of a review, when the tool calls beside it are cut short
+        task.cancel()
+        raise
+    except ActivityError as error:
+        return error
+
+
+async def _reply(call: ModelCall) -> Reply:
+    return await workflow.execute_activity(
+        call.activity,
+        call.request,
+        result_type=Reply,
+        activity_id=call.activity_id,
+        summary=call.summary,
+        schedule_to_close_timeout=timedelta(seconds=call.limit_s),
+        heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
+        retry_policy=RetryPolicy(
+            maximum_attempts=call.max_attempts, maximum_interval=timedelta(seconds=LONGEST_PAUSE_S)
+        ),
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    )
+
+
+LIMIT_S = 120
+SUMMARY_ATTEMPTS = 3
+
+
+async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
+    """Return what the model is to see, its messages within the budget, and the conversation once it has.
+
+    Raises:
+        Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
+    """
+    plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
+    if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
+        reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
+        run.change(with_summary, plan.drop, plan.summary_tokens, reply)
+        if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
+            raise Interrupted
+    conversation = run.state.conversation
+    return handed_over(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
+
+
+async def _summary(run: Run, plan: Compaction) -> Reply | None:
+    """Return a model's summary of what goes, or None when it cannot be had: the run goes on without."""
+    reply = await reply_to(run, _call(run, plan))
+    if isinstance(reply, Reply):
+        return reply
+    workflow.logger.warning("no summary: %s", failure_text(reply))
+    return None
+
+
+def _call(run: Run, plan: Compaction) -> ModelCall:
+    state = run.state
+    request = SummariseRequest(
+        iteration=state.iteration + 1,
+        context=ContextRef(head=reference(state.conversation.digest)),
+        max_output_tokens=plan.summary_tokens,
+        ranges=plan.drop,
+    )
+    return ModelCall(
+        "summarise",
+        f"{request.iteration}.{SUMMARY_CALL}",
+        request,
+        limit_s=min(server_limit_s(state, run.now), LIMIT_S),
+        max_attempts=SUMMARY_ATTEMPTS,
+        summary=f"{length(plan.drop)} messages",
+    )
+
 
 MAX_ATTEMPTS = 10
 
 
-@dataclass(frozen=True)
-class Proposed:
+class Proposed(NamedTuple):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
     judged: ClassifiedReply
     seen: Conversation
 
 
-@dataclass(frozen=True)
-class NoReply:
+class NoReply(NamedTuple):
     """The model call did not succeed."""
 
     detail: str

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.calls import idempotency_key
@@ -22,16 +22,14 @@ from orga.workflows.decisions.recovery_texts import (
 )
 from orga.workflows.phases import critique, gate
 from orga.workflows.phases.attempt import Failed, Place, execute_attempt
-from orga.workflows.phases.attributes import show_dead_letters
-from orga.workflows.phases.control.interrupt import CutShort, Interrupted
 from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.delegation import execute_delegate
 from orga.workflows.phases.gate import AllowedCall, GateResult
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.run import Run, show_dead_letters
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.recovery import DeadLetter, Recovery, RecoveryStrategy
+from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
 async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
@@ -41,15 +39,14 @@ async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcom
     return await execute_attempt(run, permitted, place)
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A call whose attempts are used up, and what is to be done about it."""
 
     permitted: AllowedCall
     place: Place
     failure: Failed
     settings: Recovery
-    made: list[Alternative] = field(default_factory=list[Alternative])
+    made: list[Alternative]
     """The calls in place of it that were judged, as they end."""
 
 
@@ -128,7 +125,7 @@ async def recover(run: Run, permitted: AllowedCall, place: Place, failure: Faile
         strategy = None
     if strategy is None:
         return failure.outcome(permitted.call)
-    case = Case(permitted, place, failure, settings)
+    case = Case(permitted, place, failure, settings, [])
     try:
         outcome = await strategy(run, case)
     except asyncio.CancelledError:
@@ -187,7 +184,7 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
             )
             if again.permitted is None:  # policy has changed while the person decided
                 return failure.outcome(call).with_words(after=f"\n{not_retried(again.verdict.reason)}")
-            permitted = replace(permitted, verdict=again.permitted.verdict)
+            permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
             attempt = await execute_once(run, permitted, Place(f"{case.place.activity_id}.r{retries}", case.place.key))
             if isinstance(attempt, Outcome):

@@ -1,22 +1,19 @@
 """Dead letters that an operator wants sent again: through gate and critics, under the key that they had."""
 
 import asyncio
-from dataclasses import replace
 
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.outcomes import refused, with_change
 from orga.workflows.phases import critique, gate
 from orga.workflows.phases.act import execute_call
-from orga.workflows.phases.approvals import ask_approval, confirm_when_resumed
 from orga.workflows.phases.attempt import outcome_of
-from orga.workflows.phases.attributes import show_dead_letters
-from orga.workflows.phases.control.interrupt import settle
 from orga.workflows.phases.control.pace import checkpoint
+from orga.workflows.phases.control.run import settle
 from orga.workflows.phases.gate import AllowedCall, GateResult
-from orga.workflows.phases.run import Run
-from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
+from orga.workflows.phases.run import Run, show_dead_letters
+from orga.workflows.types.recovery import DeadLetter, Outcome
 
 
 async def send_again(run: Run) -> None:
@@ -51,7 +48,7 @@ async def _reviewed(run: Run, result: GateResult, place: str) -> GateResult:
         return result
     stood_still_s = run.state.clock.stopped_s
     if objection := await critique.objection(run, result.permitted, place):
-        return replace(result, permitted=None, rejected=objection)
+        return result._replace(permitted=None, rejected=objection)
     if run.state.clock.stopped_s == stood_still_s:
         return result
     return await gate.confirm(run, result)

@@ -1,15 +1,15 @@
 """Review: one critic looks at one thing, by its model or by a person."""
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from orga.workflows.decisions import approvals, critique
 from orga.workflows.decisions.critics import Assessment, assessment, summed
 from orga.workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
-from orga.workflows.phases.approvals import occasion
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.questions import ask
 from orga.workflows.phases.failures import is_out_of_time
-from orga.workflows.phases.model_call import ModelCall, reply_to
+from orga.workflows.phases.questions import occasion
+from orga.workflows.phases.reason import ModelCall, reply_to
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import MAX_SUBJECT_BYTES, ContextRef, CritiqueRequest
 from orga.workflows.types.critics import Critic
@@ -25,8 +25,7 @@ MAX_VERDICTS = 2
 """Replies of the model that are read: one that is no verdict is asked for once more."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """What a critic looks at."""
 
     critic: Critic
@@ -63,7 +62,7 @@ async def assess(run: Run, subject: Subject) -> Assessment:
     if not found.failure:
         return found
     if critic.on_failure == "open":
-        return replace(found, approved=True)
+        return found._replace(approved=True)
     if critic.person is None or found.is_by_person:
         return found
     run.change(critique.evaluated, critic, subject.target, found, "asked", place=subject.place, call_id=subject.call_id)
@@ -111,7 +110,7 @@ async def _by_model(run: Run, subject: Subject) -> Assessment:
         run.change(critique.with_usage, reply)
         usage = summed(usage, reply.usage)
         try:
-            return replace(assessment(reply, critic, reviewer), usage=usage)
+            return assessment(reply, critic, reviewer)._replace(usage=usage)
         except ValueError as error:
             problem = str(error)
     return Assessment(False, reviewer, failure=f"its verdict cannot be read: {problem}", usage=usage)

@@ -1,19 +1,53 @@
-"""The agent's run: what `ControlledRun` needs of its state, and the room that its calls have."""
+"""The agent's run: what `ControlledRun` needs of its state, the room that its calls have, what it shows of itself."""
 
 import asyncio
 from typing import Any
 
+from opentelemetry.trace import get_current_span
+from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
+from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import roll_over
 from orga.workflows.decisions.summaries import details
-from orga.workflows.phases.control.clock import Length
-from orga.workflows.phases.control.run import ControlledRun
-from orga.workflows.phases.telemetry import count_notes
+from orga.workflows.phases.control.pace import upsert
+from orga.workflows.phases.control.run import ControlledRun, Length
+from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.context import Setup
+from orga.workflows.types.control import Note
+from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.names import COST_USD
+from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
 from orga.workflows.types.state import AgentState
+
+
+def count_notes(notes: tuple[Note, ...]) -> None:
+    """Count the circuits that opened, and the recoveries."""
+    if workflow.unsafe.is_replaying():
+        return
+    for note in notes:
+        if note.event == "CircuitOpened":
+            count_opened_circuit(note.data["tool"], "run")
+        elif note.event == "RecoveryTriggered":
+            count_recovery(note.data)
+
+
+def name_run(setup: Setup) -> None:
+    """Name the run's span after its agent, and say which model it has."""
+    span = get_current_span()
+    span.update_name(f"invoke_agent {setup.agent}")
+    provider, _, model = setup.model.partition(":")
+    span.set_attribute(names.AGENT, setup.agent)
+    span.set_attribute(names.PROVIDER, provider)
+    span.set_attribute(names.REQUEST_MODEL, model)
+
+
+def show_verdicts(verdicts: tuple[Verdict, ...]) -> None:
+    """Note on the phase's span how much was turned down."""
+    span = get_current_span()
+    if span.is_recording():
+        span.set_attribute(names.DENIED, sum(verdict.decision == "deny" for verdict in verdicts))
+
 
 MAX_STARTS = 8
 """Delegates started in one workflow task, whose message to the server may have 4 MB: each is told the facts."""
@@ -57,15 +91,40 @@ class Run(ControlledRun[AgentState]):
         cost = self.state.usage.cost_usd
         return [*super().progress(), *([] if cost is None else [COST_USD.value_set(cost)])]
 
-    def watch_change(self, before: AgentState, after: AgentState) -> None:
-        """Tell of circuits and recoveries, too."""
-        count_notes(after.notes)
-        super().watch_change(before, after)
+    def watch_notes(self, notes: tuple[Note, ...]) -> None:
+        """Count circuits and recoveries."""
+        count_notes(notes)
 
-    def may_roll_over(self, now: Length) -> bool:
+    def can_be_carried(self, so_far: Length) -> bool:
         """Return whether the state fits into a payload, and nothing is better finished first."""
-        return roll_over.is_due(self.state, now.events, now.size, now.is_long)
+        return roll_over.is_due(self.state, so_far.events, so_far.size, so_far.is_long)
 
     def end_if_outgrown(self) -> None:
         """End where the history is long and the state too large to continue as new: there is no other way on."""
         self.change(roll_over.with_outgrown, self.length.events, self.length.size, self.length.is_long)
+
+
+MAX_CIRCUITS = 20
+"""That are named: the server refuses a value of more than 2 kB, and with it the workflow task."""
+
+
+def show_start(run: Run) -> None:
+    """Write what stays the same in a run."""
+    tenant = run.state.input.tenant
+    upsert(
+        run,
+        AGENT.value_set(run.setup.agent),
+        *([TENANT.value_set(tenant)] if tenant else []),
+        PHASE.value_set(run.state.phase),
+    )
+
+
+def show_dead_letters(run: Run) -> None:
+    """Write how many calls wait to be sent again."""
+    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters)))
+
+
+def show_circuits(run: Run) -> None:
+    """Write the tools that are left alone at the moment: as many as the server takes in one value."""
+    tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state == "open")[:MAX_CIRCUITS]
+    upsert(run, OPEN_CIRCUITS.value_set(tools) if tools else OPEN_CIRCUITS.value_unset())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from temporalio import workflow
 
@@ -11,15 +11,15 @@ from orga.workflows.decisions.outcomes import not_run, refused, with_change
 from orga.workflows.decisions.recovery import triggered
 from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.phases import gate
-from orga.workflows.phases.approvals import ask_approval, confirm_when_resumed
 from orga.workflows.phases.attempt import outcome_of
-from orga.workflows.phases.control.interrupt import CutShort, Interrupted, settle
+from orga.workflows.phases.control.run import CutShort, Interrupted, settle
 from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import Purpose
+from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.outcome import Outcome
-from orga.workflows.types.saga import SagaStep
+from orga.workflows.types.recovery import Outcome
 
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""
@@ -28,8 +28,7 @@ CarriedOut = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
 """Carries one allowed call out at a place, to its outcome, until it is cut short."""
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """A step, or the compensation of one."""
 
     place: str
@@ -39,8 +38,7 @@ class _Part:
     kind: str
 
 
-@dataclass(frozen=True)
-class _Saga:
+class _Saga(NamedTuple):
     """One saga of a run. It holds no slot: its calls take theirs, one after the other."""
 
     run: Run
@@ -171,7 +169,7 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
 async def _carried(one: _Saga, permitted: AllowedCall, part: _Part, is_cut_short: CutShort) -> Outcome:
     spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
     one.run.change(saga.with_action, part.kind)
-    permitted = replace(permitted, spec=spec)
+    permitted = permitted._replace(spec=spec)
     task = asyncio.ensure_future(one.carry(one.run, permitted, part.place, is_cut_short))
     await settle([task], is_cut_short)
     return outcome_of(task, permitted)

@@ -2,14 +2,40 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.decision import due, with_undecided_answer
 from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
-from orga.workflows.phases.answers import check_answer
-from orga.workflows.phases.approvals import approve_reply
 from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.critique import review_answer, review_calls
-from orga.workflows.phases.gate import Gated, confirm_calls
-from orga.workflows.phases.questions import ask_for_calls
+from orga.workflows.phases.gate import Conclusion, Gated, conclusion, confirm_calls
+from orga.workflows.phases.questions import approve_reply, ask_for_calls
 from orga.workflows.phases.run import Run
+
+
+async def check_answer(run: Run, gated: Gated) -> Gated:
+    """Find the first thing that is wrong with the answer."""
+    return gated._replace(conclusion=_problem(run, gated))
+
+
+def _problem(run: Run, gated: Gated) -> Conclusion | None:
+    verdict = gated.answer
+    if verdict is None:
+        return None
+    if verdict.decision == "invalid":
+        return conclusion(observe.with_misfit, gated.judged, verdict)
+    if verdict.decision != "allow":
+        return conclusion(observe.with_denied_answer, gated.reply, verdict)
+    if due(run.state):
+        return conclusion(with_undecided_answer, gated.reply)
+    if not gated.judged.is_usable:
+        return conclusion(observe.with_repair, gated.judged)
+    return None
+
+
+def conclude(run: Run, gated: Gated) -> None:
+    """Take a reply in that asks for no calls, or is to be repaired: an answer as the stages have it."""
+    run.change(gated.conclusion or conclusion(observe.with_answer, gated.reply))
+
 
 Pass = Callable[[Run, Gated], Awaitable[Gated]]
 """Narrows what may be carried out, or how an answer is taken in; none makes a permission but by the gate."""

@@ -15,7 +15,7 @@ from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
-from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.workplace import Workplace

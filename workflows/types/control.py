@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, FailFast, Field
 
-from orga.workflows.types.notifications import NotifyEvent
-from orga.workflows.types.questions import Question
+from orga.workflows.types.questions import NotifyEvent, Question
 from orga.workflows.types.record import Record, replace_fields
 
 StopReason = Literal[
@@ -106,10 +105,8 @@ class Rewind(Record):
 
 
 class Terms(NamedTuple):
-    """What the control of a run goes by: its limits, and what its worker's setup says."""
+    """What the control of a run goes by, as its worker's setup says."""
 
-    timeout_s: float
-    """Of the run's own clock."""
     notify: tuple[NotifyEvent, ...] = ()
     """What people outside are told of."""
     search_attributes: bool = False
@@ -191,8 +188,13 @@ class Control(Record):
         return ""
 
     @property
+    def timeout_s(self) -> float:
+        """The seconds that its clock gives it now."""
+        raise NotImplementedError
+
+    @property
     def terms(self) -> Terms:
-        """What it goes by now."""
+        """What else it goes by now."""
         raise NotImplementedError
 
     @property
@@ -201,7 +203,7 @@ class Control(Record):
         return False
 
     @property
-    def is_waited_for(self) -> str:
+    def under_way_elsewhere(self) -> str:
         """What is under way that no other run could take over, "" where nothing is: it cannot continue as new then."""
         return ""
 

@@ -6,56 +6,18 @@ from typing import Any, Self, TypedDict, Unpack
 from pydantic import ValidationError, model_validator
 
 from orga.workflows.types.breakers import Breaker
-from orga.workflows.types.context import MessageRef, Setup
+from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Control, Terms
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import Decided
 from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkInput
+from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, Step
-from orga.workflows.types.summary import Summary
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
-
-
-class ConversationChanges(TypedDict, total=False):
-    """What `Conversation.with_fields` takes: its fields."""
-
-    messages: tuple[Message, ...]
-    sent: int
-    digest: str
-    news: tuple[MessageRef, ...]
-    tokens: int
-    size: int
-    unseen: int
-    frame: int
-    ready: Summary | None
-
-
-class Conversation(Record):
-    """The messages, of which the model has seen the first `sent`; `news` says where the others come from."""
-
-    messages: tuple[Message, ...] = ()
-    sent: int = 0
-    digest: str = ""
-    """Digest of the first `sent` messages."""
-    news: tuple[MessageRef, ...] = ()
-    tokens: int = 0
-    """Estimated tokens of all messages."""
-    size: int = 0
-    """UTF-8 bytes of all messages, near enough for the payload limit."""
-    unseen: int = 0
-    """Bytes that the messages which the model has not seen take in a history."""
-    frame: int = 0
-    """Estimated tokens of what goes with every call: instructions, tools. 0 until the first call measures it."""
-    ready: Summary | None = None
-    """A summary that waits for the model call that it was written for."""
-
-    def with_fields(self, **changes: Unpack[ConversationChanges]) -> Self:
-        """Return the conversation with these changes."""
-        return replace_fields(self, changes)
 
 
 class GoodResult(Record):
@@ -287,17 +249,22 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return self.input.agent
 
     @property
+    def timeout_s(self) -> float:
+        """The seconds of its config, or of an extension."""
+        return self.config.timeout_s
+
+    @property
     def terms(self) -> Terms:
-        """What the run goes by now. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
-        timeout_s, setup = self.config.timeout_s, self.setup
+        """What its setup says. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
+        setup = self.setup
         if setup is None:
-            return Terms(timeout_s)
+            return Terms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
         notify: tuple[NotifyEvent, ...] = setup.notify
         if is_delegated:
             notify = tuple(event for event in notify if event != "ended")
         lengths = setup.roll_over_events, setup.roll_over_bytes, setup.full_events, setup.full_bytes
-        return Terms(timeout_s, notify, setup.search_attributes, *lengths)
+        return Terms(notify, setup.search_attributes, *lengths)
 
     @property
     def is_held_elsewhere(self) -> bool:
@@ -305,7 +272,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return any(child.held for child in self.children)
 
     @property
-    def is_waited_for(self) -> str:
+    def under_way_elsewhere(self) -> str:
         """Delegates take back what they did behind an interrupted call: the next run would not hear of their end."""
         return "its delegates were at work" if self.children else ""
 

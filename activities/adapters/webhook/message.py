@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from orga.activities.ports import RunKey
-from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.questions import Notification, NotifiedCall
 from orga.workflows.types.text import as_line, in_full
 
 Format = Literal["json", "slack"]

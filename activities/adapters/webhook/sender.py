@@ -11,7 +11,7 @@ from orga.activities.adapters.models.retry_after import retry_after_s
 from orga.activities.adapters.webhook.message import Format, body
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import NotifyError, RunKey
-from orga.workflows.types.notifications import Notification
+from orga.workflows.types.questions import Notification
 
 ATTEMPT_S = 8.0
 """For the whole exchange: a receiver that trickles its answer ends here, too."""

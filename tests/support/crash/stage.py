@@ -12,7 +12,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from orga.workflows.types.notifications import NotifyEvent
+from orga.workflows.types.questions import NotifyEvent
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
 from tests.support.hold import until
 from tests.support.model.scripted import ScriptedProvider

@@ -23,7 +23,7 @@ from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.decision_checks import CheckedDecision
 from orga.workflows.types.delegation import Delegate
-from orga.workflows.types.notifications import Notification, NotifyEvent
+from orga.workflows.types.questions import Notification, NotifyEvent
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
 from tests.support.crash.tasks import WatchedTasks

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from orga.activities.ports import ModelError, ModelRequest
-from orga.workflows.decisions.sizes import frame_tokens, tokens_in
+from orga.workflows.decisions.conversation import frame_tokens, tokens_in
 from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.usage import Usage

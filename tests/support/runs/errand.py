@@ -11,16 +11,12 @@ from temporalio import workflow
 
 from orga.workflows.decisions.control.interventions import reopened, with_over
 from orga.workflows.decisions.control.questions import open_questions, shown_question
-from orga.workflows.phases.control import attributes
-from orga.workflows.phases.control.clock import event_time
+from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import ControlHandlers
-from orga.workflows.phases.control.interrupt import Interrupted, result_of
-from orga.workflows.phases.control.lifetime import Watches, continue_as_new, run_to_an_end
-from orga.workflows.phases.control.notifications import tell_end
+from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
 from orga.workflows.phases.control.pace import checkpoint, enter, wait_if_paused
 from orga.workflows.phases.control.questions import ask
-from orga.workflows.phases.control.resets import Resets
-from orga.workflows.phases.control.run import ControlledRun, RollOver
+from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver, event_time, result_of
 from orga.workflows.types.control import Clock, Control, Stop, Terms
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.record import Record, replace_fields
@@ -39,7 +35,7 @@ class Errands(Record):
 
     todo: tuple[str, ...] = ()
     """`buy …` needs a yes; `ask …` is a question with choices; anything else takes a moment."""
-    timeout_s: float = 60.0
+    seconds: float = 60.0
     roll_over_events: int = 3_500
     expires_s: float = 60.0
     notify: bool = False
@@ -60,10 +56,15 @@ class ErrandState(Errands, Control):
         return "errands"
 
     @property
+    def timeout_s(self) -> float:
+        """Of its clock."""
+        return self.seconds
+
+    @property
     def terms(self) -> Terms:
         """What the control goes by."""
         kinds = ("approval", "escalation", "ended") if self.notify else ()
-        return Terms(self.timeout_s, kinds, search_attributes=True, roll_over_events=self.roll_over_events)
+        return Terms(kinds, search_attributes=True, roll_over_events=self.roll_over_events)
 
 
 class ErrandRun(ControlledRun[ErrandState]):
@@ -124,13 +125,13 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             run.change(with_over)
             await self._watches.stop()
             run.change(ErrandState.with_control, stop=stop)
-            attributes.show_end(run, stop[0])
+            pace.show_end(run, stop[0])
             await tell_end(run, stop)
             run.change(reopened)
             if run.state.stop is not None:
                 state = run.state
                 return {"done": state.done, "heard": state.heard, "stop": stop, "elapsed_s": self._elapsed_s()}
-            attributes.show_goes_on(run)
+            pace.show_goes_on(run)
 
     async def _until_stopped(self) -> Stop:
         run = self._run
@@ -142,7 +143,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
                 await checkpoint(run, may_roll_over=True)
                 enter(run, "running")
                 run.change(with_step, errand, await self._outcome(errand))
-                attributes.show_progress(run)
+                pace.show_progress(run)
                 run.change(with_inbox_read)
                 if run.is_due:
                     raise RollOver

@@ -6,8 +6,8 @@ from math import isclose
 from typing import Any
 
 from orga.workflows.decisions.recount import ContextFold, Recount
+from orga.workflows.types.conversation import as_sent
 from orga.workflows.types.messages import Message
-from orga.workflows.types.sent import as_sent
 from orga.workflows.types.usage import Usage, UsageTotals
 from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import DENIED, HIDDEN, TERMINATE

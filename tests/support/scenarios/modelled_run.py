@@ -4,13 +4,12 @@ from datetime import datetime
 
 from orga.workflows.decisions import breakers, observe, outcomes
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
-from orga.workflows.decisions.conversation import handed_over
+from orga.workflows.decisions.conversation import handed_over, message_budget, with_calibration, with_frame
 from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.sizes import message_budget, with_calibration, with_frame
 from orga.workflows.types.context import HashedMessages, MessageRef
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.outcome import Outcome, OutcomeStatus
+from orga.workflows.types.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_state, at
 

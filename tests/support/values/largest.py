@@ -12,17 +12,17 @@ from orga.workflows.decisions.begin import begin_bytes, begun, size_problem
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.outcomes import tainted, with_definitions
 from orga.workflows.decisions.result import with_gathered
-from orga.workflows.decisions.taint import tainted, with_definitions
+from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.critics import Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.outcome import Outcome
 from orga.workflows.types.questions import ApprovalDecision, Question, Resolution
-from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.state import AgentState, Conversation, ForkedFrom
+from orga.workflows.types.recovery import DeadLetter, Outcome
+from orga.workflows.types.state import AgentState, ForkedFrom
 from orga.workflows.types.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, at
 

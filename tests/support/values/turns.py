@@ -2,9 +2,8 @@
 
 from hypothesis import strategies as st
 
+from orga.workflows.types.conversation import Conversation, summary_message
 from orga.workflows.types.messages import Message
-from orga.workflows.types.state import Conversation
-from orga.workflows.types.summary import summary_message
 from tests.support.values.core import a_call, conversation_of, user
 
 TASK = user("the task", pinned=True)

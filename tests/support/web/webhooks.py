@@ -7,7 +7,7 @@ from orga.activities.adapters.webhook.message import Format
 from orga.activities.adapters.webhook.sender import Webhook, WebhookSettings
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
-from orga.workflows.types.notifications import Notification, NotifiedCall
+from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.web.webhook_receiver import SECRET
 
 URL = "https://hooks.test/services/t0ken-in-the-address"

@@ -1,12 +1,15 @@
-"""Signals: recorded when they arrive; the workflow takes them in, in order, when it comes to that."""
+"""What bounds and steers any run: guidance, pause and abort, its time and its history's length, rewinds."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
+from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.workflows.types.control import Control, Intervention, InterventionKind
+from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
 from orga.workflows.types.text import clean_text, clip
+from orga.workflows.types.untrusted import delimited
 
 S = TypeVar("S", bound=Control)
 
@@ -108,3 +111,77 @@ def reopened(state: S) -> S:
     """Return the state that goes on where guidance came after the answer, while people were told of the end."""
     is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
     return state.with_control(stop=None, is_over=False) if is_answered and state.inbox else state
+
+
+def remaining_s(state: Control, now: datetime) -> float:
+    """Return the seconds left on the run's clock, never below 0."""
+    return max(state.timeout_s - state.clock.elapsed_s(now), 0.0)
+
+
+def out_of_time(state: S) -> S:
+    """Return the state of a run whose time is up."""
+    return state.with_control(stop=("timeout", f"limit of {state.timeout_s:g} s"))
+
+
+def is_time_to_roll_over(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
+    """Return whether the history has grown enough, and the run could leave it behind."""
+    if state.stop is not None or state.aborted is not None or state.under_way_elsewhere:
+        return False
+    terms = state.terms
+    return suggested or events >= terms.roll_over_events or history_bytes >= terms.roll_over_bytes
+
+
+def is_full(state: Control, events: int, history_bytes: int) -> bool:
+    """Return whether the history is so long that the server will soon end the run without a result."""
+    terms = state.terms
+    return events >= terms.full_events or history_bytes >= terms.full_bytes
+
+
+def with_full_history(state: S, events: int, history_bytes: int) -> S:
+    """End a run that could not continue as new in time: it waited all along for delegates, or for people."""
+    if state.stop is not None:
+        return state
+    why = state.under_way_elsewhere or "it waited in the middle of its calls"
+    if not (state.under_way_elsewhere or state.questions or state.paused):
+        why = "its state was too large to be carried on"
+    detail = f"the history is full, some {events} events and {history_bytes} bytes: the run could not continue as new"
+    return state.with_control(stop=("error", f"{detail}, since {why}"))
+
+
+def rewind_in(raw: object) -> Rewind | None:
+    """Return what a signal asks for; None for anything else."""
+    try:
+        return Rewind.model_validate(raw)
+    except ValidationError:
+        return None
+
+
+def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
+    """Return the state to go on from: time since the boundary left out, no ending decided.
+
+    An abort that was delivered again is taken back, since it would end the run where it ended before.
+
+    Args:
+        state: Behind all that the server delivered again.
+        rewind: Whose boundary counts only as far as it can be true.
+        since: The time of the last event that the reset has kept; the boundary cannot be before it.
+        now: The time of the first task behind the reset.
+    """
+    boundary = min(max(rewind.boundary_at, since), now)
+    until = state.clock.stopped_at or now
+    left_out_s = max((until - boundary).total_seconds(), 0.0)
+    return state.with_control(clock=state.clock.with_left_out(left_out_s), aborted=None, stop=None, is_over=False)
+
+
+def with_guidance_of(state: S, rewind: Rewind) -> S:
+    """Return the state with what a rewind says to the model in the inbox, if it says anything."""
+    if rewind.left:
+        state = with_guidance(state, Intervention(kind="add_context", text=left_text(rewind.left)))
+    steer = guidance("steer", (rewind.steer,))
+    return with_guidance(state, steer) if steer.text.strip() else state
+
+
+def left_text(left: Sequence[str]) -> str:
+    """Return what the model is told of calls that it does not remember; their arguments are data."""
+    lines = delimited("\n".join(left), "calls that were carried out")
+    return f"This run was set back. It had carried out these calls already, and nothing undoes them:\n{lines}"

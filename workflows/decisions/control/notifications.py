@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from orga.workflows.decisions.control.questions import is_open, open_questions, shown_arguments, shown_question
 from orga.workflows.types.control import Control, Stop
-from orga.workflows.types.notifications import Notification, NotifiedCall
-from orga.workflows.types.questions import Choice, Question, ShownQuestion
+from orga.workflows.types.questions import Choice, Notification, NotifiedCall, Question, ShownQuestion
 from orga.workflows.types.text import can_be_typed, in_full, one_line
 
 S = TypeVar("S", bound=Control)
@@ -35,9 +34,9 @@ def unannounced(state: Control) -> tuple[Question, ...]:
     )
 
 
-def with_announced(state: S, wait_id: str) -> S:
+def with_announced(state: S, question_id: str) -> S:
     """Return the state that tells nobody of this question again; closed ones are forgotten."""
-    return state.with_control(announced=tuple(each for each in (*state.announced, wait_id) if is_open(state, each)))
+    return state.with_control(announced=tuple(each for each in (*state.announced, question_id) if is_open(state, each)))
 
 
 def with_failure(state: S, about: str, error: str) -> S:

@@ -46,9 +46,13 @@ def asked(state: S, question: Question, now: datetime) -> S:
     keep their answers; the journal of this run is told of the items anew.
     """
     before = question_named(state, question.question_id)
+    if before is not None and not question.items:
+        return state
+    if before is not None and not _shares_items(before, question):
+        state = closed(state, before.question_id, now)
+        state = state.with_control(announced=tuple(each for each in state.announced if each != before.question_id))
+        before = None
     if before is not None:
-        if not question.items:
-            return state
         question = _asked_on(question, before)
     others = tuple(each for each in state.questions if each.question_id != question.question_id)
     told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
@@ -58,6 +62,11 @@ def asked(state: S, question: Question, now: datetime) -> S:
         held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown(item))
         held = held if item.answer is None else _with_answer_told(held, item, item.answer)
     return held
+
+
+def _shares_items(before: Question, question: Question) -> bool:
+    """Return whether it asks on about something of it: other rules ask about all of it anew."""
+    return not {item.approval_id for item in before.items}.isdisjoint(item.approval_id for item in question.items)
 
 
 def _asked_on(question: Question, before: Question) -> Question:
@@ -81,17 +90,6 @@ def closed(state: S, question_id: str, now: datetime) -> S:
     decision = question.resolution
     told = {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
     return rest.with_note("ApprovalResolved", kind=question.kind, id=question_id, **told).with_clock_updated(now)
-
-
-def withdrawn(state: S, kind: QuestionKind, asked_on: str, now: datetime) -> S:
-    """Return the state without what the run before this one had asked and this one does not.
-
-    Left open, it would hold the clock. To be called where no other question of that kind is open.
-    """
-    for question in state.questions:
-        if question.kind == kind and question.question_id != asked_on:
-            state = closed(state, question.question_id, now)
-    return state
 
 
 def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:

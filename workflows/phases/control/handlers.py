@@ -7,9 +7,8 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from orga.workflows.decisions.control import interventions, questions
-from orga.workflows.phases.control.clock import live_time
-from orga.workflows.phases.control.resets import Resets
-from orga.workflows.phases.control.run import ControlledRun
+from orga.workflows.phases.control.lifetime import Resets
+from orga.workflows.phases.control.run import ControlledRun, live_time
 from orga.workflows.types.control import InterventionKind
 from orga.workflows.types.questions import ApprovalDecision
 

@@ -1,20 +1,190 @@
-"""From a run's start to its end: what is watched beside the loop, a cancellation, continuing as new.
-
-Ends that no phase looks out for are watched for: a full history, and the deadline, one timer that is started anew when
-need be.
-"""
+"""From a run's start to its end: resets, what is watched beside the loop, a cancellation, continuing as new."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from orga.workflows.decisions.control.interventions import with_abort
-from orga.workflows.decisions.control.limits import out_of_time, remaining_s, with_full_history
-from orga.workflows.phases.control.notifications import Announcer
-from orga.workflows.phases.control.run import ControlledRun
-from orga.workflows.types.control import Control
+from orga.workflows.decisions.control import interventions, notifications
+from orga.workflows.decisions.control.interventions import (
+    out_of_time,
+    remaining_s,
+    rewind_in,
+    with_abort,
+    with_full_history,
+    with_guidance_of,
+    with_rewind,
+)
+from orga.workflows.decisions.control.questions import is_open
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.run import ControlledRun, settle, task_clock
+from orga.workflows.types.control import Control, Rewind, Stop
+from orga.workflows.types.names import NOTIFY
+from orga.workflows.types.questions import Notification, Question
+
+ATTEMPT_S = 10.0
+WITHIN_S = 3_600.0
+"""For all attempts to tell of a question; it waits on, and stands in the inbox."""
+
+END_WITHIN_S = 5.0
+"""For all attempts to tell of the end, which the result waits for."""
+
+LONGEST_PAUSE_S = 60.0
+"""Between two attempts; the first pause is a second, and each is twice the one before."""
+
+
+class Announcer:
+    """Tells of each question as it opens; what is not delivered when the question closes is withdrawn."""
+
+    def __init__(self, run: ControlledRun[Any]) -> None:
+        self._run = run
+        self._is_over = False
+        self._watch: asyncio.Task[None] | None = None
+        self._telling: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
+        self._is_over = False
+        if self._run.state.terms.notify:
+            self._watch = self._run.beside(self._watched())
+
+    async def stop(self) -> None:
+        """Withdraw what is under way, before the run ends or continues as new; the next run tells of it again."""
+        self._is_over = True
+        if self._watch is not None:
+            await asyncio.gather(self._watch, *self._telling.values())
+
+    async def _watched(self) -> None:
+        while not self._is_over:
+            self._telling = {question_id: task for question_id, task in self._telling.items() if not task.done()}
+            for question in self._new():
+                self._telling[question.question_id] = self._run.beside(self._told(question))
+            await workflow.wait_condition(lambda: self._is_over or bool(self._new()))
+
+    def _new(self) -> list[Question]:
+        return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._telling]
+
+    async def _told(self, question: Question) -> None:
+        delivery = self._run.beside(_delivered(self._run, question))
+        await settle([delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id))
+
+
+async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
+    """Tell of the end, where the setup asks for it, for a short time that is the same whatever the receiver does."""
+    if not notifications.is_end_told(run.state):
+        return
+    info = workflow.info()
+    try:
+        message = notifications.of_end(run.state, stop, info.workflow_id, info.run_id)
+        await run.event(_sent(message, "ended", END_WITHIN_S))
+    except ActivityError as error:
+        run.change(notifications.with_failure, "ended", failure_text(error))
+
+
+async def _delivered(run: ControlledRun[Any], question: Question) -> None:
+    message = notifications.of_question(run.state, question, workflow.info().workflow_id)
+    try:
+        await run.event(_sent(message, question.question_id, WITHIN_S))
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            return
+        run.change(notifications.with_failure, question.question_id, failure_text(error))
+    run.change(notifications.with_announced, question.question_id)
+
+
+async def _sent(message: Notification, about: str, within_s: float) -> None:
+    await workflow.execute_activity(
+        NOTIFY,
+        message,
+        activity_id=f"notify-{about}",
+        start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+        schedule_to_close_timeout=timedelta(seconds=within_s),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=LONGEST_PAUSE_S)),
+        summary=f"{message.event} {message.kind or message.reason}",
+    )
+
+
+DOUBT_S = 0.001
+"""Until an abort that came together with a claim counts after all. The reset is told in the same task, or never."""
+
+
+class _Claim(NamedTuple):
+    """What the signals of one workflow task say of a reset."""
+
+    rewinds: tuple[Rewind, ...]
+    """Those of earlier rewinds, which are delivered again; the last is that of the reset itself."""
+    task: float
+    """The time of the task."""
+    since: datetime
+    """When the run had its last event before this task."""
+    aborted: str | None = None
+    """Why the run was to be aborted, by what came in this task before the claim."""
+
+
+class Resets:
+    """Takes the word of `rewound` only in the first task behind a reset; from any other sender it changes nothing.
+
+    The server delivers signals again behind a reset, an abort among them, and the SDK tells of the reset behind all
+    signals of that task: so an abort that comes with a claim waits for that word.
+    """
+
+    def __init__(self, run: ControlledRun[Any]) -> None:
+        """Listen; to be made where the workflow is."""
+        self._run = run
+        self._claim: _Claim | None = None
+        self._aborted_in = 0.0
+        self._reset_in = 0.0
+        self._task = task_clock()
+        workflow.register_random_seed_callback(self._was_reset)
+
+    def abort(self, why: str) -> None:
+        """Take an abort in, and remember when it came."""
+        self._run.heard()
+        if self._run.state.aborted is None:
+            self._aborted_in = self._task()
+        self._run.change(interventions.with_abort, why)
+
+    def claimed(self, raw: object) -> None:
+        """Take in what a signal says."""
+        self._run.heard()
+        rewind = rewind_in(raw)
+        if rewind is None:
+            return
+        claim = _Claim((*self._earlier(), rewind), self._task(), self._run.before)
+        if self._run.state.aborted is not None and self._aborted_in == claim.task:
+            claim = claim._replace(aborted=self._run.state.aborted)
+            self._run.state = self._run.state.with_control(aborted=None)
+            self._run.beside(self._unless_it_is_true(claim))
+        self._claim = claim
+        if self._reset_in == claim.task:
+            self._confirm(claim)
+
+    def _earlier(self) -> tuple[Rewind, ...]:
+        return self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
+
+    def _was_reset(self, seed: int) -> None:
+        """Note the reset. The SDK calls this outside of the loop, and swallows what it raises: it only records."""
+        self._reset_in = self._task()
+        if self._claim is not None and self._claim.task == self._reset_in:
+            self._confirm(self._claim)
+
+    def _confirm(self, claim: _Claim) -> None:
+        state = self._run.state
+        for rewind in claim.rewinds:
+            state = with_guidance_of(state, rewind)
+        self._run.state = with_rewind(state, claim.rewinds[-1], claim.since, self._run.now)
+
+    async def _unless_it_is_true(self, claim: _Claim) -> None:
+        self._run.doubts += 1
+        await self._run.event(workflow.sleep(DOUBT_S))
+        self._run.doubts -= 1
+        if self._reset_in != claim.task and claim.aborted is not None:
+            self._run.change(interventions.with_abort, claim.aborted)
+
 
 T = TypeVar("T")
 
@@ -68,7 +238,7 @@ async def watch_clock(run: ControlledRun[Any]) -> None:
         if remaining_s(run.state, run.now) <= 0:
             run.change(out_of_time)
             continue
-        await _until_checked(run, run.state.terms.timeout_s)
+        await _until_checked(run, run.state.timeout_s)
 
 
 async def _until_checked(run: ControlledRun[Any], limit_s: float) -> None:
@@ -76,7 +246,7 @@ async def _until_checked(run: ControlledRun[Any], limit_s: float) -> None:
     left = remaining_s(run.state, run.now)
     try:
         await workflow.wait_condition(
-            lambda: run.state.clock.stopped_at is not None or run.state.terms.timeout_s != limit_s, timeout=left
+            lambda: run.state.clock.stopped_at is not None or run.state.timeout_s != limit_s, timeout=left
         )
     except TimeoutError:
         run.tick()

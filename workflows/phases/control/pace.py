@@ -1,13 +1,63 @@
-"""Where a run stands, shown in its current details; it stands still between phases while it is paused."""
+"""Where a run stands, for whoever looks: search attributes, current details, spans; and its pause."""
 
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from opentelemetry.trace import Span, Status, StatusCode, get_current_span, get_tracer, use_span
+from opentelemetry.util.types import AttributeValue
 from temporalio import workflow
+from temporalio.common import SearchAttributeUpdate
+from temporalio.exceptions import ApplicationError
 
-from orga.workflows.phases.control import attributes
+from orga.activities.instruments import record_wait
 from orga.workflows.phases.control.run import ControlledRun, RollOver
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.control import StopReason
+from orga.workflows.types.names import PHASE, TERMINATION, WAITING, WAITING_SINCE
+from orga.workflows.types.questions import Question
+
+EVERY_ITERATIONS = 10
+"""Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""
 
 AnyRun = ControlledRun[Any]
+
+
+def upsert(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
+    """Write them, where the server knows them."""
+    if run.state.terms.search_attributes:
+        workflow.upsert_search_attributes(list(updates))  # pyright: ignore[reportUnknownMemberType]
+
+
+def show_progress(run: AnyRun) -> None:
+    """Write how far the run is, at every tenth iteration."""
+    if run.state.iteration % EVERY_ITERATIONS == 0:
+        upsert(run, *run.progress())
+
+
+def show_phase(run: AnyRun) -> None:
+    """Write the phase at once: for phases that last (paused)."""
+    upsert(run, PHASE.value_set(run.state.phase))
+
+
+def show_waiting(run: AnyRun) -> None:
+    """Write what the run waits for a person for, the oldest question and since when or nothing, and how far it is."""
+    oldest = next((question for question in run.state.questions if question.is_open), None)
+    if oldest is None:
+        waiting = (WAITING.value_unset(), WAITING_SINCE.value_unset())
+    else:
+        waiting = (WAITING.value_set(oldest.kind), WAITING_SINCE.value_set(oldest.since))
+    upsert(run, *waiting, *run.progress())
+
+
+def show_end(run: AnyRun, reason: StopReason) -> None:
+    """Write how the run ended."""
+    upsert(run, *run.progress(), TERMINATION.value_set(reason))
+
+
+def show_goes_on(run: AnyRun) -> None:
+    """Write that a run whose end was written goes on after all."""
+    upsert(run, PHASE.value_set(run.state.phase), TERMINATION.value_unset())
 
 
 def show_details(run: AnyRun) -> None:
@@ -39,7 +89,7 @@ async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False) -> None:
 def _stand(run: AnyRun, is_standing: bool) -> None:
     run.state = run.state.with_control(is_standing=is_standing)
     show_details(run)
-    attributes.show_phase(run)
+    show_phase(run)
 
 
 async def checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
@@ -50,3 +100,47 @@ async def checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
     """
     await wait_if_paused(run, may_roll_over=may_roll_over)
     run.raise_if_interrupted()
+
+
+def show_closed(question: Question) -> None:
+    """Show a question from its asking to its closing as a span of its own; a replay makes it, too, and ends it not."""
+    if get_current_span().is_recording():
+        tracer = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL)
+        since = int(question.since.timestamp() * 1e9)
+        tracer.start_span(f"wait {question.kind}", attributes={names.WAIT_KIND: question.kind}, start_time=since).end()
+    if not workflow.unsafe.is_replaying():
+        record_wait(question.kind, question.since)
+
+
+@contextmanager
+def phase_span(phase: str, iteration: int) -> Generator[None]:
+    """Time a phase, if the run has a span: only orga's own tracer provider, which is safe under replay, opens that."""
+    if not get_current_span().is_recording():
+        yield
+        return
+    with opened(phase, {names.ITERATION: iteration}):
+        yield
+
+
+@contextmanager
+def opened(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Span]:
+    """Open a span in workflow code and make it current. The exception it may leave by is named, never quoted."""
+    span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, attributes=attributes)
+    with use_span(span, record_exception=False, set_status_on_exception=False):
+        try:
+            yield span
+        except Exception as error:
+            # Any other exception fails the workflow task only: the attempt that succeeds ends its own span.
+            if workflow.is_failure_exception(error):
+                span.set_attribute(names.ERROR, _kind(error))
+                span.set_status(Status(StatusCode.ERROR))
+                span.end()
+            raise
+        except BaseException:
+            span.end()
+            raise
+    span.end()
+
+
+def _kind(error: Exception) -> str:
+    return (isinstance(error, ApplicationError) and error.type) or type(error).__name__

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from orga.workflows.decisions.control import questions
-from orga.workflows.phases.control import attributes
-from orga.workflows.phases.control.interrupt import Interrupted
-from orga.workflows.phases.control.pace import show_details
-from orga.workflows.phases.control.run import ControlledRun
+from orga.workflows.phases.control import pace
+from orga.workflows.phases.control.pace import show_closed, show_details
+from orga.workflows.phases.control.run import ControlledRun, Interrupted
 from orga.workflows.types.control import Control
 from orga.workflows.types.questions import Question, QuestionKind
 
@@ -51,10 +50,10 @@ async def ask(
     try:
         await _until_settled(run, question.question_id, is_moot, may_roll_over=may_roll_over)
     except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
-        _close(run, question.question_id)
+        _close(run, question)
         raise
     decided = questions.question_named(run.state, question.question_id) or question
-    _close(run, question.question_id)
+    _close(run, decided)
     if decided.is_open and not is_moot():
         raise Interrupted
     return decided
@@ -80,18 +79,21 @@ async def _until_settled(
 
 
 def withdraw(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:
-    """Close what the run before this one had asked and this one does not: left open, it would hold the clock."""
-    before = run.state.questions
-    run.change(questions.withdrawn, kind, asked_on, run.now)
-    if run.state.questions != before:
-        _show(run)
+    """Close what the run before this one had asked and this one does not: left open, it would hold the clock.
+
+    To be called where no other question of that kind is open.
+    """
+    for question in run.state.questions:
+        if question.kind == kind and question.question_id != asked_on:
+            _close(run, question)
 
 
-def _close(run: ControlledRun[Any], question_id: str) -> None:
-    run.change(questions.closed, question_id, run.now)
+def _close(run: ControlledRun[Any], question: Question) -> None:
+    run.change(questions.closed, question.question_id, run.now)
+    show_closed(question)
     _show(run)
 
 
 def _show(run: ControlledRun[Any]) -> None:
     show_details(run)
-    attributes.show_waiting(run)
+    pace.show_waiting(run)

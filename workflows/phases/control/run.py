@@ -1,25 +1,103 @@
-"""Any run of ours as one value, shared by its phases and its handlers: its state, its clock, its history's length."""
+"""Any run as one value, shared by its phases and its handlers: its state, its clock, what cuts its waits short."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import UTC, datetime
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from orga.workflows.decisions.control import limits
-from orga.workflows.phases.control import clock
-from orga.workflows.phases.control.clock import Length, length
-from orga.workflows.phases.control.interrupt import Interrupted
-from orga.workflows.phases.control.spans import show_closed_questions
-from orga.workflows.types.control import NOTES_MEMO, Control
+from orga.workflows.decisions.control import interventions
+from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
+
+
+def event_time() -> datetime:
+    """Return the time of the workflow task; to be asked only where the task has just brought an event of its own."""
+    return workflow.now()
+
+
+def live_time() -> datetime:
+    """Return the time for what leaves no trace in the run: queries, and validators of updates."""
+    return workflow.now()
+
+
+def task_clock() -> Callable[[], float]:
+    """Return what tells one workflow task from another, also where the SDK calls the run outside of its loop."""
+    return asyncio.get_running_loop().time
+
+
+def wall_time() -> datetime:
+    """Return the time of the worker that answers a query: the run's own stands still between its tasks.
+
+    For nothing but queries, which leave no trace.
+    """
+    with workflow.unsafe.sandbox_unrestricted():
+        return max(datetime.now(UTC), workflow.now())
+
+
+class Length(NamedTuple):
+    """Of the history of this run, so far."""
+
+    events: int = 0
+    size: int = 0
+    """In bytes."""
+    is_long: bool = False
+    """Whether the server suggests to continue as new."""
+
+
+def length() -> Length:
+    """Return it; to be asked where the run's clock is moved on, never behind a local activity (see `clock`)."""
+    info = workflow.info()
+    events, size = info.get_current_history_length(), info.get_current_history_size()
+    return Length(events, size, info.is_continue_as_new_suggested())
+
+
+CANCEL_GRACE_S = 5.0
+"""Seconds that a cancelled activity has to report how it ended; after that its outcome counts as unknown."""
+
+CutShort = Callable[[], bool]
+"""Whether what is under way has to end."""
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """The run is to end, or what was under way was cut short, before this came to anything."""
+
+
+async def settle(tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
+    """Wait until all tasks are done, or until they are cut short: then cancel them and give them the grace.
+
+    No timer is started unless something is interrupted, so waiting adds nothing to the history.
+    """
+    await workflow.wait_condition(lambda: all(task.done() for task in tasks) or is_cut_short())
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        try:
+            await workflow.wait_condition(lambda: all(task.done() for task in running), timeout=CANCEL_GRACE_S)
+        except TimeoutError:
+            workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
+
+
+async def result_of(task: asyncio.Task[T], is_cut_short: CutShort) -> T:
+    """Return what the task comes to; what has succeeded by then counts.
+
+    Raises:
+        Interrupted: It was cut short before.
+    """
+    await settle([task], is_cut_short)
+    if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
+        raise Interrupted
+    return task.result()
+
 
 S = TypeVar("S", bound=Control)
 P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class DefectBeside(Exception):
@@ -38,12 +116,14 @@ class ControlledRun(Generic[S]):
 
     def __init__(self, state: S) -> None:
         self.state = state
-        self.now = clock.event_time()
+        self.now = event_time()
         """Of the last event of the run's own; see `clock`."""
         self.before = self.now
         """The time before the clock was last moved on."""
         self.length = Length()
         """Of the history, at that event."""
+        self.is_full = False
+        """Whether the history is so long that the server will soon end the run without a result."""
         self.doubts = 0
         """How many aborts wait for word of a reset; see `resets`."""
         self._heard = 0
@@ -57,15 +137,14 @@ class ControlledRun(Generic[S]):
         """Return the search attributes that tell how far the run is."""
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
 
-    def watch_change(self, before: S, after: S) -> None:
-        """Tell what a change of the state means to who watches."""
-        show_closed_questions(before, after)
+    def watch_notes(self, notes: tuple[Note, ...]) -> None:
+        """Tell what the run has decided to who watches."""
 
     def change(self, decide: Callable[Concatenate[S, P], S], *args: P.args, **kwargs: P.kwargs) -> None:
         """Set the state to what `decide` makes of it."""
         state = decide(self.state, *args, **kwargs)
-        self.watch_change(self.state, state)
         if state.notes:
+            self.watch_notes(state.notes)
             workflow.upsert_memo(
                 {NOTES_MEMO: [note.model_dump(mode="json", exclude_unset=True) for note in state.notes]}
             )
@@ -78,9 +157,10 @@ class ControlledRun(Generic[S]):
         To be called where a signal or an update is handled, and where an ordinary activity, a timer or a child has
         ended: never behind a local activity.
         """
-        if (now := clock.event_time()) > self.now:
+        if (now := event_time()) > self.now:
             self.before, self.now = self.now, now
         self.length = length()
+        self.is_full = interventions.is_full(self.state, self.length.events, self.length.size)
         return self.now
 
     async def event(self, ending: Awaitable[T]) -> T:
@@ -142,18 +222,13 @@ class ControlledRun(Generic[S]):
             raise RollOver
 
     @property
-    def is_full(self) -> bool:
-        """Whether the history is so long that the server will soon end the run without a result."""
-        return limits.is_full(self.state, self.length.events, self.length.size)
-
-    @property
     def is_due(self) -> bool:
         """Whether to continue as new: never while an abort is in doubt."""
-        return not self.doubts and self.may_roll_over(self.length)
+        return not self.doubts and self.can_be_carried(self.length)
 
-    def may_roll_over(self, now: Length) -> bool:
+    def can_be_carried(self, so_far: Length) -> bool:
         """Return whether the history is long enough to be left behind, and the state can be carried on."""
-        return limits.is_time_to_roll_over(self.state, now.events, now.size, now.is_long)
+        return interventions.is_time_to_roll_over(self.state, so_far.events, so_far.size, so_far.is_long)
 
     def is_interrupted(self) -> bool:
         """Return whether what is in flight has to be cut short: an abort, or the ending is decided."""
