@@ -103,10 +103,9 @@ async def test_over_http_unasked(kind: str, caplog: pytest.LogCaptureFixture) ->
 
             async def call() -> None:
                 server.flood = kind
-                for _ in range(20):
-                    if "again in" in caplog.text:
-                        return
-                    await asyncio.sleep(0.5)
+                async with asyncio.timeout(PATIENCE_S):
+                    while "again in" not in caplog.text:
+                        await asyncio.sleep(0.1)
 
             await source.specs(["s_*"])
             assert await longest_pause(call()) < LIMIT_S
