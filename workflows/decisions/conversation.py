@@ -1,4 +1,8 @@
-"""The conversation: how large it is, how it grows, and how it is handed over by reference."""
+"""The conversation: how large it is, how it grows by news, and how it is handed to the model by reference.
+
+Sizes are estimated without a tokenizer. How much of what an iteration brings the model is shown is what the context
+budget has room for, shared among the results.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""What a task refers to: URLs, files, issues, pull requests, and references of the user's own kinds."""
+"""Pre-hydration: what a task refers to, which tool looks it up, what came of it, what the run knows afterwards.
+
+References are URLs, files, issues, pull requests, and those of the user's own kinds.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Entries of a journal: how it begins, what one says of an event, and the chain in which each stands for all before."""
+"""Entries of a journal: how it begins, what one says of an event, and the chain in which each stands for all before.
+
+And what it knows of the verdicts on a reply: which of its calls may be carried out by now.
+"""
 
 from collections.abc import Collection, Iterable
 from hashlib import sha256

@@ -1,4 +1,7 @@
-"""What the model is told of a call that brought no result."""
+"""What the model is told of a call that brought no result, and what taints the run.
+
+Taint says which untrusted content has entered a conversation. Policies may ask for more care from then on.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

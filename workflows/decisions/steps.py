@@ -1,4 +1,7 @@
-"""What repeats itself and gets nowhere: denials that come again, calls that fail again and are stopped."""
+"""What repeats itself and gets nowhere: denials that come again, calls that fail again and are stopped.
+
+The same denial, iteration after iteration, means that the model will not find another way; so does the same call.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares."""
+"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares.
+
+Where the run was started for, as its memo says.
+"""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,8 @@
-"""What the loop asks people: approvals of calls, more budget at a limit, what to do about calls that get nowhere."""
+"""What the loop asks people: approvals of calls, more budget at a limit, what to do about calls that get nowhere.
+
+Calls that need a yes are held until each has an answer; then they are judged once more, as is a call that was allowed
+before the run was paused.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress

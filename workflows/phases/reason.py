@@ -1,4 +1,8 @@
-"""Reason: one model call, over a conversation that is compacted first where it has to be."""
+"""Reason: one model call, its context handed over by reference, compacted first where it outgrew its budget.
+
+A call beats, is retried, and gives way to whatever interrupts the run; one whose context was too long for the provider
+is made once more with half of it.
+"""
 
 import asyncio
 from datetime import timedelta

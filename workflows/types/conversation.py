@@ -1,4 +1,7 @@
-"""A summary that stands for messages which were left out, and what the model that writes it is given."""
+"""The conversation: its messages, where those come from that the model has not seen, a summary of what went.
+
+And messages as a model gets them: what tools and strangers said stands between marks.
+"""
 
 from typing import Self, TypedDict, Unpack
 

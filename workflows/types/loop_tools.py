@@ -1,4 +1,7 @@
-"""A saga: steps in order, of which those that were done are taken back when a later one fails."""
+"""Tools that the loop carries out by itself: no activity stands behind them. What all others know of them is here.
+
+The steps of a saga are among it: those that were done are taken back when a later one fails.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

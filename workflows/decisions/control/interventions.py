@@ -1,4 +1,7 @@
-"""What bounds and steers any run: guidance, pause and abort, its time and its history's length, rewinds."""
+"""What bounds and steers any run: guidance, pause and abort, its time and its history's length, rewinds.
+
+Signals are recorded when they arrive; the workflow takes them in, in order, when it comes to that.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,8 @@
-"""From a run's start to its end: resets, what is watched beside the loop, a cancellation, continuing as new."""
+"""From a run's start to its end: resets, what is watched beside the loop, a cancellation, continuing as new.
+
+Ends that no phase looks out for are watched for: a full history, and the deadline, one timer that is started anew when
+need be. People outside are told what the run waits for; who cannot be reached holds nothing up.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,4 +1,7 @@
-"""Where a run stands, for whoever looks: search attributes, current details, spans; and its pause."""
+"""Where a run stands, for whoever looks: search attributes, current details, spans; and its pause.
+
+Spans are opened once, and not ended by a replay.
+"""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,10 @@
-"""Any run as one value, shared by its phases and its handlers: its state, its clock, what cuts its waits short."""
+"""Any run as one value, shared by its phases and its handlers: its state, its clock, what cuts its waits short.
+
+Only here is Temporal asked for the time and the history's length, where a replay gets the same answer. A run goes by
+the time of the last event of its own: its start, a signal, an update, the end of an ordinary activity, a timer, a
+child. A replay takes those in where the run took them in. What follows a local activity is no such place: when a query
+ends the workflow task early it runs in the next task, and in this one when it is replayed.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -49,7 +55,7 @@ class Length(NamedTuple):
 
 
 def length() -> Length:
-    """Return it; to be asked where the run's clock is moved on, never behind a local activity (see `clock`)."""
+    """Return it; to be asked where the run's clock is moved on, never behind a local activity."""
     info = workflow.info()
     events, size = info.get_current_history_length(), info.get_current_history_size()
     return Length(events, size, info.is_continue_as_new_suggested())
@@ -117,7 +123,7 @@ class ControlledRun(Generic[S]):
     def __init__(self, state: S) -> None:
         self.state = state
         self.now = event_time()
-        """Of the last event of the run's own; see `clock`."""
+        """Of the last event of the run's own."""
         self.before = self.now
         """The time before the clock was last moved on."""
         self.length = Length()
@@ -125,7 +131,7 @@ class ControlledRun(Generic[S]):
         self.is_full = False
         """Whether the history is so long that the server will soon end the run without a result."""
         self.doubts = 0
-        """How many aborts wait for word of a reset; see `resets`."""
+        """How many aborts wait for word of a reset; see `lifetime.Resets`."""
         self._heard = 0
         self._fault: BaseException | None = None
 
