@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from math import fsum
-from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -67,7 +66,7 @@ class Assessment(NamedTuple):
     """`model:NAME` or `person:NAME`."""
     feedback: str = ""
     score: float | None = None
-    dimensions: Mapping[str, float] = MappingProxyType({})
+    dimensions: Mapping[str, float] = {}
     says_approved: bool | None = None
     """The model's own label, which decides nothing."""
     failure: str = ""

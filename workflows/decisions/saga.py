@@ -4,7 +4,6 @@ What is told of a saga: each step and each compensation, with what the tools sai
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -177,7 +176,7 @@ class Course(NamedTuple):
     """All that it proposed."""
     outcomes: Sequence[Outcome]
     """Of the steps that were begun."""
-    undone: Mapping[int, Outcome] = MappingProxyType({})
+    undone: Mapping[int, Outcome] = {}
     """Of the compensations, by the index of their step, in the order in which they were carried out."""
 
 

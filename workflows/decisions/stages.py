@@ -1,7 +1,6 @@
 """What stands between a reply and its effects, in order, and what may follow what: read by loop, journal and laws."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from orga.workflows.types.gate import Decision
@@ -38,7 +37,7 @@ class Stage(NamedTuple):
     name: StageName
     why: str
     """It stands where it stands."""
-    follows: Follows = MappingProxyType({})
+    follows: Follows = {}
 
 
 Stages = Sequence[Stage]
