@@ -1,11 +1,12 @@
 """How values are written to histories: clear JSON by pydantic, unset fields left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
-from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter, EncodingPayloadConverter
 
 
 class Unreadable:
@@ -16,10 +17,14 @@ class Unreadable:
 
 
 class FrugalPayloadConverter(PydanticPayloadConverter):
-    """Leaves out what was not set: defaults cost no history."""
+    """Leaves out what was not set: defaults cost no history.
+
+    The SDK makes one for each run and each workflow task; what they are made of keeps no state but what it knows of
+    types, so all of them share it.
+    """
 
     def __init__(self) -> None:
-        super().__init__(ToJsonOptions(exclude_unset=True))
+        self.converters = _converters()
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         """Read payloads; one that cannot be read where anything is welcome becomes `Unreadable`.
@@ -35,6 +40,11 @@ class FrugalPayloadConverter(PydanticPayloadConverter):
             return super().from_payloads([payload], None)[0]
         except Exception:  # whatever a converter makes of bytes that are not what they say
             return Unreadable()
+
+
+@cache
+def _converters() -> Mapping[bytes, EncodingPayloadConverter]:
+    return PydanticPayloadConverter(ToJsonOptions(exclude_unset=True)).converters
 
 
 data_converter = DataConverter(payload_converter_class=FrugalPayloadConverter)
