@@ -87,13 +87,18 @@ class Fails:
     async def run(self) -> None:
         raise RuntimeError("a defect")
 
+async def has_failed(handle) -> bool:
+    events = (await handle.fetch_history()).events
+    return any(event.HasField("workflow_task_failed_event_attributes") for event in events)
+
 async def main() -> None:
     forward_core_logs()
     forward_core_logs()
     client = await Client.connect(sys.argv[1])
     async with Worker(client, task_queue="fails", workflows=[Fails]):
         handle = await client.start_workflow(Fails.run, id="fails", task_queue="fails")
-        await asyncio.sleep(2)
+        while not await has_failed(handle):
+            await asyncio.sleep(0.1)
         await handle.terminate()
 
 asyncio.run(main())
