@@ -117,6 +117,10 @@ def _untold(data: Data) -> list[Line]:
     return [Line(f"✗ nobody could be told of {_text(data, 'about')}: {_text(data, 'error')}", "bad")]
 
 
+def _handed_over(data: Data) -> list[Line]:
+    return [Line(f"goes on in build {_text(data, 'build')} (before: {_text(data, 'before')})", "quiet")]
+
+
 def _missing(data: Data) -> list[Line]:
     return [Line(_text(data, "detail"), "quiet")]
 
@@ -136,6 +140,7 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     DECISION_GROUNDED: _decided_by_rule,
     "CritiqueEvaluated": _reviewed,
     "PastMissing": _missing,
+    "BuildChanged": _handed_over,
 }
 
 

@@ -95,6 +95,7 @@ class _Reader:
         self._converter = client.data_converter
         self._activities: dict[int, tuple[str, str]] = {}
         self._is_reset = False
+        self._build = ""
 
     async def read(self, event: HistoryEvent) -> Happening | None:
         handler = _HANDLERS.get(event.event_type)
@@ -142,8 +143,14 @@ class _Reader:
         """Note a reset: a run believes in it only until its next workflow task is done."""
         self._is_reset = self._is_reset or bool(event.workflow_task_failed_event_attributes.base_run_id)
 
-    async def task_completed(self, event: HistoryEvent) -> None:
+    async def task_completed(self, event: HistoryEvent) -> Happening | None:
         self._is_reset = False
+        attributes = event.workflow_task_completed_event_attributes
+        build = attributes.deployment_version.build_id or attributes.worker_version.build_id
+        if build in ("", self._build):
+            return None
+        self._build = build
+        return self.happening("decided", event, key=build)
 
     async def scheduled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_scheduled_event_attributes

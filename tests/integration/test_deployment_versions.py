@@ -76,6 +76,8 @@ async def test_a_run_that_continues_as_new_goes_over_to_the_current_version(clie
 
     assert [builds_of(history) for history in ended.histories] == [{"1"}, {"2"}]
     assert ended.result.output == "two"
+    told = [entry.data for entry in ended.journal if entry.event == "BuildChanged"]
+    assert told == [{"before": "1", "build": "2"}]
 
 
 async def test_a_run_that_continues_as_new_stays_where_nothing_newer_is_deployed(client: Client) -> None:

@@ -166,6 +166,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         ),
         pytest.param(an_entry("CircuitClosed", tool="look"), "✓ look works again", id="a circuit closes"),
         pytest.param(
+            an_entry("BuildChanged", before="k3m7qa", build="p2x9vd"),
+            "goes on in build p2x9vd (before: k3m7qa)",
+            id="another build takes over",
+        ),
+        pytest.param(
             an_entry("CritiqueEvaluated", critic="q", target="answer", score=0.9, approved=True, then="accepted"),
             "✓ critic q approves answer 0.90 (accepted)",
             id="a critic approves",

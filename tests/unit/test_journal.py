@@ -129,6 +129,15 @@ def test_a_journal_says_what_acts_in_the_run() -> None:
     assert told[2]["tools"] != told[0]["tools"]
 
 
+def test_a_journal_says_where_another_build_took_over() -> None:
+    builds = [happened("decided", key=build) for build in ("k3m7qa", "k3m7qa", "p2x9vd", "k3m7qa")]
+    told = [entry for entry in journal(start(), builds) if entry.event == "BuildChanged"]
+    assert [entry.data for entry in told] == [
+        {"before": "k3m7qa", "build": "p2x9vd"},
+        {"before": "p2x9vd", "build": "k3m7qa"},
+    ]
+
+
 @pytest.mark.parametrize(
     "order", [pytest.param(order, id=" then ".join(order)) for order in permutations(("1.0", "1.1", "1.10"))]
 )

@@ -45,6 +45,7 @@ class JournalFold:
         self._run = JournalIteration()
         self._summary: dict[str, Any] = {}
         self._beginning = JournalStart()
+        self._build = ""
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
@@ -75,6 +76,7 @@ class JournalFold:
             "child_finished": self._delegated,
             "child_failed": self._delegated,
             "continued_as_new": lambda _: [],
+            "decided": self._decided,
         }
         return readers.get(happening.kind, self._terminated)(happening)
 
@@ -92,6 +94,11 @@ class JournalFold:
                 self._agent = state.setup.agent
             return ended
         return self._named(self._beginning.begun(as_object(arguments[0] if arguments else None)))
+
+    def _decided(self, happening: Happening) -> Found:
+        """Tell that other code decides from here on, which the first to decide is not."""
+        before, self._build = self._build, happening.key
+        return [("BuildChanged", {"before": before, "build": self._build})] if before not in {"", self._build} else []
 
     def _forked(self, happening: Happening) -> Found:
         if happening.kind != "finished":

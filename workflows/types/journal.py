@@ -24,9 +24,11 @@ HappeningKind = Literal[
     "child_started",
     "child_finished",
     "child_failed",
+    "decided",
 ]
 """`noted`: the run wrote notes; `updated`: an update was accepted; `child_*` are of delegated runs. `scheduled`,
-`finished`, `failed` and `cancelled` are of activities, local ones included."""
+`finished`, `failed` and `cancelled` are of activities, local ones included. `decided`: from here on a worker of another
+build than before completes the workflow tasks."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Happening:
     name: str = ""
     """Activity type, signal or update name."""
     key: str = ""
-    """Activity id, the next run's id, or the workflow id of a delegated run."""
+    """Activity id, the next run's id, the workflow id of a delegated run, or a build."""
     value: Any = None
     """Input (`started`, `signaled`: the list of arguments; `scheduled`: the first) or result, as plain JSON."""
     text: str = ""
