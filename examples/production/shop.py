@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orga.activities.tools_api import tool
+from orga import tool
 
 
 @tool(effect="irreversible")
