@@ -77,8 +77,9 @@ def check(state: AgentState) -> AgentState:
     """Continue as new twice; return the state that the first of the next runs begins with."""
     assert fits(state)
     assert overgrown(state) == ""
-    for part, size in part_sizes(state):
-        assert size <= part.most, part.fields
+    if weight(state) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
+        for part, size in part_sizes(state):
+            assert size <= part.most, part.fields
     after = over_the_wire(state)
     for field in UNTOUCHED:
         assert getattr(after, field) == getattr(state, field), field
