@@ -5,8 +5,8 @@ Once, at the start, `prepare` says what the run works with, and what the task re
 - Is a limit reached? A person may raise it, where the config says so; else the run ends, with what it has gathered.
 - Observe: what people sent, and what the calls of the step before brought, becomes part of the conversation.
 - Reason: one model call. Its reply proposes tool calls, or a final answer; a reply that is neither is repaired.
-- Gate: each call, or the answer, gets a verdict. Behind it stand stages: people's approval, the budget, critics, and
-  for calls a last confirmation. Each may only turn more down.
+- Gate: each call, or the answer, gets a verdict. Behind it stand the stages of `decisions/stages.py`, from people's
+  approval to a last confirmation. Each may only turn more down.
 - Act: what is allowed runs in parallel, each call an activity; every call gets one outcome, whatever happens.
 
 A pause is seen before each of these. An abort and the deadline are seen at any time: they raise `Interrupted` where the

@@ -23,7 +23,7 @@ def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outco
     """Return the outcomes of the calls that are not started, by their place among `calls`.
 
     Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
-    of the rest, no more than `max_tool_calls` leaves, in call order; a saga needs room for its steps, too.
+    of the rest, no more than `max_tool_calls` leaves, in call order; one that makes others needs room for those, too.
     """
     ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from orga.workflows.decisions.control.questions import open_questions, pending_items, shown_question
 from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.critics import answer_critics
 from orga.workflows.decisions.decision import result_data
 from orga.workflows.decisions.limits import budgets
+from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.checks import parsed
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message
@@ -33,8 +33,8 @@ def with_gathered(state: AgentState, text: str) -> AgentState:
 
 
 def missing_output(state: AgentState, reason: StopReason) -> str:
-    """Return what would be brought in place of an answer, or "": where there is one, or a critic had to see it."""
-    if reason == "completed" or state.output or (state.setup and answer_critics(state.setup)):
+    """Return what would be brought in place of an answer, or "": where there is one, or a stage had to see it."""
+    if reason == "completed" or state.output or is_in_question(state.setup):
         return ""
     return "\n\n".join(state.gathered)
 

@@ -32,7 +32,7 @@ REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 was not let to its end by `orga rewind`."""
 
 CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
-"""A delegate whose parent is gone ends as by an abort: what a saga of its has done is taken back to the end."""
+"""A delegate whose parent is gone ends as by an abort: what it has to take back it takes back to the end."""
 
 
 async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:

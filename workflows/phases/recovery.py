@@ -20,7 +20,7 @@ from orga.workflows.decisions.recovery_texts import (
     not_retried,
     person_gave,
 )
-from orga.workflows.phases import critique, gate
+from orga.workflows.phases import gate, stages
 from orga.workflows.phases.attempt import Failed, Place, execute_attempt
 from orga.workflows.phases.control.questions import ask
 from orga.workflows.phases.control.run import CutShort, Interrupted
@@ -74,7 +74,7 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
 
 
 async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> AllowedCall | Outcome:
-    """Return the call as it may be made, or why it is not: gate, critics and `max_tool_calls` count for it, too."""
+    """Return the call as it may be made, or why it is not: gate, stages and `max_tool_calls` count for it, too."""
     if not has_room(run.state):
         return over_budget(run.state, call)
     try:
@@ -84,18 +84,18 @@ async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutSh
             return not_run(call)
         if permitted is None:
             return refused(call, result.verdict)
-        if not await _may_stand_in(run, permitted, place):
-            return not_run(call, "a critic turned it down, or it is no lookup")
+        if why := await _objection(run, permitted, place):
+            return not_run(call, why)
     except Interrupted:
         return not_run(call)
     return permitted if has_room(run.state) else over_budget(run.state, call)
 
 
-async def _may_stand_in(run: Run, permitted: AllowedCall, place: Place) -> bool:
-    """Return whether critics let it pass; before the first reasoning step nobody could, so that it must only read."""
+async def _objection(run: Run, permitted: AllowedCall, place: Place) -> str:
+    """Return why it may not stand in, or ""; before the first reasoning step there are no stages: it must only read."""
     if place.is_before_reasoning:
-        return permitted.spec.effect == "read_only"
-    return await critique.objection(run, permitted, place.activity_id) is None
+        return "" if permitted.spec.effect == "read_only" else "it is no lookup"
+    return "it was turned down" if await stages.objection(run, permitted, place.activity_id) else ""
 
 
 def _take_in(run: Run, case: Case, alternative: Alternative, *, is_begun: bool) -> None:

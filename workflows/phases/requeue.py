@@ -1,11 +1,11 @@
-"""Dead letters that an operator wants sent again: through gate and critics, under the key that they had."""
+"""Dead letters that an operator wants sent again: through gate and stages, under the key that they had."""
 
 import asyncio
 
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.outcomes import refused, with_change
-from orga.workflows.phases import critique, gate
+from orga.workflows.phases import gate, stages
 from orga.workflows.phases.act import execute_call
 from orga.workflows.phases.attempt import outcome_of
 from orga.workflows.phases.control.pace import checkpoint
@@ -31,7 +31,7 @@ async def _send(run: Run, letter: DeadLetter) -> None:
     place = f"{letter.letter_id}.q{run.state.iteration}"
     results = await gate.judge_calls(run, (letter.call,), (place,), "requeue")
     found = await ask_approval(run, results, place, "requeue", may_roll_over=True)
-    result = await confirm_when_resumed(run, await _reviewed(run, found[0], place))
+    result = await confirm_when_resumed(run, await _passed(run, found[0], place))
     run.raise_if_interrupted()
     run.change(recovery.without_letter, letter.letter_id)
     if result.permitted is None:
@@ -42,12 +42,12 @@ async def _send(run: Run, letter: DeadLetter) -> None:
     show_dead_letters(run)
 
 
-async def _reviewed(run: Run, result: GateResult, place: str) -> GateResult:
-    """Return the result once the critics have seen the call; one that a person held up is judged once more."""
+async def _passed(run: Run, result: GateResult, place: str) -> GateResult:
+    """Return the result once the stages have let the call pass; one that a person held up is judged once more."""
     if result.permitted is None:
         return result
     stood_still_s = run.state.clock.stopped_s
-    if objection := await critique.objection(run, result.permitted, place):
+    if objection := await stages.objection(run, result.permitted, place):
         return result._replace(permitted=None, rejected=objection)
     if run.state.clock.stopped_s == stood_still_s:
         return result

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_serializer, model_validator
 
-from orga.workflows.types.critics import Critic
+from orga.workflows.types.agents import Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference

@@ -14,8 +14,8 @@ from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.outcomes import tainted, with_definitions
 from orga.workflows.decisions.result import with_gathered
+from orga.workflows.types.agents import Critic
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.critics import Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig

@@ -252,7 +252,7 @@ def shown(item: Item) -> dict[str, Any]:
         "reason": item.reason,
         "approvers": list(item.approvers),
         "expires_at": item.expires_at.isoformat(),
-        **({"critic": item.critic} if item.critic else {}),
+        **item.asker,
     }
 
 

@@ -1,6 +1,6 @@
 """Asking people: a question is asked, waited for as long as it takes outside the run's clock, and closed on every path.
 
-Approvals, stuck steps, failed calls, budgets and critics are all such questions; who asks makes the question, and acts
+Who asks makes the question, and acts
 by what it comes back with.
 """
 
