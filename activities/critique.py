@@ -16,8 +16,7 @@ from orga.activities.transcript import transcript
 from orga.workflows.types.agents import Critic, verdict_schema
 from orga.workflows.types.context import CritiqueRequest, Setup
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clip, delimited
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000

@@ -11,11 +11,10 @@ from orga.activities.adapters.offered_tools import offered_tools
 from orga.activities.adapters.run_config import run_config
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest, Setup
-from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.input import LoopConfig, Workplace
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.workplace import Workplace
 
 
 def with_default(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:

@@ -13,8 +13,8 @@ from orga.workflows.decisions.stages import (
 )
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, place_of
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.loop_tools import CALL_ENDS
+from orga.workflows.types.status import JournalEntry
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})

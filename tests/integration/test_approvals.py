@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import Judgement, Proposal
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.support.hold import until
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes

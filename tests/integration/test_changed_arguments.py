@@ -8,8 +8,8 @@ from temporalio.client import Client
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.text import undelimited
 from orga.workflows.types.tools import ToolOptions
-from orga.workflows.types.untrusted import undelimited
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.critics import a_person

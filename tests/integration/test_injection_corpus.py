@@ -12,7 +12,7 @@ from orga.activities.ports import ModelRequest, ToolContext
 from orga.activities.sanitize import sanitized
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.untrusted import MEANING
+from orga.workflows.types.text import MEANING
 from tests.support.hold import until
 from tests.support.model.scripted import USAGE, ScriptedProvider, Step, answers, calls
 from tests.support.runs.loop import FakeTool, Ran, a_loop

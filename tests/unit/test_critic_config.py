@@ -16,7 +16,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.workers.checked import checked
 from orga.workflows.types.agents import AgentConfig, Critic, verdict_schema
-from orga.workflows.types.checks import problems
+from orga.workflows.types.record import problems
 from tests.support.runs.critics import RUBRIC, a_critic, a_person
 from tests.support.values.core import a_setup, a_spec
 from tests.support.values.strategies import LAW

@@ -48,8 +48,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
 
 
 CONTROL_TYPES = {
-    *("control", "questions", "checks", "record"),
-    *("names", "text", "untrusted", "telemetry_names", "breakers"),
+    *("control", "questions", "record"),
+    *("names", "text", "telemetry_names", "breakers"),
 }
 """The values that the control core goes by: none of an agent."""
 

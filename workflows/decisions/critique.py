@@ -8,21 +8,20 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from orga.workflows.decisions.calls import turned_away
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
-from orga.workflows.decisions.outcomes import turned_away
 from orga.workflows.decisions.steps import with_streaks
 from orga.workflows.types.agents import Critic
-from orga.workflows.types.checks import problems
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.record import problems
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clip, delimited
 from orga.workflows.types.usage import Usage, UsageTotals
 
 

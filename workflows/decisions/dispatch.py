@@ -8,10 +8,9 @@ from datetime import datetime
 from math import inf
 
 from orga.workflows.decisions import steps
+from orga.workflows.decisions.calls import not_run, turned_away
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.decisions.outcomes import not_run, turned_away
-from orga.workflows.decisions.recovery import tries_left
-from orga.workflows.decisions.recovery_texts import given_up
+from orga.workflows.decisions.recovery import given_up, tries_left
 from orga.workflows.decisions.steps import with_failed_call, with_succeeded_call
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall

@@ -22,10 +22,10 @@ from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, Verdicts, asked_about
-from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState, state_in
+from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 
 PAUSES = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""

@@ -4,10 +4,10 @@ from datetime import datetime
 from math import ceil
 
 from orga.workflows.decisions.control.interventions import remaining_s
-from orga.workflows.types.checks import parsed
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
 from orga.workflows.types.questions import Question
+from orga.workflows.types.record import parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Budgets
 from orga.workflows.types.usage import BudgetExtension

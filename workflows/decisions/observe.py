@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
-from orga.workflows.decisions.outcomes import counted, tainted
 from orga.workflows.decisions.recovery import waiting_letters
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
 from orga.workflows.decisions.stages import is_in_question

@@ -9,12 +9,11 @@ from orga.workflows.types.context import DigestMismatch, HashedMessages, Message
 from orga.workflows.types.conversation import summary_message
 from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
-from orga.workflows.types.journal import Happening
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.recovery import tool_message
-from orga.workflows.types.result import AgentResult
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import AgentResult, Happening
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolOutput
 from orga.workflows.types.usage import UsageTotals

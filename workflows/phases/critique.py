@@ -12,8 +12,7 @@ from orga.workflows.decisions.critique import Assessment, assessment, ending, re
 from orga.workflows.decisions.dispatch import turned_down
 from orga.workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span
-from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
 from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
 from orga.workflows.phases.questions import occasion

@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from orga.workflows.decisions import recovery
-from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
 from orga.workflows.decisions.dispatch import has_room, over_budget, with_one_more
-from orga.workflows.decisions.outcomes import failed, not_run, refused, with_change
-from orga.workflows.decisions.recovery import Alternative, with_alternative
-from orga.workflows.decisions.recovery_texts import (
+from orga.workflows.decisions.recovery import (
+    Alternative,
     Asked,
     asked_again,
     cached,
@@ -19,10 +18,11 @@ from orga.workflows.decisions.recovery_texts import (
     given_up,
     not_retried,
     person_gave,
+    with_alternative,
 )
 from orga.workflows.phases import gate, stages
 from orga.workflows.phases.attempt import Failed, Place, execute_attempt
-from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.control.pace import ask
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.delegation import execute_delegate
 from orga.workflows.phases.gate import AllowedCall, GateResult

@@ -9,7 +9,7 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import roll_over
-from orga.workflows.decisions.summaries import details
+from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import upsert
 from orga.workflows.phases.control.run import ControlledRun, Length
 from orga.workflows.types import telemetry_names as names

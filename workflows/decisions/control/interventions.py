@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
-from orga.workflows.types.text import clean_text, clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clean_text, clip, delimited
 
 S = TypeVar("S", bound=Control)
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from orga.workflows.types.checks import parsed
 from orga.workflows.types.control import Control
 from orga.workflows.types.questions import (
     ANSWER,
@@ -20,6 +19,7 @@ from orga.workflows.types.questions import (
     Resolution,
     ShownQuestion,
 )
+from orga.workflows.types.record import parsed
 from orga.workflows.types.text import clean_text, clip
 
 S = TypeVar("S", bound=Control)
