@@ -106,9 +106,9 @@ async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     script = [saga(book("flight")), answers()]
     async with a_loop(client, script, *ledger.tools, engine=Adds(), agents=agents) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert hold["call"]["name"] == "saga"
-        await updated(handle, "deny", yes(hold, reason="too dear"))
+        [question] = await pending(handle)
+        assert question["call"]["name"] == "saga"
+        await updated(handle, "deny", yes(question, reason="too dear"))
         await loop.ended(handle)
 
     assert ledger.done == []

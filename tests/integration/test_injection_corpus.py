@@ -133,9 +133,9 @@ async def test_nothing_irreversible_happens_after_untrusted_content_without_a_ye
         handle = await loop.start("pay, then sum the documents up", **ROOM)
         decided = 0
         while decided < len(CASES):
-            for hold in await pending(handle):
-                assert hold["call"]["name"] in FORBIDDEN
-                approver = {"approval_id": hold["approval_id"], "approver": "ada", "reason": "no"}
+            for question in await pending(handle):
+                assert question["call"]["name"] in FORBIDDEN
+                approver = {"approval_id": question["approval_id"], "approver": "ada", "reason": "no"}
                 is_last = decided == len(CASES) - 1
                 await updated(handle, "approve" if is_last else "deny", approver)
                 decided += 1

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
@@ -29,6 +29,7 @@ from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_dead_letters
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
@@ -171,8 +172,8 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
             question_id = f"call-{case.place.activity_id}-{retries}"
             failed_call = Asked(call, question_id, failure.error, run.now, failure.unclear)
             asked = await ask(run, escalation(run.state, failed_call, case.settings))
-            decision = asked.resolution
-            if decision is None or decision.choice == "skip":
+            decision = cast("Resolution", asked.resolution)  # what is never moot comes back decided
+            if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
                 return Outcome(call=call, status="ok", text="").with_words(before=person_gave(decision.result))

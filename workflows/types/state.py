@@ -1,5 +1,6 @@
 """The whole state of a run: one value, carried through continue-as-new."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
@@ -14,7 +15,7 @@ from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkInput
-from orga.workflows.types.questions import NotifyEvent
+from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, Step
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -260,11 +261,9 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         if setup is None:
             return Terms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
-        notify: tuple[NotifyEvent, ...] = setup.notify
-        if is_delegated:
-            notify = tuple(event for event in notify if event != "ended")
+        told: Iterable[NotifyEvent] = (each for each in setup.notify if not (is_delegated and each == "ended"))
         lengths = setup.roll_over_events, setup.roll_over_bytes, setup.full_events, setup.full_bytes
-        return Terms(notify, setup.search_attributes, *lengths)
+        return Terms(tuple(told), setup.search_attributes, *lengths)
 
     @property
     def is_held_elsewhere(self) -> bool:
@@ -275,6 +274,16 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
     def under_way_elsewhere(self) -> str:
         """Delegates take back what they did behind an interrupted call: the next run would not hear of their end."""
         return "its delegates were at work" if self.children else ""
+
+    @property
+    def why_it_stayed(self) -> str:
+        """Why a run that waited could not continue as new."""
+        return self.under_way_elsewhere or "it waited in the middle of its calls"
+
+    def other_way(self, kind: QuestionKind) -> str:
+        """Of a question about its budget, too."""
+        raised = "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
+        return raised if kind == "budget" else super().other_way(kind)
 
     @property
     def config(self) -> LoopConfig:
