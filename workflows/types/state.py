@@ -1,6 +1,5 @@
 """The whole state of a run: one value, carried through continue-as-new."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
@@ -15,7 +14,7 @@ from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkInput
-from orga.workflows.types.questions import QuestionKind
+from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, Step
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -257,13 +256,14 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
     @property
     def terms(self) -> Terms:
         """What its setup says. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
-        setup = self.setup
-        if setup is None:
+        if (setup := self.setup) is None:
             return Terms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
-        told: Iterable[NotifyEvent] = (each for each in setup.notify if not (is_delegated and each == "ended"))
+        notify: tuple[NotifyEvent, ...] = setup.notify
+        if is_delegated:
+            notify = tuple(event for event in notify if event != "ended")
         lengths = setup.roll_over_events, setup.roll_over_bytes, setup.full_events, setup.full_bytes
-        return Terms(tuple(told), setup.search_attributes, *lengths)
+        return Terms(notify, setup.search_attributes, *lengths)
 
     @property
     def is_held_elsewhere(self) -> bool:
