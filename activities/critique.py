@@ -13,11 +13,10 @@ from orga.activities.model_context import model_context
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
 from orga.activities.transcript import transcript
+from orga.workflows.types.agents import Critic, verdict_schema
 from orga.workflows.types.context import CritiqueRequest, Setup
-from orga.workflows.types.critics import Critic, verdict_schema
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clip, delimited
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000

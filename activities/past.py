@@ -5,9 +5,9 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.beating import heartbeats
 from orga.activities.ports import Pasts
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import ForkInput
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 
 

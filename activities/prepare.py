@@ -8,8 +8,8 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.record import InvalidInput
 
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""

@@ -13,7 +13,7 @@ from orga.activities.replies import calls_room, normalised
 from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.conversation import as_sent
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.untrusted import MEANING
+from orga.workflows.types.text import MEANING
 
 
 class ReasonActivities:

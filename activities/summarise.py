@@ -14,8 +14,7 @@ from orga.activities.sanitize import sanitized
 from orga.activities.transcript import transcript
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, SummariseRequest
 from orga.workflows.types.messages import Message, Reply, within
-from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clip, delimited
 
 MAX_TASK_BYTES = 4_000
 

@@ -4,8 +4,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.conversation import SOURCE_CHARS
 from orga.workflows.types.messages import Message
-from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clip, delimited
 
 MAX_PART_BYTES = 4_000
 """Of one message or one call; what is worth keeping of a longer one stands at its beginning."""

@@ -5,7 +5,9 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import (
     audit,
@@ -22,26 +24,36 @@ from bench import (
 )
 from bench.assumptions import header
 from bench.figures import Figure, table
-from bench.rig import Rig, rig
+from bench.rig import rig
+
+
+class Measure(NamedTuple):
+    """What is measured, by what, how often; and how often where it has to be quick."""
+
+    name: str
+    by: Callable[..., Awaitable[list[Figure]]]
+    times: dict[str, int] = {}
+    quick: dict[str, int] = {}
+
 
 MEASURES = {
-    "a": "history bytes",
-    "b": "wall time",
-    "c": "start to first activity",
-    "d": "replay",
-    "e": "a run of 5,000 iterations",
-    "f": "decisions",
-    "g": "policy engines",
-    "h": "audit and verify",
-    "i": "throughput",
-    "j": "start cost",
-    "k": "crowd",
+    "a": Measure("history bytes", history_size.measure),
+    "b": Measure("wall time", wall.measure, {"pairs": 11}, {"pairs": 5}),
+    "c": Measure("start to first activity", first_activity.measure, {"runs": 30}, {"runs": 10}),
+    "d": Measure("replay", replay.measure, {"pairs": 15}, {"pairs": 5}),
+    "e": Measure("a run of 5,000 iterations", endurance.measure, {"iterations": 5_000}, {"iterations": 1_000}),
+    "f": Measure("decisions", decisions.measure, {"replays": 7}, {"replays": 3}),
+    "g": Measure("policy engines", engines.measure, {"rounds": 11}, {"rounds": 3}),
+    "h": Measure("audit and verify", audit.measure, {"iterations": 1_000, "rounds": 5}, {"rounds": 3}),
+    "i": Measure("throughput", throughput.measure, {"pairs": 7}, {"pairs": 3}),
+    "j": Measure("start cost", start_cost.measure, {"rounds": 15}, {"rounds": 5}),
+    "k": Measure("crowd", crowd.measure, {"runs": 200}, {"runs": 50}),
 }
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    names = ", ".join(f"{letter} {name}" for letter, name in MEASURES.items())
+    names = ", ".join(f"{letter} {measure.name}" for letter, measure in MEASURES.items())
     parser.add_argument("--only", default=",".join(MEASURES), metavar="a,b,…", help=names)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, 1,000 iterations for e")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -53,40 +65,13 @@ def _options() -> argparse.Namespace:
     return options
 
 
-async def _measured(rig: Rig, letter: str, quick: bool) -> list[Figure]:
-    match letter:
-        case "a":
-            figures, events = await history_size.measure(rig)
-            _say(events + "\n")
-        case "b":
-            figures = await wall.measure(rig, pairs=5 if quick else 11)
-        case "c":
-            figures = await first_activity.measure(rig, runs=10 if quick else 30)
-        case "d":
-            figures = await replay.measure(rig, pairs=5 if quick else 15)
-        case "f":
-            figures = await decisions.measure(rig, replays=3 if quick else 7)
-        case "g":
-            figures = await engines.measure(rig, rounds=3 if quick else 11)
-        case "h":
-            figures = await audit.measure(rig, iterations=1_000, rounds=3 if quick else 5)
-        case "i":
-            figures = await throughput.measure(rig, pairs=3 if quick else 7)
-        case "j":
-            figures = await start_cost.measure(rig, rounds=5 if quick else 15)
-        case "k":
-            figures = await crowd.measure(rig, runs=50 if quick else 200)
-        case _:
-            figures = await endurance.measure(rig, iterations=1_000 if quick else 5_000)
-    return figures
-
-
 async def _bench(options: argparse.Namespace) -> list[Figure]:
     figures: list[Figure] = []
     async with rig() as both:
         for letter in options.only:
-            sys.stderr.write(f"measuring {MEASURES[letter]}\n")
-            figures += await _measured(both, letter, options.quick)
+            measure = MEASURES[letter]
+            sys.stderr.write(f"measuring {measure.name}\n")
+            figures += await measure.by(both, **measure.times | (measure.quick if options.quick else {}))
     return figures
 
 

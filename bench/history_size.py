@@ -17,8 +17,8 @@ MAX_GROWTH = 2.05
 MAX_EVENTS = 14
 
 
-async def measure(rig: Rig) -> tuple[list[Figure], str]:
-    """Return the figures, and the table of events."""
+async def measure(rig: Rig) -> list[Figure]:
+    """Return the figures, and print the table of events."""
     ours = {n: await rig.ours.run(n) for n in (SHORT, LONG)}
     floor = {n: await rig.floor.run(n) for n in (SHORT, LONG)}
     ours_bytes = {n: await _bytes(handle) for n, handle in ours.items()}
@@ -33,7 +33,8 @@ async def measure(rig: Rig) -> tuple[list[Figure], str]:
         Figure("a", f"bytes({LONG}) / bytes({SHORT})", "", growth, floor_growth, limit=MAX_GROWTH),
         Figure("a", "events per iteration", "", len(ours_events) / LONG, len(floor_events) / LONG, limit=MAX_EVENTS),
     ]
-    return figures, _by_type(ours_events, floor_events)
+    print(_by_type(ours_events, floor_events) + "\n")
+    return figures
 
 
 async def _bytes(handle: WorkflowHandle[Any, Any]) -> int:

@@ -20,7 +20,7 @@ from orga.client.server.leases import lease
 from orga.client.server.pollers import identity_suffix, own_identity
 from orga.client.server.readiness import connect_failure
 from orga.client.server.resolve import connect_options, resolve_endpoint
-from orga.workflows.types.workplace import Workplace
+from orga.workflows.types.input import Workplace
 
 TIMEOUT_S = 10.0
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from orga.client.runs.agents import start_agent
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
-    from orga.workflows.types.result import AgentResult
+    from orga.workflows.types.status import AgentResult
 
 __all__ = [
     "AgentInput",
@@ -26,7 +26,7 @@ __all__ = [
 
 _PLACES = {
     "AgentInput": "orga.workflows.types.input",
-    "AgentResult": "orga.workflows.types.result",
+    "AgentResult": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
     "LoopConfig": "orga.workflows.types.input",
     "ToolContext": "orga.activities.tools_api",

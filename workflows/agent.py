@@ -5,8 +5,8 @@ Once, at the start, `prepare` says what the run works with, and what the task re
 - Is a limit reached? A person may raise it, where the config says so; else the run ends, with what it has gathered.
 - Observe: what people sent, and what the calls of the step before brought, becomes part of the conversation.
 - Reason: one model call. Its reply proposes tool calls, or a final answer; a reply that is neither is repaired.
-- Gate: each call, or the answer, gets a verdict. Behind it stand stages: people's approval, the budget, critics, and
-  for calls a last confirmation. Each may only turn more down.
+- Gate: each call, or the answer, gets a verdict. Behind it stand the stages of `decisions/stages.py`, from people's
+  approval to a last confirmation. Each may only turn more down.
 - Act: what is allowed runs in parallel, each call an activity; every call gets one outcome, whatever happens.
 
 A pause is seen before each of these. An abort and the deadline are seen at any time: they raise `Interrupted` where the
@@ -19,34 +19,32 @@ from typing import Any, NoReturn
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from orga.workflows.decisions import dispatch, limits, observe, outcomes, steps
+from orga.workflows.decisions import calls, dispatch, limits, observe, steps
 from orga.workflows.decisions.begin import first_state
+from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.interventions import reopened, with_over
 from orga.workflows.decisions.limits import is_time_for_another, stop_reason
-from orga.workflows.decisions.outcomes import not_run
 from orga.workflows.decisions.replies import ClassifiedReply
-from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
+from orga.workflows.decisions.result import last_calls, missing_output, result, with_gathered, with_output
 from orga.workflows.decisions.roll_over import carried, cut_parts, holding_up
-from orga.workflows.decisions.summaries import last_calls
 from orga.workflows.handlers import Handlers
-from orga.workflows.phases import act, gate, questions, reason, requeue
+from orga.workflows.phases import act, gate, questions, reason
+from orga.workflows.phases.act import hydrate
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.failures import failure_message, failure_text
 from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, show_details, wait_if_paused
-from orga.workflows.phases.control.questions import withdraw
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, show_details, wait_if_paused, withdraw
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
 from orga.workflows.phases.delegation import report_held
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
-from orga.workflows.phases.hydration import hydrate
 from orga.workflows.phases.prepare import prepare_setup, take_past
 from orga.workflows.phases.run import Run, name_run, show_start
 from orga.workflows.phases.stages import conclude, pass_stages
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.result import AgentResult
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import AgentResult
 
 
 @workflow.defn(name="AgentWorkflow")
@@ -146,7 +144,7 @@ class AgentWorkflow(Handlers):
             run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
             return
         run.prepare(setup)
-        run.change(outcomes.with_definitions)
+        run.change(calls.with_definitions)
         show_start(run)
 
     async def _limit_reached(self) -> Stop | None:
@@ -197,7 +195,7 @@ class AgentWorkflow(Handlers):
     async def _reason(self) -> reason.Proposed | None:
         """Return what the model proposes; None where it comes to no reply."""
         run = self._run
-        await requeue.send_again(run)
+        await act.send_again(run)
         await checkpoint(run, may_roll_over=True)
         run.change(observe.drain_inbox)
         enter(run, "reasoning")

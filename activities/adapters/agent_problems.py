@@ -1,31 +1,22 @@
-"""What is wrong between agents, their delegates and the tools of a worker, found before any run trips over it."""
+"""What is wrong between agents, their delegates, critics, models and a worker's tools, found before any run."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
-from orga.activities.adapters.critic_problems import listed_tools, unwatched
-from orga.activities.adapters.known_names import there_are
+from orga.activities.adapters.known_names import Problem, there_are
+from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
-from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS, tool_needing
 from orga.workflows.types.tools import ToolSpec, matches
-
-
-@dataclass(frozen=True)
-class AgentProblem:
-    """One of them: the key, the cause, the remedy."""
-
-    place: str
-    problem: str
-    remedy: str
 
 
 def agent_problems(
     agents: Mapping[str, AgentConfig],
     tools: Mapping[str, ToolSpec] | None,
     is_elsewhere: Callable[[str], bool] = lambda tool: False,
-) -> Iterator[AgentProblem]:
+) -> Iterator[Problem]:
     """Yield the problems of all agents; `agents` holds `default`, too.
 
     Args:
@@ -36,64 +27,113 @@ def agent_problems(
     for name, agent in agents.items():
         if tools is not None:
             yield from _tool_problems(name, agent, tools, is_elsewhere)
-        yield from delegate_problems(name, agent, agents)
-        yield from critic_problems(name, agent)
+        yield from own_problems(name, agent, agents)
     if tools is not None:
         for named in named_in_options(tools.values()):
             if named.tool not in tools and not is_elsewhere(named.tool):
-                yield AgentProblem(named.key, f"no such tool: {named.tool}", there_are(named.tool, tools))
+                yield Problem(named.key, f"no such tool: {named.tool}", there_are(named.tool, tools))
 
 
 def _tool_problems(
     name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec], is_elsewhere: Callable[[str], bool]
-) -> Iterator[AgentProblem]:
+) -> Iterator[Problem]:
     absent = [tool for tool in agent.tools if not _is_there(tool, tools) and not is_elsewhere(tool)]
     if absent:
-        yield AgentProblem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
+        yield Problem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
     for tool in LOOP_TOOLS.values():
         need = tool.need
         if need is not None and tool.name in agent.tools and not getattr(agent, need.key):
             remedy = f"{need.remedy} agents.{name}.{need.key}"
-            yield AgentProblem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
+            yield Problem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
     for named in named_in_config(agent.config):
         if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"
-            yield AgentProblem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
+            yield Problem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
     for key, fault in acting_lookups(agent.config, tools):
-        yield AgentProblem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
+        yield Problem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
 
 
 def _is_there(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
     return listed in LOOP_TOOLS or any(matches(tool, [listed]) for tool in tools)
 
 
-def delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[AgentProblem]:
-    """Yield what is wrong with the delegates of one agent."""
+def own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+    """Yield what is wrong with one agent whatever tools there are."""
+    yield from _delegate_problems(name, agent, agents)
+    yield from _critic_problems(name, agent)
+
+
+def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
     for index, delegate in enumerate(agent.delegates):
         place = f"agents.{name}.delegates.{index}"
         if delegate.agent == name:
-            yield AgentProblem(place, "an agent cannot delegate to itself", "leave it out")
+            yield Problem(place, "an agent cannot delegate to itself", "leave it out")
         elif delegate.agent not in agents:
-            yield AgentProblem(place, f"no such agent: {delegate.agent}", there_are(delegate.agent, agents))
+            yield Problem(place, f"no such agent: {delegate.agent}", there_are(delegate.agent, agents))
         else:
             yield from _idle_tools(place, delegate, agents[delegate.agent])
 
 
-def critic_problems(name: str, agent: AgentConfig) -> Iterator[AgentProblem]:
-    """Yield what is wrong with the critics of one agent."""
-    for critic, tool in unwatched(agent):
-        text = f"the agent does not list the tool {tool}"
-        yield AgentProblem(f"agents.{name}.critics.{critic}.tools", text, there_are(tool, listed_tools(agent)))
+def _critic_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
+    """Yield tools of critics that the agent cannot call: a slip there would leave calls unreviewed."""
+    listed = listed_tools(agent)
+    for critic in agent.critics:
+        for tool in critic.tools:
+            if not any(matches(own, [tool]) or matches(tool, [own]) for own in listed):
+                text = f"the agent does not list the tool {tool}"
+                yield Problem(f"agents.{name}.critics.{critic.name}.tools", text, there_are(tool, listed))
 
 
-def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[AgentProblem]:
+def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
     """Yield tools that would be left to an agent that doesn't have them."""
     own = listed_tools(target)
     for tool in delegate.tools or ():
         if not matches(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
-            yield AgentProblem(f"{place}.tools", text, there_are(tool, own))
+            yield Problem(f"{place}.tools", text, there_are(tool, own))
     has_to_decide = any(decision.required for decision in target.decisions.values())
     decide = tool_needing("decisions")
     if has_to_decide and delegate.tools is not None and not matches(decide, delegate.tools):
-        yield AgentProblem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
+        yield Problem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
+
+
+def listed_tools(agent: AgentConfig) -> list[str]:
+    """Return what an agent may call: tools, globs, and what the loop itself offers it."""
+    by_config = (tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and getattr(agent, tool.need.key))
+    return [*agent.tools, *by_config]
+
+
+def model_refusal(agent: AgentConfig, model: str, check_model: Callable[[str], None]) -> str:
+    """Return why a run with `model` lacks another one that it needs, or ""; `check_model` raises ValueError."""
+    for critic in agent.critics:
+        if problem := _model_problem(critic, model, check_model):
+            return f"critics.{critic.name}.model: {problem}"
+    return ""
+
+
+def _model_problem(critic: Critic, model: str, check_model: Callable[[str], None]) -> str:
+    """Return why its model cannot review, or ""; without one of its own it has the run's."""
+    chosen = critic.model or model
+    if not critic.rubric:
+        return ""
+    if chosen == EMBEDDED_MODEL:
+        return f"{EMBEDDED_MODEL} can quote but not judge; choose another model"
+    try:
+        check_model(chosen)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def cost_refusal(agent: AgentConfig, config: LoopConfig, model: str, is_priced: Callable[[str], bool]) -> str:
+    """Return why `max_cost_usd` could not hold for the models of a run, or "": a price that nobody knows."""
+    if config.max_cost_usd is None:
+        return ""
+    asked = [model, *(critic.model for critic in agent.critics if critic.rubric and critic.model)]
+    unknown = [name for name in dict.fromkeys(asked) if not is_priced(name)]
+    if not unknown:
+        return ""
+    return (
+        f"config.max_cost_usd: the price of {', '.join(unknown)} is not known, so it would limit nothing;"
+        f' state it as [models.prices."{unknown[0]}"], or set [models] unpriced = "allow"'
+    )

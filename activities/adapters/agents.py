@@ -3,21 +3,18 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from orga.activities.adapters.agent_problems import critic_problems, delegate_problems
+from orga.activities.adapters.agent_problems import cost_refusal, model_refusal, own_problems
 from orga.activities.adapters.answer_schema import schema_refusal
-from orga.activities.adapters.cost_problems import cost_refusal
-from orga.activities.adapters.critic_problems import critic_refusal
 from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
 from orga.activities.adapters.offered_tools import offered_tools
 from orga.activities.adapters.run_config import run_config
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest, Setup
-from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.input import LoopConfig, Workplace
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.workplace import Workplace
 
 
 def with_default(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
@@ -63,8 +60,7 @@ class ConfiguredAgents:
         self._source = source
         self._is_priced = is_priced
         self._policy_version = policy_version
-        found = [found for name, agent in agents.items() for found in delegate_problems(name, agent, self.known)]
-        found += [found for name, agent in agents.items() for found in critic_problems(name, agent)]
+        found = [found for name, agent in agents.items() for found in own_problems(name, agent, self.known)]
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
@@ -82,10 +78,10 @@ class ConfiguredAgents:
         model = self._model(request, agent)
         if problem := await asyncio.to_thread(schema_refusal, request.output_schema, model):
             raise InvalidInput(f"output_schema: {problem}")
-        if problem := critic_refusal(agent.critics, model, self._check_model):
+        if problem := model_refusal(agent, model, self._check_model):
             raise InvalidInput(problem)
         config = run_config(agent.config, request.config, request.ceiling)
-        if problem := cost_refusal(config, model, agent.critics, self._is_priced):
+        if problem := cost_refusal(agent, config, model, self._is_priced):
             raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has

@@ -76,6 +76,10 @@ SAGA_TOOL = ToolSpec(
 """Its result is trusted for what the saga itself says; the tools that it called leave their own taint."""
 
 
+LISTED_TOOLS = (TERMINATE_TOOL, SAGA_TOOL)
+"""Offered to agents that list them; the others are offered for what the config says."""
+
+
 def delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConfig]) -> tuple[DelegateSpec, ...]:
     """Return the delegates that are agents, each once, with what they say of themselves."""
     first = {delegate.agent: delegate for delegate in reversed(delegates) if delegate.agent in agents}

@@ -9,14 +9,14 @@ from pydantic_core import to_json
 from orga.activities.adapters.decide_tool import decide_tool
 from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.listed_globs import IsOfServer, is_meant
-from orga.activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_specs, delegate_tool
+from orga.activities.adapters.loop_tools import LISTED_TOOLS, delegate_specs, delegate_tool
 from orga.activities.ports import Absent
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.loop_tools import loop_tool, needed_keys, tool_needing
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tools import ToolProfile, ToolSpec, is_glob, matches
 
 MAX_BYTES = 350_000
@@ -52,7 +52,7 @@ def offered_tools(
     def is_of_server(listed: str) -> bool:
         return absent(listed) is not None
 
-    known = {**worker, **{tool.name: tool for tool in (TERMINATE_TOOL, SAGA_TOOL)}}
+    known = {**worker, **{tool.name: tool for tool in LISTED_TOOLS}}
     listed = [tool for each in agent.tools for tool in _meant(each, worker, is_of_server)]
     by_config = [
         *([delegate_tool(delegates)] if delegates else []),

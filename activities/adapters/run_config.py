@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from orga.workflows.types.checks import InvalidInput, problems
 from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.record import InvalidInput, problems
 
 
 def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> LoopConfig:

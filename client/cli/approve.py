@@ -86,13 +86,13 @@ async def _held(run_id: str, approvals: tuple[str, ...], config: Path | None, *,
     """Show these calls, or all that are held, and decide nothing."""
     async with session(config) as here:
         held = (await here.run(run_id).live_status()).pending_approvals
-    if missing := set(approvals) - {hold.approval_id for hold in held}:
+    if missing := set(approvals) - {question.approval_id for question in held}:
         raise UsageError(f"run {run_id!r} holds no call {', '.join(sorted(missing))}; `orga inbox` shows what waits")
-    shown = [hold for hold in held if not approvals or hold.approval_id in approvals]
+    shown = [question for question in held if not approvals or question.approval_id in approvals]
     if not shown:
         raise UsageError(f"run {run_id!r} holds no call for a person; `orga inbox` shows what waits")
     if as_json:
-        json_result([held_in_full.as_json(hold) for hold in shown])
+        json_result([held_in_full.as_json(question) for question in shown])
     else:
         result(*apart(held_in_full.lines_of(run_id, shown)))
     return ExitCode.COMPLETED

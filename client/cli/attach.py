@@ -14,7 +14,7 @@ from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.keeping import kept_worker
-from orga.workflows.types.workplace import Workplace
+from orga.workflows.types.input import Workplace
 
 
 def attach(run: RunId, no_worker: NoWorker = False, json: Json = False, config: ConfigFile = None) -> int:

@@ -10,7 +10,7 @@ from orga.client.cli.terminal_text import apart, below, on_one_line
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import NoAnswer
 from orga.client.server.pollers import may_be_polled
-from orga.workflows.decisions.summaries import call_summary
+from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.status import ShownMessage
 from orga.workflows.types.text import in_full
 

@@ -2,7 +2,7 @@
 
 from shlex import quote
 
-from orga.workflows.decisions.control.notifications import commands
+from orga.workflows.decisions.limits import commands
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.text import can_be_typed

@@ -3,8 +3,8 @@
 from orga.client.cli.exit_codes import of_ending
 from orga.client.cli.output import document, json_result, note
 from orga.client.cli.terminal_text import on_one_line
-from orga.workflows.decisions.summaries import spent
-from orga.workflows.types.result import AgentResult
+from orga.workflows.decisions.result import spent
+from orga.workflows.types.status import AgentResult
 
 
 def show_ending(ended: AgentResult, *, as_json: bool) -> int:

@@ -11,8 +11,8 @@ from orga.client.history.boundaries import NoSuchIteration
 from orga.client.journal.file import Unwritable
 from orga.client.policies.explained import NoSuchVerdict
 from orga.client.server.endpoint import ServerUnavailable
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import StopReason
+from orga.workflows.types.record import InvalidInput
 
 
 class ExitCode(IntEnum):

@@ -11,7 +11,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
 from orga.client.cli.session import session
-from orga.workflows.types.checks import problems
+from orga.workflows.types.record import problems
 from orga.workflows.types.usage import BudgetExtension
 
 

@@ -8,7 +8,7 @@ from orga.client.cli.held_calls import in_words
 from orga.client.cli.progress import Progress
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.runs.failing_tasks import FailingTask
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import in_full
 
 

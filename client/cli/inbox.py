@@ -18,7 +18,7 @@ from orga.client.cli.session import session
 from orga.client.cli.terminal_text import apart, on_one_line
 from orga.client.runs.inbox import InboxEntry
 from orga.client.runs.inbox import inbox as waiting_questions
-from orga.workflows.decisions.control.notifications import commands
+from orga.workflows.decisions.limits import commands
 from orga.workflows.types.names import WAITING
 from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.text import in_full

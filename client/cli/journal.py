@@ -16,7 +16,7 @@ from orga.client.cli.timeline import Timeline
 from orga.client.cli.watching import followed
 from orga.client.journal.reading import read_journal
 from orga.workflows.decisions.journal_entries import first_break
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 
 def journal(

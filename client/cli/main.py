@@ -47,7 +47,7 @@ from orga.client.config.trust.check import Untrusted
 from orga.client.errors import OrgaError, RunFailed
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.lacking import reason_of
-from orga.workflows.types.checks import InvalidInput
+from orga.workflows.types.record import InvalidInput
 
 app = typer.Typer(
     name="orga",

@@ -7,8 +7,8 @@ from orga.client.cli.held_calls import in_words
 from orga.client.cli.line import Line, Tone
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.decision import DECISION_GROUNDED
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.loop_tools import SAGA_ENDED
+from orga.workflows.types.status import JournalEntry
 
 Data = dict[str, Any]
 

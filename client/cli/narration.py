@@ -8,9 +8,9 @@ from typing import Any
 from orga.client.cli.line import Line
 from orga.client.cli.narrated_notes import told_note
 from orga.client.cli.terminal_text import on_one_line
-from orga.workflows.decisions.summaries import call_summary
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import in_full
 
 

@@ -1,6 +1,6 @@
 """How deep in a journal an entry stands: those of delegated runs stand below the run that delegated."""
 
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 INDENT = "    "
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orga.activities.adapters.known_names import Problem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
@@ -19,7 +20,7 @@ from orga.client.config.file import load_config
 if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_names import Vocabulary
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-    from orga.activities.adapters.policy.problems import PolicyProblem
+    from orga.activities.adapters.policy.problems import Problem
 
 
 def check(
@@ -85,7 +86,7 @@ def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
     return known if folder is None else with_tests(known, folder)
 
 
-def _strange(policies: "Sequence[CedarPolicy]", known: "Vocabulary") -> "list[PolicyProblem]":
+def _strange(policies: "Sequence[CedarPolicy]", known: "Vocabulary") -> "list[Problem]":
     from orga.activities.adapters.policy.cedar_names import strange_names
 
     return [problem for policy in policies for problem in strange_names(policy, known)]
@@ -100,14 +101,14 @@ def _surfaces(folder: Path) -> list[str]:
     return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
 
 
-def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[PolicyProblem], str]":
+def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
     """Return the policies of all surfaces, each once, what is wrong, and the version of the first set."""
     from orga.activities.adapters.policy.cedar_files import policy_files, version_of
     from orga.activities.adapters.policy.cedar_set import read_policies
     from orga.activities.adapters.policy.problems import BrokenPolicies
 
     policies: dict[str, CedarPolicy] = {}
-    problems: dict[PolicyProblem, None] = {}
+    problems: dict[Problem, None] = {}
     version = ""
     for surface in surfaces:
         try:
@@ -139,14 +140,14 @@ def _line(policy: "CedarPolicy") -> str:
     return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
 
 
-def _problem_lines(problem: "PolicyProblem") -> list[str]:
+def _problem_lines(problem: "Problem") -> list[str]:
     return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
 
 
 def _summary(
     policies: "Sequence[CedarPolicy]",
-    problems: "Sequence[PolicyProblem]",
-    strange: "Sequence[PolicyProblem]",
+    problems: "Sequence[Problem]",
+    strange: "Sequence[Problem]",
     version: str,
 ) -> str:
     if problems:

@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orga.client.cli.nesting import run_of
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import Child
-from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
 from orga.workflows.types.usage import Usage
 
 _PHASES = {

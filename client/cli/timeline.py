@@ -5,7 +5,7 @@ from datetime import datetime
 
 from orga.client.cli.narration import Narrator
 from orga.client.cli.nesting import INDENT, Nesting, run_of
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 EVENT_CHARS = 21
 

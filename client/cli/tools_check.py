@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orga.activities.adapters.known_names import Problem
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.config.file import load_config
 
 if TYPE_CHECKING:
-    from orga.client.config.manifests import ManifestFile, ManifestProblem
+    from orga.client.config.manifests import ManifestFile, Problem
 
 FAULTY = 1
 
@@ -64,5 +65,5 @@ def _line(file: "ManifestFile") -> str:
     return f"✓ {manifest.name}: {manifest.effect} {kind}{asks} ({file.path})"
 
 
-def _problem_lines(problem: "ManifestProblem") -> list[str]:
+def _problem_lines(problem: "Problem") -> list[str]:
     return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]

@@ -23,9 +23,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.told import Told
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
-from orga.workflows.types.journal import JournalEntry
-from orga.workflows.types.result import AgentResult
-from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
 FLIGHT_S = 0.3
 STATUS_S = 2.0

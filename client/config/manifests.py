@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.manifests.flaws import flaws
 from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.tools.catalog import builtin_tools
@@ -17,18 +18,6 @@ from orga.client.config.toml_lines import line_of
 
 MAX_BYTES = 500_000
 SHOW_ONE = "see docs/tool-manifests.md; `orga tools new NAME` writes one that works"
-
-
-@dataclass(frozen=True)
-class ManifestProblem:
-    """What is wrong; `place` is `file:line`."""
-
-    place: str
-    problem: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.problem}; {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class ManifestFile:
 class BrokenManifests(ValueError):
     """Manifests that cannot be used: one line a problem."""
 
-    def __init__(self, problems: Sequence[ManifestProblem]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
 
@@ -73,10 +62,10 @@ def _as_seen_from_here(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[ManifestProblem]]:
+def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Problem]]:
     """Return the manifests that are good, and all that is wrong with the others."""
     files: list[ManifestFile] = []
-    problems: list[ManifestProblem] = []
+    problems: list[Problem] = []
     places = {tool.spec.name: "a built-in tool" for tool in builtin_tools(Path.cwd(), commands=("true",))}
     for path in paths:
         read = _read(path)
@@ -84,10 +73,10 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Mani
             problems += sorted(read, key=_line)
         elif other := places.get(read.manifest.name):
             problem = f"the name {read.manifest.name!r} is taken by {other}"
-            problems.append(ManifestProblem(read.place(("name",)), problem, "choose another"))
+            problems.append(Problem(read.place(("name",)), problem, "choose another"))
         else:
             places[read.manifest.name] = str(path)
-            found = [ManifestProblem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in flaws(read.manifest)]
+            found = [Problem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in flaws(read.manifest)]
             problems += sorted(found, key=_line)
             files += [] if found else [ManifestFile(path, read.manifest)]
     return files, problems
@@ -105,17 +94,15 @@ class _Readable:
         return _place(self.path, self.text, key)
 
 
-def _read(path: Path) -> _Readable | list[ManifestProblem]:
+def _read(path: Path) -> _Readable | list[Problem]:
     try:
         if path.stat().st_size > MAX_BYTES:
-            return [ManifestProblem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
+            return [Problem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        return [
-            ManifestProblem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")
-        ]
+        return [Problem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")]
     except UnicodeDecodeError as error:
-        return [ManifestProblem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
+        return [Problem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -126,26 +113,26 @@ def _read(path: Path) -> _Readable | list[ManifestProblem]:
         return list(_of_keys(path, text, error))
 
 
-def _of_toml(path: Path, error: tomllib.TOMLDecodeError) -> ManifestProblem:
+def _of_toml(path: Path, error: tomllib.TOMLDecodeError) -> Problem:
     """Return where the text stops to be TOML; the library tells it in words only."""
     told = str(error)
     _, at, place = told.partition(" (at line ")
     line = place.split(",")[0]
-    return ManifestProblem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {told}", SHOW_ONE)
+    return Problem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {told}", SHOW_ONE)
 
 
-def _of_keys(path: Path, text: str, error: ValidationError) -> Iterator[ManifestProblem]:
+def _of_keys(path: Path, text: str, error: ValidationError) -> Iterator[Problem]:
     for details in error.errors(include_url=False):
         key = tuple(str(part) for part in details["loc"] if part != "[key]")
         problem, _, remedy = reason(details, Manifest, key).partition("; ")
         named = f"{'.'.join(key)}: {problem}" if key else problem
-        yield ManifestProblem(_place(path, text, key), named, remedy or SHOW_ONE)
+        yield Problem(_place(path, text, key), named, remedy or SHOW_ONE)
 
 
 def _place(path: Path, text: str, key: tuple[str, ...]) -> str:
     return f"{path}:{line_of(text, key) or 1}"
 
 
-def _line(problem: ManifestProblem) -> int:
+def _line(problem: Problem) -> int:
     _, _, line = problem.place.rpartition(":")
     return int(line) if line.isdecimal() else 0

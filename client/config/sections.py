@@ -8,12 +8,12 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
+from orga.workflows.types.input import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import ModelPrice
-from orga.workflows.types.workplace import ConfiguredPath, PathOrGlob, Sandbox
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
 """Without an underscore, which stands between it and the tool's own name."""

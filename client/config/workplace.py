@@ -15,8 +15,8 @@ from orga.client.config.file import NO_FILE, find_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
 from orga.client.user_path import user_path
+from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, can_exist, workplace_of
 from orga.workflows.types.names import TASK_QUEUE
-from orga.workflows.types.workplace import WORKPLACE_MEMO, Workplace, can_exist, workplace_of
 
 MARK_CHARS = 10
 DIGEST_CHARS = 12

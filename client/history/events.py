@@ -19,8 +19,8 @@ from orga.client.history.converter import Unreadable
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
-from orga.workflows.types.journal import Happening, HappeningKind
 from orga.workflows.types.messages import Message
+from orga.workflows.types.status import Happening, HappeningKind
 
 
 async def happenings(

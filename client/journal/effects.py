@@ -1,14 +1,20 @@
 """What a journal shows to have been carried out, and what had to stand before it: by the table that the loop walks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from orga.workflows.decisions.stages import ANSWER_STAGES, BY_CRITIC, CALL_STAGES, Standings
-from orga.workflows.types.decision import DECISION_GROUNDED
+from orga.workflows.decisions.stages import (
+    ANSWER_STAGES,
+    BEHIND_THE_GATE,
+    CALL_STAGES,
+    Standings,
+    is_told_by_asker,
+    told_word,
+)
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, place_of
-from orga.workflows.types.journal import JournalEntry
-from orga.workflows.types.loop_tools import SAGA_ENDED
+from orga.workflows.types.loop_tools import CALL_ENDS
+from orga.workflows.types.status import JournalEntry
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})
@@ -40,7 +46,7 @@ class _Reply:
         self._calls = Standings[str](CALL_STAGES, self._places.values())
         self._answers = Standings[str](ANSWER_STAGES)
         self._begun: set[str] = set()
-        self._by_critics: set[str] = set()
+        self._told_by_askers: set[str] = set()
 
     def read(self, entry: JournalEntry) -> Iterable[str]:
         """Take in an entry behind the reply, and yield what is wrong with it."""
@@ -50,10 +56,10 @@ class _Reply:
                 self._judged(data)
             case "ApprovalRequested":
                 self._asked(data)
-            case "ApprovalResolved" if data.get("kind") == "call" and str(data.get("id")) not in self._by_critics:
-                yield from self._heard(data, "yes" if data.get("approved") else "no")
-            case "CritiqueEvaluated":
-                yield from self._heard(data, data.get("then"))
+            case "ApprovalResolved" if str(data.get("id")) in self._told_by_askers:
+                pass
+            case event if (word := told_word(event, data)) is not None:
+                yield from self._heard(data, word)
             case "Terminated" if data.get("reason") == "completed" and self._answer:
                 if lacks := self._answers.lacks(self._answer):
                     yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
@@ -74,15 +80,14 @@ class _Reply:
 
     def _asked(self, data: dict[str, Any]) -> None:
         """People hold the run up; of a pause a journal doesn't tell whether any time went by."""
-        if data.get("critic"):
-            self._by_critics.add(str(data.get("id")))
+        if is_told_by_asker(data):
+            self._told_by_askers.add(str(data.get("id")))
         if data.get("kind") == "budget" or data.get("place") in self._places.values():
             self._calls.hold_up()
 
     def _heard(self, data: dict[str, Any], word: Any) -> Iterable[str]:
         place = str(data.get("place", ""))
-        is_word = word in BY_CRITIC or word in {"yes", "no"}
-        if not is_word or not self._of(place).hear(place, word):
+        if word not in BEHIND_THE_GATE or not self._of(place).hear(place, word):
             yield f"says {word!r} of {place or 'nothing'}: what was said of it before does not let that follow"
 
     def _carried_out(self, place: str) -> Iterable[str]:
@@ -99,21 +104,30 @@ class _Reply:
         return not place.isdecimal() and place not in self._places.values()
 
 
-def _begun(entry: JournalEntry, places: dict[str, str]) -> list[str]:
-    """Return the places of the calls, or parts of calls, that an entry shows to be carried out."""
+def _begun(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
+    """Yield the places of the calls, or parts of calls, that an entry shows to be carried out."""
     data = entry.data
-    if entry.event == "ToolsDispatched":
-        return [_place(each, places) for each in _objects(data.get("tools"))]
-    if entry.event == "ObservationsCollected":
-        return [_place(each, places) for each in _objects(data.get("outcomes")) if each.get("outcome") != NOT_RUN]
-    if entry.event == "DelegationStarted":
-        return [place_of(delegated_place(str(data.get("workflow_id"))))]
-    if entry.event == "RecoveryTriggered":
-        return [str(each.get("place")) for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
-    if entry.event == SAGA_ENDED:
-        parts = [each for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
-        return [f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in parts]
-    return [str(data.get("place"))] if entry.event == DECISION_GROUNDED else []
+    match entry.event:
+        case "ToolsDispatched":
+            yield from (_place(each, places) for each in _objects(data.get("tools")))
+        case "ObservationsCollected":
+            yield from (
+                _place(each, places) for each in _objects(data.get("outcomes")) if each.get("outcome") != NOT_RUN
+            )
+        case "DelegationStarted":
+            yield place_of(delegated_place(str(data.get("workflow_id"))))
+        case "RecoveryTriggered":
+            yield from (str(each.get("place")) for each in _done(data))
+        case event if event in CALL_ENDS and "calls" in data:
+            yield from (f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in _done(data))
+        case event if event in CALL_ENDS:
+            yield str(data.get("place"))
+        case _:
+            pass
+
+
+def _done(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
 
 
 def _place(told: dict[str, Any], places: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from orga.client.journal.checks import Check
 from orga.workflows.decisions.journal_entries import first_break
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 
 def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Sequence[JournalEntry]) -> Check:

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from orga.client.errors import OrgaError
 from orga.client.journal.head import SealedHead
 from orga.workflows.decisions.journal_entries import canonical_line
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.json_text import each_once
+from orga.workflows.types.status import JournalEntry
 
 HOW = "this is no journal; write one with: orga journal ID --export FILE"
 

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from orga.client.journal.checks import Check
 from orga.client.journal.signing import is_signed, key_id
 from orga.workflows.decisions.journal_entries import GENESIS
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.status import JournalEntry
 
 PURPOSE = b"orga journal head 1\n"
 """Before what is signed, so that a signature over a head is one over nothing else."""

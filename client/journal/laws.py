@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orga.client.journal.effects import effect_faults
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 PAST_MISSING = "PastMissing"
 BEGINNINGS = ("Started", PAST_MISSING)

@@ -13,7 +13,7 @@ from orga.client.journal.told import Told
 from orga.client.past.resets import reset_to
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.control import Note
-from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.status import Happening, JournalEntry
 
 PAST_MISSING = "PastMissing"
 """The first entry of a journal whose oldest runs are past the server's retention; it is numbered from there."""

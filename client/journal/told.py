@@ -1,6 +1,6 @@
 """What of a journal was told already, so that reading it again, after a break or a rewind, brings only what is new."""
 
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 
 class Told:

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from orga.client.history.boundaries import Boundary
 from orga.client.history.chain import RunHistory
 from orga.workflows.decisions.control.interventions import signal_text
-from orga.workflows.decisions.summaries import call_summary
+from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.context import Setup
 from orga.workflows.types.control import REWOUND
 from orga.workflows.types.delegation import delegated_place

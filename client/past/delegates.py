@@ -17,7 +17,7 @@ from orga.client.runs.exchange import Exchange
 from orga.workflows.types.delegation import delegated_place
 
 GRACE_S = 75.0
-"""For all of them to end: what is in flight has five seconds, then a saga has 60 to take back what it did."""
+"""For all of them to end: what is in flight has five seconds, then a run has 60 to take back what it did."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from orga.client.errors import OrgaError
 from orga.client.past.shared import shared_past
 from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle, run_id_of
 from orga.client.runs.ids import id_taken, reuse_policy
+from orga.workflows.types.input import WORKPLACE_MEMO
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.past import ForkInput, parse_fork
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import one_line
-from orga.workflows.types.workplace import WORKPLACE_MEMO
 
 
 async def fork(

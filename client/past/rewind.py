@@ -21,7 +21,7 @@ from orga.client.runs.exchange import check_length
 from orga.client.server.lacking import reason_of
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from orga.workflows.types.loop_tools import loop_tool
-from orga.workflows.types.result import AgentResult
+from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import clean_text, one_line
 
 

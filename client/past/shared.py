@@ -13,12 +13,12 @@ from orga.client.history.boundaries import NoSuchIteration, boundary_of
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import folded_context
 from orga.client.past.replayed_state import replayed_state, until_task
+from orga.workflows.decisions.begin import fork_of
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
-from orga.workflows.decisions.past import fork_of
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.past import ForkInput
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState, ForkedFrom
 
 _NO_SUCH_RUN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orga.client.errors import OrgaError
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
 

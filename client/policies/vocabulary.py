@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orga.activities.adapters.agents import with_default
-from orga.activities.adapters.loop_tools import SAGA_TOOL, TERMINATE_TOOL, delegate_tool
+from orga.activities.adapters.loop_tools import LISTED_TOOLS, delegate_tool
 from orga.activities.adapters.policy.cedar_names import Vocabulary
 from orga.client.config.sections import OrgaConfig
 from orga.client.policies.cases import case_files, read_cases
@@ -12,7 +12,7 @@ from orga.client.workers.available_tools import available_tools
 from orga.workflows.types.loop_tools import loop_tool, tool_needing
 from orga.workflows.types.tools import ToolOptions, ToolSpec
 
-_OF_THE_LOOP = (delegate_tool(()), TERMINATE_TOOL, SAGA_TOOL)
+_OF_THE_LOOP = (delegate_tool(()), *LISTED_TOOLS)
 
 
 async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> Vocabulary:

@@ -11,7 +11,7 @@ from orga.client.history.events import read_events
 from orga.client.journal.reading import past_missing
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.recount import ContextFold, Recount
-from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.text import one_line
 
 DETAIL_CHARS = 300

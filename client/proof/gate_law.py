@@ -11,15 +11,12 @@ from temporalio.converter import DataConverter
 from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
 from orga.workflows.decisions.stages import CALL_STAGES, Standings
 from orga.workflows.types.delegation import delegate_arguments
-from orga.workflows.types.gate import Purpose, Verdict
+from orga.workflows.types.gate import ANEW, Verdict
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 
 _BY_A_PERSON = re.compile(r"\.r\d+$")
 """What a person has tried once more: the same call at the same place, under the verdict that it has."""
-
-ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
-"""What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
 
 Key = tuple[str, str, str]
 """Tool, id of the call, arguments: what a verdict is bound to."""

@@ -21,7 +21,7 @@ from orga.client.proof.permits import permit_fault
 from orga.client.proof.replay import Replayed, difference, ending_of, progress, recorded_ending, replayed
 from orga.client.runners.observed import Observer
 from orga.client.server.endpoint import Report
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 SHOWN_FAULTS = 5
 

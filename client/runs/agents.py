@@ -13,14 +13,12 @@ from orga.client.config.workplace import settled
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
-from orga.workflows.types.checks import InvalidInput
-from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
-from orga.workflows.types.result import AgentResult
-from orga.workflows.types.status import AgentStatus, ShownMessage
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
 from orga.workflows.types.text import as_line, can_be_typed, clean_text, one_line
-from orga.workflows.types.workplace import WORKPLACE_MEMO
 
 SUMMARY_CHARS = 150
 

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.server.lacking import is_lacking
-from orga.workflows.types.workplace import Workplace
+from orga.workflows.types.input import Workplace
 
 MARK = "#"
 NO_CONFIG = "-"

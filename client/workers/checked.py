@@ -8,10 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agent_problems import agent_problems, cost_refusal, model_refusal
 from orga.activities.adapters.agents import with_default
-from orga.activities.adapters.cost_problems import cost_refusal
-from orga.activities.adapters.critic_problems import critic_refusal
 from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
@@ -90,7 +88,7 @@ def _check_models(
         model = agent.model or standard
         with problems.of(f"agents.{name}.model", "name another model"):
             check(model)
-        if problem := critic_refusal(agent.critics, model, check):
+        if problem := model_refusal(agent, model, check):
             problems.add(f"agents.{name}", problem, "name another model")
 
 
@@ -108,7 +106,7 @@ def _check_costs(
     agents: Mapping[str, AgentConfig], standard: str, is_priced: Callable[[str], bool], problems: _Problems
 ) -> None:
     for name, agent in agents.items():
-        if problem := cost_refusal(agent.config, agent.model or standard, agent.critics, is_priced):
+        if problem := cost_refusal(agent, agent.config, agent.model or standard, is_priced):
             problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
 
 

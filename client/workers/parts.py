@@ -27,8 +27,8 @@ from orga.client.workers.build import build_id
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.context import Setup
+from orga.workflows.types.input import Workplace
 from orga.workflows.types.versions import LOOP_VERSION
-from orga.workflows.types.workplace import Workplace
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import Judgement, Proposal
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.support.hold import until
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
@@ -24,10 +24,14 @@ async def test_an_approved_call_runs_once_exactly_as_it_was_shown(client: Client
     pay, engine = FakeTool("pay", effect="irreversible"), Asks()
     async with a_loop(client, [calls("pay", arguments={"amount": 7}), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert (hold["call"]["arguments"], hold["reason"], hold["version"]) == ({"amount": 7}, "money moves", "v1")
+        [question] = await pending(handle)
+        assert (question["call"]["arguments"], question["reason"], question["version"]) == (
+            {"amount": 7},
+            "money moves",
+            "v1",
+        )
         assert pay.contexts == []
-        await updated(handle, "approve", yes(hold, reason="fine"))
+        await updated(handle, "approve", yes(question, reason="fine"))
         ran = await loop.ended(handle)
     assert (len(pay.contexts), told(loop)) == (1, ["ok"])
     assert [(e.data["approved"], e.data["approver"], e.data["reason"]) for e in resolved(ran)] == [
@@ -40,8 +44,8 @@ async def test_a_denied_call_does_not_run_and_the_model_learns_why(client: Clien
     pay = FakeTool("pay", effect="irreversible")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "deny", yes(hold, reason="too much"))
+        [question] = await pending(handle)
+        await updated(handle, "deny", yes(question, reason="too much"))
         ran = await loop.ended(handle)
     assert (pay.contexts, told(loop)) == ([], ["[Policy denied] not approved: too much"])
     assert ran.result.tool_calls.denied == 1
@@ -82,11 +86,11 @@ async def test_a_decision_that_does_not_fit_is_refused(client: Client, change: d
     engine = Asks(approvers=("ada", "bob"))
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=engine) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await updated(handle, "approve", {**yes(hold), **change})
+            await updated(handle, "approve", {**yes(question), **change})
         assert says in str(refused.value.cause)
-        await updated(handle, "approve", yes(hold, "bob"))
+        await updated(handle, "approve", yes(question, "bob"))
         ran = await loop.ended(handle)
     assert ran.result.tool_calls.run == 1
 
@@ -138,8 +142,8 @@ async def test_a_policy_that_forbids_by_then_wins_over_the_approval(client: Clie
     pay = FakeTool("pay")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Forbids()) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         await loop.ended(handle)
     assert (pay.contexts, told(loop)) == ([], ["[Policy denied] forbidden since noon"])
 
@@ -148,11 +152,11 @@ async def test_an_abort_refuses_what_is_decided_later(client: Client) -> None:
     pay = FakeTool("pay")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
         with pytest.raises(Exception, match="completed"):
-            await updated(handle, "approve", yes(hold))
+            await updated(handle, "approve", yes(question))
     assert (pay.contexts, ran.result.termination.reason) == ([], "aborted")
 
 

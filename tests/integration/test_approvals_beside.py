@@ -39,10 +39,10 @@ class Changing:
 async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:
     """Run to the question, change the rules, answer it."""
     handle = await loop.start()
-    [hold] = await pending(handle)
+    [question] = await pending(handle)
     for name, value in rules.items():
         setattr(engine, name, value)
-    await updated(handle, answer, yes(hold))
+    await updated(handle, answer, yes(question))
     return await loop.ended(handle)
 
 
@@ -72,9 +72,9 @@ async def test_a_set_that_wants_a_yes_by_then_asks_for_all_that_it_has_not_seen(
     pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
     async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         engine.asks, engine.version = {"pay", "look"}, "v2"
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         both = await pending(handle, 2)
         assert [again["call"]["name"] for again in both] == ["look", "pay"]
         assert (look.contexts, pay.contexts) == ([], [])

@@ -44,7 +44,7 @@ async def test_an_approval_survives_a_restart_of_the_server() -> None:
     loop = Loop(await a_client(), before.task_queue, before.provider)
     handle = loop.client.get_workflow_handle(handle.id)
     async with a_worker(loop, pay, engine=engine):
-        assert [hold["approval_id"] for hold in await pending(handle)] == [second["approval_id"]]
+        assert [question["approval_id"] for question in await pending(handle)] == [second["approval_id"]]
         with pytest.raises(WorkflowUpdateFailedError) as doubled:
             await updated(handle, "deny", yes(first))
         assert "approved already, by ada" in str(doubled.value.cause)

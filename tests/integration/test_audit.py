@@ -134,8 +134,8 @@ async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: 
 async def test_what_a_person_had_approved(client: Client, engine: PolicyEngine, expected: list[str]) -> None:
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks()) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
     found = [judgement for judgement in await only(client, ran.handle.id, engine) if judgement.tool == "pay"]
     assert [judgement.change for judgement in found] == expected

@@ -8,8 +8,8 @@ from temporalio.client import Client
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.text import undelimited
 from orga.workflows.types.tools import ToolOptions
-from orga.workflows.types.untrusted import undelimited
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.critics import a_person
@@ -106,9 +106,9 @@ async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     script = [saga(book("flight")), answers()]
     async with a_loop(client, script, *ledger.tools, engine=Adds(), agents=agents) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert hold["call"]["name"] == "saga"
-        await updated(handle, "deny", yes(hold, reason="too dear"))
+        [question] = await pending(handle)
+        assert question["call"]["name"] == "saga"
+        await updated(handle, "deny", yes(question, reason="too dear"))
         await loop.ended(handle)
 
     assert ledger.done == []

@@ -42,7 +42,7 @@ async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
     found: list[str] = []
 
     async def asks() -> bool:
-        found[:] = [hold["approval_id"] for hold in (await handle.query("status"))["pending_approvals"]]
+        found[:] = [question["approval_id"] for question in (await handle.query("status"))["pending_approvals"]]
         return len(found) == 1 and found != [before]
 
     await until(asks)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.support.programs.orga_command import ROOT, Done, Orga, an_orga
 from tests.support.values.journals import rechained, without
 

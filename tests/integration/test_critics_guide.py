@@ -8,8 +8,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.config.file import load_config
-from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.critics import Critic
+from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.messages import Reply
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.programs.orga_command import ROOT

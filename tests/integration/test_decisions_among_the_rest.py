@@ -66,8 +66,8 @@ async def test_policy_may_want_a_person_s_yes(client: Client, answer: str, made:
     agents, engine = {"default": an_agent(required=False)}, Asks(tools=("decide",))
     async with a_loop(client, [decides(), answers()], a_ticket(), agents=agents, engine=engine) as loop:
         handle = await loop.start(TASK)
-        [hold] = await pending(handle)
-        await updated(handle, answer, yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, answer, yes(question))
         ran = await loop.ended(handle)
     assert rules(ran) == made
     assert await faults(client, ran) == []

@@ -7,8 +7,8 @@ from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
 from orga.client.proof.verify import verify
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.status import JournalEntry
 from tests.support.hold import happens
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, shown

@@ -9,8 +9,8 @@ from orga.client.errors import OrgaError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.past.fork import fork
 from orga.client.runs.agents import AgentHandle
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.messages import Message
+from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop

@@ -18,8 +18,8 @@ from tests.support.runs.questions import told, updated, waiting
 async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     """Return the one call that waits for a yes, once it does."""
     await waiting(handle)
-    [hold] = (await handle.query("status"))["pending_approvals"]
-    return hold
+    [question] = (await handle.query("status"))["pending_approvals"]
+    return question
 
 
 @dataclass
@@ -40,8 +40,8 @@ async def test_a_call_that_may_wait_for_ever_can_be_approved(client: Client) -> 
     engine = Answers(Judgement(True, approval=ApprovalTerms(expires_s=float("inf"))))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
-        hold = await the_held_call(handle)
-        await updated(handle, "approve", {"approval_id": hold["approval_id"], "approver": "ada"})
+        question = await the_held_call(handle)
+        await updated(handle, "approve", {"approval_id": question["approval_id"], "approver": "ada"})
         await loop.ended(handle)
     assert len(pay.contexts) == 1
 
@@ -78,9 +78,9 @@ async def test_the_model_learns_that_the_call_that_was_approved_is_not_the_one_i
     steps = [calls("pay", arguments={"amount": 9}), answers()]
     async with a_loop(client, steps, pay, engine=Lowers()) as loop:
         handle = await loop.start()
-        hold = await the_held_call(handle)
-        assert hold["call"]["arguments"] == {"amount": 5}
-        decision = {"approval_id": hold["approval_id"], "approver": "ada", "reason": "no"}
+        question = await the_held_call(handle)
+        assert question["call"]["arguments"] == {"amount": 5}
+        decision = {"approval_id": question["approval_id"], "approver": "ada", "reason": "no"}
         await updated(handle, "approve" if is_approved else "deny", decision)
         await loop.ended(handle)
     said = '[Arguments changed by policy] {"amount":5}\npaid' if is_approved else "[Policy denied] not approved: no"

@@ -12,7 +12,7 @@ from orga.activities.ports import ModelRequest, ToolContext
 from orga.activities.sanitize import sanitized
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.untrusted import MEANING
+from orga.workflows.types.text import MEANING
 from tests.support.hold import until
 from tests.support.model.scripted import USAGE, ScriptedProvider, Step, answers, calls
 from tests.support.runs.loop import FakeTool, Ran, a_loop
@@ -133,9 +133,9 @@ async def test_nothing_irreversible_happens_after_untrusted_content_without_a_ye
         handle = await loop.start("pay, then sum the documents up", **ROOM)
         decided = 0
         while decided < len(CASES):
-            for hold in await pending(handle):
-                assert hold["call"]["name"] in FORBIDDEN
-                approver = {"approval_id": hold["approval_id"], "approver": "ada", "reason": "no"}
+            for question in await pending(handle):
+                assert question["call"]["name"] in FORBIDDEN
+                approver = {"approval_id": question["approval_id"], "approver": "ada", "reason": "no"}
                 is_last = decided == len(CASES) - 1
                 await updated(handle, "approve" if is_last else "deny", approver)
                 decided += 1

@@ -16,7 +16,7 @@ from orga.client.cli.main import run_command
 from orga.client.journal.file import write_journal
 from orga.client.journal.head import sealed
 from orga.client.journal.signing import public_text
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import at
 from tests.support.values.journals import a_journal

@@ -42,8 +42,8 @@ async def test_an_approved_call_that_failed_is_told_with_its_error(client: Clien
     pay = FakeTool("pay", frozen, effect="irreversible")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
 
     assert dispatched(ran) == ["pay_0"]
@@ -57,8 +57,8 @@ async def test_the_later_verdicts_name_their_calls(client: Client) -> None:
     tools = [FakeTool("look"), FakeTool("pay", effect="irreversible")]
     async with a_loop(client, [calls("look", "pay"), answers()], *tools, engine=Asks()) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
 
     told = [

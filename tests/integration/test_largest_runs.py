@@ -86,14 +86,14 @@ async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them
     async with a_loop(client, provider, *many_tools(pay, send, look), engine=engine, setup=SHORT) as loop:
         handle = await loop.start(given)
         before = await pending(handle, MAX_CALLS)
-        for hold in before[::2]:
-            await updated(handle, "deny", yes(hold, engine.approvers[0], reason=MIXED * 500))
+        for question in before[::2]:
+            await updated(handle, "deny", yes(question, engine.approvers[0], reason=MIXED * 500))
         await rolled_over(handle, filled('"', 90_000))
         left = before[1::2]
         assert await pending(handle, len(left)) == left
         assert not pay.contexts
-        for hold in left:
-            await updated(handle, "approve", yes(hold, engine.approvers[1]))
+        for question in left:
+            await updated(handle, "approve", yes(question, engine.approvers[1]))
         ran = await loop.ended(handle)
         found = await verify(client, handle.id, exported=ran.journal)
 

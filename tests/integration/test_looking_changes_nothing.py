@@ -53,8 +53,8 @@ async def approved_run(loop: Loop) -> str:
     handle = await loop.start()
     async with looked_at(loop.client, handle.id):
         for number in (1, 1, 2):
-            for hold in await pending(handle, number):
-                await updated(handle, "approve", yes(hold))
+            for question in await pending(handle, number):
+                await updated(handle, "approve", yes(question))
         await handle.result()
     return handle.id
 

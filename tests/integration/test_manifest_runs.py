@@ -82,10 +82,10 @@ async def test_a_request_marked_for_approval_is_held_until_a_person_says_yes(
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a/b"}), answers()], tool) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert (hold["call"]["arguments"], hold["reason"]) == ({"word": "a/b"}, "send is marked for approval")
+        [question] = await pending(handle)
+        assert (question["call"]["arguments"], question["reason"]) == ({"word": "a/b"}, "send is marked for approval")
         assert server.requests == []
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
     (request,) = server.requests
     assert (request["path"], request["body"], request["headers"]["x-key"]) == (
@@ -103,8 +103,8 @@ async def test_a_request_that_a_person_denies_is_not_sent(client: Client, tmp_pa
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a"}), answers()], tool) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "deny", yes(hold, reason="no"))
+        [question] = await pending(handle)
+        await updated(handle, "deny", yes(question, reason="no"))
         await loop.ended(handle)
     assert (server.requests, told(loop)) == ([], ["[Policy denied] not approved: no"])
 

@@ -26,12 +26,12 @@ async def test_a_held_call_is_told_and_signed(client: Client) -> None:
     with webhook_receiver() as receiver:
         async with telling(client, receiver, pay, engine=Asks(approvers=("ada",))) as loop:
             handle = await loop.start()
-            [hold] = await pending(handle)
+            [question] = await pending(handle)
             await receiver.has(1)
-            await updated(handle, "approve", yes(hold))
+            await updated(handle, "approve", yes(question))
             ran = await loop.ended(handle)
     [received] = receiver.received
-    approval_id = hold["approval_id"]
+    approval_id = question["approval_id"]
     expected = {
         "event": "waiting",
         "kind": "approval",
@@ -92,18 +92,18 @@ async def test_each_question_is_told_once_through_continue_as_new(client: Client
             handle = await loop.start()
             for told in (1, 2):
                 await receiver.has(told)
-                [hold] = await pending(handle)
-                await updated(handle, "approve", yes(hold))
-                await until_it_goes_on(handle, hold)
+                [question] = await pending(handle)
+                await updated(handle, "approve", yes(question))
+                await until_it_goes_on(handle, question)
             ran = await loop.ended(handle)
     assert [received.message["wait_id"] for received in receiver.received] == ["approval-1", "approval-2"]
     assert (len({received.message_id for received in receiver.received}), len(ran.histories)) == (2, 3)
 
 
-async def until_it_goes_on(handle: Any, hold: dict[str, Any]) -> None:
+async def until_it_goes_on(handle: Any, question: dict[str, Any]) -> None:
     async def moves() -> bool:
         pending_now = (await handle.query("status"))["pending_approvals"]
-        return [each["approval_id"] for each in pending_now] != [hold["approval_id"]]
+        return [each["approval_id"] for each in pending_now] != [question["approval_id"]]
 
     await until(moves)
 
@@ -134,8 +134,8 @@ async def test_a_delegated_run_tells_its_questions_and_leaves_the_end_to_its_par
             handle = await loop.start()
             await receiver.has(1)
             child = receiver.received[0].message["workflow_id"]
-            [hold] = await pending(client.get_workflow_handle(child))
-            await updated(client.get_workflow_handle(child), "approve", yes(hold))
+            [question] = await pending(client.get_workflow_handle(child))
+            await updated(client.get_workflow_handle(child), "approve", yes(question))
             await loop.ended(handle)
     assert [r.message["event"] for r in receiver.received] == ["waiting", "ended"]
     assert (child != handle.id, receiver.received[1].message["workflow_id"]) == (True, handle.id)
@@ -145,8 +145,8 @@ async def test_a_run_that_tells_nobody_has_no_trace_of_it(client: Client) -> Non
     with webhook_receiver() as receiver:
         async with telling(client, receiver, FakeTool("pay"), engine=Asks(), setup=WORKER_FACTS) as loop:
             handle = await loop.start()
-            [hold] = await pending(handle)
-            await updated(handle, "approve", yes(hold))
+            [question] = await pending(handle)
+            await updated(handle, "approve", yes(question))
             ran = await loop.ended(handle)
     assert (receiver.received, attempts(ran)) == ([], [])
     assert NOTIFY.encode() not in written(ran)
@@ -156,9 +156,9 @@ async def test_no_secret_and_no_address_is_in_a_history(client: Client, caplog: 
     with webhook_receiver(Says(500, {"retry-after": "0"}), Says(401)) as receiver:
         async with telling(client, receiver, FakeTool("pay"), engine=Asks(), setup=TELLS_ALL) as loop:
             handle = await loop.start()
-            [hold] = await pending(handle)
+            [question] = await pending(handle)
             await receiver.has(2)
-            await updated(handle, "approve", yes(hold))
+            await updated(handle, "approve", yes(question))
             ran = await loop.ended(handle)
     address = receiver.url.removeprefix("http://")
     assert b"money moves" in written(ran)

@@ -33,9 +33,9 @@ async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> No
     with webhook_receiver(busy, Says(500), Says(200)) as receiver:
         async with telling(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
             handle = await loop.start()
-            [hold] = await pending(handle)
+            [question] = await pending(handle)
             await receiver.has(3)
-            await updated(handle, "deny", yes(hold))
+            await updated(handle, "deny", yes(question))
             ran = await loop.ended(handle)
     assert len({received.message_id for received in receiver.received}) == 1
     assert len({received.body for received in receiver.received}) == 1
@@ -59,9 +59,9 @@ async def test_what_no_repetition_helps_is_noted_and_the_run_goes_on(client: Cli
     with webhook_receiver(says) as receiver:
         async with telling(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
             handle = await loop.start()
-            [hold] = await pending(handle)
+            [question] = await pending(handle)
             await has_noted(handle, "NotificationFailed")
-            await updated(handle, "approve", yes(hold))
+            await updated(handle, "approve", yes(question))
             ran = await loop.ended(handle)
     assert failures(ran) == [{"about": "approval-1", "error": error}]
     assert len(receiver.received) == 1
@@ -75,8 +75,8 @@ async def test_a_receiver_that_is_down_holds_up_nothing(client: Client) -> None:
     pay = FakeTool("pay")
     async with telling(client, receiver, pay, engine=Asks(), setup=TELLS) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
     assert (len(pay.contexts), ran.result.termination.reason) == (1, "completed")
 
@@ -94,11 +94,11 @@ async def test_a_receiver_that_hangs_is_left(client: Client, how: str, setup: Se
     with webhook_receiver(Says(hangs=True)) as receiver:
         async with telling(client, receiver, FakeTool("pay"), engine=Asks(), setup=setup) as loop:
             handle = await loop.start()
-            [hold] = await pending(handle)
+            [question] = await pending(handle)
             await receiver.has(1)
             match how:
                 case "approve":
-                    await updated(handle, "approve", yes(hold))
+                    await updated(handle, "approve", yes(question))
                 case "abort":
                     await handle.signal("abort", "enough")
                 case _:
@@ -119,8 +119,8 @@ async def test_a_worker_that_starts_anew_repeats_what_was_not_taken_and_nothing_
         webhook = a_webhook(receiver)
         async with a_worker(loop, pay, engine=Asks(), setup=TELLS, notifier=webhook):
             await receiver.has(2)
-            [hold] = await pending(handle)
-            await updated(handle, "approve", yes(hold))
+            [question] = await pending(handle)
+            await updated(handle, "approve", yes(question))
             ran = await loop.ended(handle)
         await webhook.close()
     assert len({received.message_id for received in receiver.received}) == 1
@@ -152,9 +152,9 @@ async def test_the_attempt_itself_is_cut_short_when_the_question_closes(client: 
     stuck = Stuck()
     async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=TELLS, notifier=stuck) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         await stuck.hold.reached()
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         await loop.ended(handle)
         async with asyncio.timeout(8):
             await stuck.hold.cancelled.wait()
@@ -172,13 +172,13 @@ async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(
 
     async with a_loop(client, PAYS, pay, engine=Asks(), setup=TELLS) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
     async with a_worker(loop, pay, engine=Asks(), setup=TELLS, notifier=Keeps()):
 
         async def is_told() -> bool:
             return len(told) == 2
 
         await until(is_told)
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         await loop.ended(handle)
     assert told[0] == told[1]

@@ -27,8 +27,8 @@ async def test_a_question_that_is_asked_anew_after_a_rewind_is_another_message(c
             await receiver.has(1)
             await rewind(client, handle.id, 0)
             await receiver.has(2)
-            [hold] = await pending(handle)
-            await updated(handle, "approve", yes(hold))
+            [question] = await pending(handle)
+            await updated(handle, "approve", yes(question))
             ran = await ended(client, AgentHandle(client, handle.id))
     assert len({received.message_id for received in receiver.received}) == 2
     assert len({received.message["run_id"] for received in receiver.received}) == 2
@@ -42,8 +42,8 @@ async def test_a_fork_of_a_run_that_waits_tells_its_own_question(client: Client)
             await receiver.has(1)
             forked = await fork(client, handle.id, 0)
             await receiver.has(2)
-            [hold] = await pending(client.get_workflow_handle(forked.id))
-            await updated(client.get_workflow_handle(forked.id), "approve", yes(hold))
+            [question] = await pending(client.get_workflow_handle(forked.id))
+            await updated(client.get_workflow_handle(forked.id), "approve", yes(question))
             await ended(client, forked)
             await handle.signal("abort", "enough")
             await loop.ended(handle)
@@ -57,8 +57,8 @@ async def test_a_run_that_is_paused_while_it_waits_tells_nothing_twice(client: C
             handle = await loop.start()
             await receiver.has(1)
             await handle.signal("pause")
-            [hold] = await pending(handle)
-            await updated(handle, "approve", yes(hold))
+            [question] = await pending(handle)
+            await updated(handle, "approve", yes(question))
             await handle.signal("resume")
             await loop.ended(handle)
     assert [received.message["event"] for received in receiver.received] == ["waiting", "ended"]
@@ -79,9 +79,9 @@ async def test_each_of_many_questions_at_once_is_a_message_of_its_own(client: Cl
         async with telling(client, receiver, pay, steps=steps, engine=Asks(), agents=agents) as loop:
             handle = await loop.start()
             await receiver.has(4)
-            for hold in await pending(handle, 4):
+            for question in await pending(handle, 4):
                 if paid:
-                    await updated(handle, "approve", yes(hold))
+                    await updated(handle, "approve", yes(question))
             if not paid:
                 await handle.signal("abort", "enough")
             ran = await loop.ended(handle)

@@ -48,8 +48,8 @@ async def test_who_is_down_is_told_for_an_hour_and_the_question_waits_on(environ
 
         await until(is_told)
         await environment.sleep(2 * DAY)
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"
     assert (attempts(ran), len(failures(ran)), len(pay.contexts)) == (["notify-approval-1"], 1, 1)

@@ -143,8 +143,8 @@ async def test_decisions_of_people_are_as_long_as_they_may_be(client: Client) ->
     async with a_loop(client, provider, pay, engine=Asks()) as loop:
         handle = await loop.start(max_iterations=2, on_exhausted="ask")
         for name in ("approve", "deny"):
-            [hold] = await pending(handle)
-            given = {"approval_id": hold["approval_id"], "approver": "\x01" * 200, "reason": "\x01" * 2_000}
+            [question] = await pending(handle)
+            given = {"approval_id": question["approval_id"], "approver": "\x01" * 200, "reason": "\x01" * 2_000}
             await updated(handle, name, given)
         wait = await waiting(handle)
         decided = {"escalation_id": wait["wait_id"], "choice": "skip", "result": "\x01" * 100_000}

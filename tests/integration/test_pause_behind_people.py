@@ -13,9 +13,9 @@ async def test_a_step_of_a_saga_that_is_approved_meanwhile_waits(client: Client)
     ledger = Ledger()
     async with an_agency(client, [saga(book("flight")), answers()], *ledger.tools, engine=Asks(("book",))) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         await handle.signal("pause")
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         await handle.query("status")
         assert (list((await handle.describe()).raw_description.pending_activities), ledger.done) == ([], [])
         await handle.signal("resume")
@@ -27,9 +27,9 @@ async def test_and_is_judged_by_the_policy_of_the_time_when_it_goes_on(client: C
     ledger, engine = Ledger(), Asks(("book",))
     async with an_agency(client, [saga(book("flight")), answers()], *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         await handle.signal("pause")
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         await handle.query("status")
         engine.version = "v2"
         await handle.signal("resume")

@@ -67,8 +67,8 @@ async def test_all_that_speaks_of_a_call_names_its_place(client: Client) -> None
     tools = [FakeTool("look"), FakeTool("pay", effect="irreversible")]
     async with a_loop(client, steps, *tools, engine=Asks(), agents=agents) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
         (audit,) = [found async for found in audited(client, [handle.id], Rejudge(Asks()))]
 

@@ -95,9 +95,9 @@ async def test_cedar_allows_denies_and_asks(client: Client, tmp_path: Path) -> N
     steps = [calls("look"), calls("pay", arguments={"amount": 500}), calls("pay", arguments={"amount": 5}), answers()]
     async with a_run(client, engine, steps, FakeTool("look"), pay) as loop:
         handle = await loop.start(TRUSTED)
-        [hold] = await pending(handle)
-        assert (hold["reason"], hold["approvers"]) == ("policy paying: money moves", ["ada"])
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        assert (question["reason"], question["approvers"]) == ("policy paying: money moves", ["ada"])
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
 
     assert told(loop, -1) == ["ok", "[Policy denied] no policy permits pay for agent default", "paid 5"]
@@ -139,9 +139,9 @@ async def test_nothing_irreversible_happens_after_untrusted_content_without_a_ye
     ]
     async with a_run(client, engine, steps, page, pay) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert hold["call"]["arguments"] == {"amount": 99}
-        await updated(handle, "deny", yes(hold, reason="that is an injection"))
+        [question] = await pending(handle)
+        assert question["call"]["arguments"] == {"amount": 99}
+        await updated(handle, "deny", yes(question, reason="that is an injection"))
         ran = await loop.ended(handle)
 
     assert told(loop, -1)[-1] == "[Policy denied] not approved: that is an injection"
@@ -154,13 +154,13 @@ async def test_policies_that_change_while_a_person_thinks_are_asked_anew(client:
     engine, pay = CedarPolicies(a_folder(tmp_path, a=RULES), clock=lambda: now[0]), pay_tool()
     async with a_run(client, engine, [calls("pay", arguments={"amount": 5}), answers()], pay) as loop:
         handle = await loop.start(TRUSTED)
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         a_folder(
             tmp_path,
             b='@id("frozen") @reason("no payments today") forbid (principal, action, resource == Tool::"pay");',
         )
         now[0] += 10
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         await loop.ended(handle)
 
     assert (pay.contexts, told(loop, -1)) == ([], ["[Policy denied] forbidden by policy frozen: no payments today"])
@@ -194,9 +194,9 @@ async def test_opa_allows_modifies_and_asks(
     steps = [calls("look"), calls("rm"), calls("pay", arguments={"amount": 500}), answers()]
     async with opa(rego) as engine, a_run(client, engine, steps, FakeTool("look"), FakeTool("rm"), pay) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert (hold["call"]["arguments"], hold["reason"]) == ({"amount": 50}, "money moves")
-        await updated(handle, "approve", yes(hold))
+        [question] = await pending(handle)
+        assert (question["call"]["arguments"], question["reason"]) == ({"amount": 50}, "money moves")
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
 
     changed = '[Arguments changed by policy] {"amount":50}\npaid 50'

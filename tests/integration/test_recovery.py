@@ -6,10 +6,10 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.text import undelimited
 from orga.workflows.types.tools import Effect, ToolOptions
-from orga.workflows.types.untrusted import undelimited
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 from tests.support.runs.questions import told, updated, waiting

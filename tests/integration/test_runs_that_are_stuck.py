@@ -109,14 +109,14 @@ async def a_stuck_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncG
     facts = Setup(agent="", model="", search_attributes=True)
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         with monkeypatch.context() as patch:
             patch.setattr(interventions, "with_guidance", spoiled)
             await handle.signal("steer", "go on")
             await stuck(client, handle)
-            yield handle.id, hold["approval_id"]
+            yield handle.id, question["approval_id"]
         await until(lambda: _is_well(client, handle))
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         assert (await handle.result())["termination"]["reason"] == "completed"
 
 

@@ -130,9 +130,9 @@ async def test_a_person_decides_about_one_step(client: Client, update: str, done
     steps = [saga(book("hotel"), pay()), answers()]
     async with an_agency(client, steps, *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
-        assert (ledger.done, hold["call"]["name"]) == (["book hotel"], "pay")
-        await updated(handle, update, yes(hold))
+        [question] = await pending(handle)
+        assert (ledger.done, question["call"]["name"]) == (["book hotel"], "pay")
+        await updated(handle, update, yes(question))
         await loop.ended(handle)
     assert ledger.done == done
 

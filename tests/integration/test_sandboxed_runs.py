@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.workflows.types.workplace import Isolation, Limits, Sandbox
+from orga.workflows.types.input import Isolation, Limits, Sandbox
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.programs.processes import is_running

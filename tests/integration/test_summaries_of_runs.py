@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowHistory
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.conversation import HEADER
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.untrusted import undelimited
+from orga.workflows.types.text import undelimited
 from tests.support.hold import Hold
 from tests.support.model.counting import CountingProvider, counting, estimate
 from tests.support.model.scripted import ScriptedProvider, calls

@@ -6,9 +6,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.journal import JournalEntry
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens
 from tests.support.model.scripted import ScriptedProvider, answers, calls

@@ -21,7 +21,7 @@ from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verified_histories, verify
 from orga.workflows.decisions.journal_entries import chained
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop

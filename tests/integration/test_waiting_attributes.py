@@ -38,9 +38,9 @@ async def test_of_a_held_call(client: Client) -> None:
     steps = [calls("look"), calls("look"), calls("pay"), answers()]
     async with a_loop(client, steps, FakeTool("look"), FakeTool("pay"), engine=Asks(), setup=KNOWN) as loop:
         handle = await loop.start()
-        [hold] = await pending(handle)
+        [question] = await pending(handle)
         await shows(handle, "approval", "waiting", 3)
-        await updated(handle, "approve", yes(hold))
+        await updated(handle, "approve", yes(question))
         ran = await loop.ended(handle)
     assert await shown(ran.handle) == (None, "done", 4)
 

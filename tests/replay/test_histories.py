@@ -12,7 +12,7 @@ from orga.client.journal.effects import effect_faults
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.decisions.recount import ContextFold
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.replay.record import SCENARIOS
 from tests.support.runs.loop import replayed
 

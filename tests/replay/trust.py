@@ -67,7 +67,7 @@ async def _held(handle: WorkflowHandle[Any, Any], count: int) -> list[str]:
     found: list[str] = []
 
     async def are_held() -> bool:
-        found[:] = [hold["approval_id"] for hold in (await handle.query("status"))["pending_approvals"]]
+        found[:] = [question["approval_id"] for question in (await handle.query("status"))["pending_approvals"]]
         return len(found) == count
 
     await until(are_held)

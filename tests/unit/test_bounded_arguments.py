@@ -14,9 +14,9 @@ from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound, bound
 from orga.client.history.converter import Unreadable, data_converter
 from orga.workflows.decisions import limits, recovery, result
 from orga.workflows.decisions.control import interventions, questions
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.input import parse_input
 from orga.workflows.types.past import is_fork, parse_fork
+from orga.workflows.types.record import InvalidInput
 from tests.support.values.core import a_state, at
 from tests.support.values.odd_payloads import SMALL, odd, quoted
 

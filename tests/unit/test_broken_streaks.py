@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.critics import Assessment
-from orga.workflows.decisions.critique import with_rejected_answer
+from orga.workflows.decisions.critique import Assessment, with_rejected_answer
 from orga.workflows.decisions.decision import with_undecided_answer
 from orga.workflows.decisions.replies import classify_reply
 from orga.workflows.types.gate import Verdict

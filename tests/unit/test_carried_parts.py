@@ -12,12 +12,11 @@ from pydantic_core import from_json, to_json
 
 from orga.activities.replies import normalised
 from orga.workflows.decisions import approvals
-from orga.workflows.decisions.begin import first_state
+from orga.workflows.decisions.begin import first_state, fork_of, shared
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.conversation import full_digest, with_messages
 from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.past import fork_of, shared
 from orga.workflows.decisions.roll_over import (
     SPARE_BYTES,
     carried,

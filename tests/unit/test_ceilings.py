@@ -17,8 +17,8 @@ from orga.workflows.decisions.delegation import (
 )
 from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.result import AgentResult, Termination
 from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.status import AgentResult, Termination
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_setup, a_state, at
 from tests.support.values.strategies import LAW

@@ -8,9 +8,8 @@ import pytest
 
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
-from orga.workflows.decisions.control.notifications import commands
 from orga.workflows.decisions.control.questions import shown_question
-from orga.workflows.decisions.limits import question
+from orga.workflows.decisions.limits import commands, question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall

@@ -7,7 +7,7 @@ import pytest
 
 from orga.client.cli.narration import Narrator
 from orga.client.cli.timeline import Timeline
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from orga.client.cli.task_input import Given, agent_input
 from orga.client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
 from orga.client.journal.file import Unwritable
 from orga.client.server.endpoint import ServerUnavailable
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import StopReason
+from orga.workflows.types.record import InvalidInput
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,11 @@ from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, Setup
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.digest import reference
-from orga.workflows.types.journal import Happening, HappeningKind
 from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.record import Record
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import Happening, HappeningKind
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolOutput
 from tests.support.values.core import a_call, a_setup, a_spec, a_state, at, request_for, user

@@ -9,16 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agent_problems import agent_problems, model_refusal
 from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.critic_problems import critic_refusal
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.workers.checked import checked
-from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.checks import problems
-from orga.workflows.types.critics import Critic, verdict_schema
+from orga.workflows.types.agents import AgentConfig, Critic, verdict_schema
+from orga.workflows.types.record import problems
 from tests.support.runs.critics import RUBRIC, a_critic, a_person
 from tests.support.values.core import a_setup, a_spec
 from tests.support.values.strategies import LAW
@@ -160,4 +158,4 @@ def _only_ours(model: str) -> None:
     ],
 )
 def test_a_model_that_cannot_review(critic: Critic, expected: str) -> None:
-    assert critic_refusal([critic], "ours:model", _only_ours) == expected
+    assert model_refusal(AgentConfig(critics=(critic,)), "ours:model", _only_ours) == expected

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.critics import assessment, score, summed
-from orga.workflows.types.critics import Critic
+from orga.workflows.decisions.critique import assessment, score, summed
+from orga.workflows.types.agents import Critic
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.usage import Usage
 from tests.support.runs.critics import a_critic, verdict

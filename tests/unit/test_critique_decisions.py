@@ -6,27 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.critics import (
+from orga.workflows.decisions.critique import (
     MAX_DETAIL_CHARS,
     Assessment,
-    ending,
-    remark,
-    reviews,
-    subject_of,
-    told,
-    tries,
-)
-from orga.workflows.decisions.critique import (
     conclusion,
+    ending,
     evaluated,
     limit_reached,
     rejected_call,
+    remark,
+    subject_of,
+    told,
+    tries,
     with_accepted_answer,
     with_rejected_answer,
     with_round,
 )
+from orga.workflows.types.agents import Critic
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.critics import Critic
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState
@@ -112,7 +109,7 @@ def _saga(*steps: dict[str, Any]) -> Any:
     ],
 )
 def test_what_a_critic_looks_at(tools: tuple[str, ...], call: Any, expected: bool) -> None:
-    assert reviews(a_critic(tools=tools), call) is expected
+    assert a_critic(tools=tools).reviews(call) is expected
 
 
 def test_what_is_reviewed() -> None:

@@ -11,22 +11,22 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.narrated_notes import told_note
 from orga.client.proof.decisions import fault_of
+from orga.workflows.decisions.begin import awaiting_past, fork_of, shared
+from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.decision import decision_of, due, result_data, with_decision, with_undecided_answer
 from orga.workflows.decisions.dispatch import turned_down
 from orga.workflows.decisions.journal import JournalFold
-from orga.workflows.decisions.outcomes import not_run
-from orga.workflows.decisions.past import awaiting_past, fork_of, shared
 from orga.workflows.decisions.saga import refusal
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.journal import Happening, JournalEntry
 from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import Fork, ForkInput
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.status import Happening, JournalEntry
 from tests.support.model.scripted import answers
 from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage
 from tests.support.runs.loop import FakeTool

@@ -10,7 +10,7 @@ from orga.client.cli.progress import Progress
 from orga.client.cli.timeline import Timeline
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.journal_entries import first_break
-from orga.workflows.types.journal import Happening, JournalEntry
+from orga.workflows.types.status import Happening, JournalEntry
 from tests.support.values.core import T0
 
 CHILD, GRANDCHILD = "run.1.0", "run.1.0.2.0"

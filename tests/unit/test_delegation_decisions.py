@@ -9,7 +9,6 @@ from hypothesis import given
 from orga.workflows.decisions import delegation
 from orga.workflows.decisions.begin import begun, effects_origin, first_state
 from orga.workflows.decisions.delegation import answer_text, child_input, child_tools, refusal, settled, shortfall_text
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.delegation import (
     Ceiling,
@@ -21,8 +20,9 @@ from orga.workflows.types.delegation import (
 )
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.result import Termination
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.status import Termination
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.core import T0, a_setup, a_state
 from tests.support.values.strategies import LAW, texts

@@ -11,8 +11,8 @@ from orga.client.cli.deciding import requeueing
 from orga.client.cli.main import run_command
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.inbox import InboxEntry
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import DeadLetter
 from tests.unit.test_cli_screens import NOW
 from tests.unit.test_held_calls import a_call, asking

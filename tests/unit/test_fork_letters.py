@@ -2,10 +2,10 @@
 
 import pytest
 
-from orga.workflows.decisions.past import fork_of
+from orga.workflows.decisions.begin import fork_of
 from orga.workflows.decisions.recovery import waiting_letters
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import DeadLetter
 from tests.support.values.core import T0
 from tests.unit.test_forks import SOURCE, started, the_past, wanting

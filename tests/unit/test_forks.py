@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.begin import begun, first_state
+from orga.workflows.decisions.begin import begun, first_state, fork_of, shared
 from orga.workflows.decisions.control.interventions import with_abort, with_guidance
 from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.past import fork_of, shared
 from orga.workflows.types.breakers import Breaker
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.past import ForkInput, parse_fork
 from orga.workflows.types.questions import Question
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState, Child, ForkedFrom
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 

@@ -12,8 +12,8 @@ from orga.client.cli.history_status import history_status
 from orga.client.cli.progress import Progress
 from orga.client.cli.screen import remarks
 from orga.client.cli.status_lines import status_lines
-from orga.workflows.decisions.control.notifications import commands
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.decisions.limits import commands
+from orga.workflows.types.status import JournalEntry
 from tests.unit.test_cli_deciding import a_wait
 from tests.unit.test_cli_narration import an_entry
 from tests.unit.test_cli_screens import NOW, a_status

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orga.client.journal.exports import export_check
 from orga.client.journal.head import JournalHead, SealedHead, head_check, sealed
-from orga.workflows.types.journal import JournalEntry
+from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
 from tests.support.values.journals import Made, a_journal, journals, rechained, three, without
 from tests.support.values.strategies import LAW, json_values, texts

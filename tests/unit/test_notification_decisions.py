@@ -54,7 +54,7 @@ def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Question]:
 
 
 def told(state: AgentState, question: Question) -> Notification:
-    return of_question(state, question, "run")
+    return of_question(state, question, "run", limits.commands)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.delegation import Ceiling, Delegate, DelegateSpec
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolProfile, ToolSpec
 from tests.support.values.core import a_setup, a_spec

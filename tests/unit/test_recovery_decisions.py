@@ -23,8 +23,8 @@ from orga.workflows.decisions.recovery import (
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import undelimited
 from orga.workflows.types.tools import Effect, ToolSpec
-from orga.workflows.types.untrusted import undelimited
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state, at
 
 CACHED = Recovery(strategy="cached_result", max_staleness_s=60)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions import saga
+from orga.workflows.decisions.calls import cancelled, failed, not_run, refused
 from orga.workflows.decisions.dispatch import has_room, turned_down, wants_more, with_one_more, with_under_way
-from orga.workflows.decisions.outcomes import cancelled, failed, not_run, refused
 from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.decisions.steps import with_failed_call
 from orga.workflows.types.gate import Verdict

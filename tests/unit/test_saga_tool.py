@@ -13,8 +13,8 @@ from orga.client.cli.narrated_notes import told_note
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest
-from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from tests.support.runs.loop import FakeTool
 from tests.support.runs.sagas import book, look, pay
 from tests.support.values.core import a_call, a_request, a_setup, a_spec, at, user

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from orga.workflows.decisions.control.interventions import with_guidance, with_pause
-from orga.workflows.decisions.summaries import call_summary, details, spent
+from orga.workflows.decisions.result import call_summary, details, spent
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import SUMMARY_CHARS, one_line

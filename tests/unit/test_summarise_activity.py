@@ -15,7 +15,7 @@ from orga.workflows.types.context import ContextRef
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.digest import reference
 from orga.workflows.types.messages import Message, Ranges, Reply
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import delimited
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user

@@ -7,9 +7,8 @@ from pydantic import ValidationError
 
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.decisions.limits import extension
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.input import parse_input
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import Border, InvalidInput
 from tests.support.values.core import a_state
 
 NUMBERS = ["max_iterations", "max_total_tokens", "timeout_s", "tool_timeout_s", "max_cost_usd", "temperature"]

@@ -8,7 +8,7 @@ import pytest
 from orga.activities.sanitize import sanitized
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.conversation import source_of
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import delimited
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import a_call, a_spec
 from tests.support.values.corpora import corpus

@@ -15,8 +15,7 @@ from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.input import MAX_TASK_BYTES
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message, ToolCall, masked, shortened
-from orga.workflows.types.text import clip_json, one_line
-from orga.workflows.types.untrusted import delimited, undelimited
+from orga.workflows.types.text import clip_json, delimited, one_line, undelimited
 
 MOST = 15
 """Times that the parser of the standard library takes for lists of that size, measured beside it: some 0.3 s of the 2 s

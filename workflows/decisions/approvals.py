@@ -1,4 +1,4 @@
-"""Approvals: the question about calls that policy or a critic lets through only after a person's yes."""
+"""Approvals: the question about calls that are let through only after a person's yes."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ def item_of(
         state: Of the run.
         place: Of this question: the approval is bound to it.
         call: As it would be carried out.
-        verdict: The gate's, or what stands for a critic's.
+        verdict: The gate's, or what stands for one.
         now: Workflow time.
         occasion: Of this asking alone, in this execution: a yes given before a reset never counts behind it.
         stands_at: Place of the call, or iteration of the answer.

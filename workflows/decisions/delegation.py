@@ -12,10 +12,9 @@ from orga.workflows.types.delegation import Ceiling, DelegateSpec, Lineage
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.loop_tools import RUN_TOOL
-from orga.workflows.types.result import AgentResult
 from orga.workflows.types.state import AgentState, Child
-from orga.workflows.types.text import clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.status import AgentResult
+from orga.workflows.types.text import clip, delimited
 
 ENDING_S = 2.0
 ENDING_SHARE = 0.1

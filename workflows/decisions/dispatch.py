@@ -8,10 +8,9 @@ from datetime import datetime
 from math import inf
 
 from orga.workflows.decisions import steps
+from orga.workflows.decisions.calls import not_run, turned_away
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.decisions.outcomes import not_run, turned_away
-from orga.workflows.decisions.recovery import tries_left
-from orga.workflows.decisions.recovery_texts import given_up
+from orga.workflows.decisions.recovery import given_up, tries_left
 from orga.workflows.decisions.steps import with_failed_call, with_succeeded_call
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
@@ -23,7 +22,7 @@ def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outco
     """Return the outcomes of the calls that are not started, by their place among `calls`.
 
     Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
-    of the rest, no more than `max_tool_calls` leaves, in call order; a saga needs room for its steps, too.
+    of the rest, no more than `max_tool_calls` leaves, in call order; one that makes others needs room for those, too.
     """
     ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:

@@ -20,13 +20,12 @@ from orga.workflows.decisions.journal_iteration import JournalIteration
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
-from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, Verdicts, asked_about
-from orga.workflows.types.journal import Happening, HappeningKind, JournalEntry
-from orga.workflows.types.loop_tools import SAGA_ENDED
+from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState, state_in
+from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 
 PAUSES = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""
@@ -133,9 +132,9 @@ class JournalFold:
             "summarise": self._summarised,
             "reason": self._reasoned,
             "gate": self._gated,
-            names.NOTIFY: lambda _: [],
-            "critique": lambda _: [],
         }
+        if happening.name in names.OWN_ACTIVITIES - readers.keys():
+            return []
         return readers.get(happening.name, self._acted)(happening)
 
     def _prepared(self, happening: Happening) -> Found:
@@ -203,13 +202,13 @@ class JournalFold:
 
     def _told(self, note: Note) -> Found:
         told = (note.event, note.data)
-        if note.event not in {SAGA_ENDED, DECISION_GROUNDED}:
+        if note.event not in CALL_ENDS:
             self._run.noted(note)
             return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_settled()]
-        place, is_saga = str(note.data.get("place")), note.event == SAGA_ENDED
+        place = str(note.data.get("place"))
         begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
-        outcome = str(note.data.get("outcome")) if is_saga else "ok"
-        self._run.ended(place, outcome, str(note.data.get("error") or ""))
+        outcome = note.data.get("outcome")  # a decision's is what was decided
+        self._run.ended(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
         return [*begun, told, *self._collected_if_complete()]
 
     def _signaled(self, happening: Happening) -> Found:

@@ -12,10 +12,10 @@ from pydantic_core import to_json
 from orga.workflows.decisions.stages import CALL_STAGES, LET_THROUGH, REJECTED, Standing, Standings, Word
 from orga.workflows.types.context import Setup
 from orga.workflows.types.digest import record_digest, reference, text_digest
-from orga.workflows.types.journal import Happening, JournalEntry
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import is_fork
 from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.status import Happening, JournalEntry
 
 GENESIS = ""
 """The hash before the first entry."""
@@ -166,8 +166,7 @@ BESIDE: frozenset[Standing] = frozenset({"proposed", "allowed"})
 class JournalVerdicts:
     """Follows the calls of a reply from the gate's first word on them to the last, by their indexes.
 
-    `in_question` are the calls that others may have a word on before they are carried out: critics, or who is asked for
-    more budget.
+    `in_question` are the calls that others may have a word on before they are carried out.
     """
 
     def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
@@ -182,7 +181,7 @@ class JournalVerdicts:
 
     @property
     def passed(self) -> tuple[int, ...]:
-        """Those of them that no critic has turned down."""
+        """Those of them that no later stage has turned down."""
         return self._standings.among(PASSED)
 
     @property
@@ -193,7 +192,7 @@ class JournalVerdicts:
         return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
 
     def hear(self, index: int, word: Word) -> None:
-        """Take in what gate, person or critic says of a call; what cannot follow what was said before is nothing."""
+        """Take in what is said of a call; what cannot follow what was said before is nothing."""
         self._standings.hear(index, word)
         if self._is_paused:
             self._standings.hold_up()

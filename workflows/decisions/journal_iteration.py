@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from orga.workflows.decisions.critics import reviews
 from orga.workflows.decisions.journal_entries import JournalVerdicts
-from orga.workflows.decisions.stages import Word
+from orga.workflows.decisions.stages import is_in_question, told_word
 from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.gate import SEVERAL, Verdict, is_place
@@ -81,10 +80,8 @@ class JournalIteration:
             verdicts.stood_still()
         elif index is None:
             return
-        elif note.event == "ApprovalResolved":
-            verdicts.hear(index, "yes" if told.get("approved") else "no")
-        elif note.event == "CritiqueEvaluated":
-            verdicts.hear(index, cast("Word", told.get("then")))
+        elif (word := told_word(note.event, told)) is not None:
+            verdicts.hear(index, word)
 
     def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
         """Return what a note says, with the arguments of the calls that a recovery made as those of the reply's."""
@@ -102,7 +99,7 @@ class JournalIteration:
     def begins(self, key: str) -> bool:
         """Return whether what stands at this place shows that the reply's calls are carried out, and this is untold.
 
-        It may be a part of a call: a step of a saga, or a fallback, which is another call. One that is sent again is
+        It may be a part of a call, or a fallback, which is another call. One that is sent again is
         none of this reply.
         """
         index = self._index(key)
@@ -166,12 +163,8 @@ class JournalIteration:
         return JournalVerdicts(size, in_question=self._in_question(), is_paused=self._is_paused)
 
     def _in_question(self) -> list[int]:
-        setup, calls = self._setup, self.reply.calls if self.reply else ()
-        if setup is None:
-            return []
-        if setup.config.on_exhausted == "ask" and setup.config.max_tool_calls is not None:
-            return list(range(len(calls)))
-        return [index for index, call in enumerate(calls) if any(reviews(critic, call) for critic in setup.critics)]
+        calls = self.reply.calls if self.reply else ()
+        return [index for index, call in enumerate(calls) if is_in_question(self._setup, call)]
 
     def _with_known(self, made: dict[str, Any]) -> dict[str, Any]:
         index = self._index(str(made.get("place", "")))

@@ -2,14 +2,17 @@
 
 from datetime import datetime
 from math import ceil
+from shlex import quote
 
+from orga.workflows.decisions.control import notifications
 from orga.workflows.decisions.control.interventions import remaining_s
-from orga.workflows.types.checks import parsed
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
-from orga.workflows.types.questions import Question
+from orga.workflows.types.questions import Question, ShownQuestion
+from orga.workflows.types.record import parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Budgets
+from orga.workflows.types.text import can_be_typed
 from orga.workflows.types.usage import BudgetExtension
 
 MAX_OVER_BUDGET_IN_A_ROW = 2
@@ -153,6 +156,20 @@ def _limit_of(stop: Stop) -> str:
     if reason == "max_iterations":
         return next((limit for words, limit in _CALLS.items() if detail.endswith(words)), "max_iterations")
     return _KEYS.get(reason, reason)
+
+
+MORE = 2
+"""Times the old limit: a suggestion to edit."""
+
+
+def commands(run_id: str, wait: ShownQuestion) -> list[str]:
+    """Return the commands of which one decides what waits; of a budget that which raises it comes first."""
+    found = notifications.commands(run_id, wait)
+    if wait.kind != "budget" or not can_be_typed(run_id):
+        return found
+    limit, now = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
+    value = f"{now * MORE:.12g}" if isinstance(now, int | float) and now else "N"
+    return [f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}", *found]
 
 
 def extension(state: AgentState, raw: object) -> dict[str, float]:

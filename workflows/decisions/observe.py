@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
-from orga.workflows.decisions.critics import answer_critics
-from orga.workflows.decisions.outcomes import counted, tainted
 from orga.workflows.decisions.recovery import waiting_letters
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
+from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.decisions.steps import denial_of_answer, with_streaks
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
@@ -109,7 +109,7 @@ def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
     """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
 
     A cut answer has passed the gate before it comes here; guidance that waits gives it another chance. It is output at
-    once only where no critic has to see all of it first.
+    once only where no stage has to see all of it first.
     """
     reply, conversation = judged.reply, state.conversation
     after = with_streaks(state)
@@ -127,7 +127,7 @@ def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
     conversation = with_message(conversation, _told(judged.feedback))
     after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
     is_answer = judged.kind == "cut_answer"
-    is_output = is_answer and not (state.setup and answer_critics(state.setup))
+    is_output = is_answer and not is_in_question(state.setup)
     if is_answer:
         after = after.with_dialogue(partial=_answer(state, reply))
     if is_output:

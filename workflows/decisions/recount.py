@@ -9,12 +9,11 @@ from orga.workflows.types.context import DigestMismatch, HashedMessages, Message
 from orga.workflows.types.conversation import summary_message
 from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
-from orga.workflows.types.journal import Happening
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.recovery import tool_message
-from orga.workflows.types.result import AgentResult
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import AgentResult, Happening
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolOutput
 from orga.workflows.types.usage import UsageTotals
@@ -75,10 +74,10 @@ class ContextFold:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
-            case "gate" | names.NOTIFY | "critique":
-                pass
-            case _:
+            case name if name not in names.OWN_ACTIVITIES:
                 self._results[happening.key] = ToolOutput.model_validate(happening.value).content
+            case _:
+                pass
 
     def _model_call(self, request: ReasonRequest) -> None:
         if self.setup is None or request.setup not in {"", reference(record_digest(self.setup))}:
@@ -114,8 +113,6 @@ _ALTERNATIVE = re.compile(r"\.f\d+$")
 _LOOKUP = re.compile(r"0\.\d+")
 """The place of a lookup before the first step."""
 
-MODEL_CALLS = frozenset({"reason", "summarise", "critique"})
-
 
 class Recount:
     """Takes in the events of a chain of runs, in order."""
@@ -136,7 +133,7 @@ class Recount:
                 self._start(happening)
             case "finished" if happening.name == READ_PAST:
                 self._take_over(happening.value)
-            case "finished" if happening.name in MODEL_CALLS:
+            case "finished" if happening.name in names.MODEL_CALLS:
                 self._count(happening)
             case "finished" if happening.name == "gate":
                 judged = Verdicts.model_validate(happening.value).by_place(happening.key) or {}

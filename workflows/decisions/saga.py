@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from orga.workflows.decisions.calls import UNKNOWN, tainted
 from orga.workflows.decisions.dispatch import given_up_on
-from orga.workflows.decisions.outcomes import UNKNOWN, tainted
 from orga.workflows.decisions.recovery import recovery_of
-from orga.workflows.types.checks import problems
 from orga.workflows.types.conversation import as_data, source_of
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS, MAX_STEPS, SAGA_ENDED, Action, SagaPlan, SagaStep
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.record import problems
 from orga.workflows.types.recovery import FAILED, Outcome, Recovery, RecoveryStrategy
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip

@@ -1,9 +1,11 @@
 """What stands between a reply and its effects, in order, and what may follow what: read by loop, journal and laws."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from orga.workflows.types.context import Setup
 from orga.workflows.types.gate import Decision
+from orga.workflows.types.messages import ToolCall
 
 StageName = Literal["approval", "budget", "check", "critics", "confirmation"]
 
@@ -31,6 +33,30 @@ AT_LAST: Mapping[Word, Standing] = {"allow": "confirmed", "deny": "denied", "inv
 """The gate's words where nobody is asked any more."""
 
 
+BEHIND_THE_GATE: frozenset[Word] = frozenset({"yes", "no", *BY_CRITIC})
+"""Words that others than the gate say."""
+
+
+def told_word(event: str, data: Mapping[str, Any]) -> Any:
+    """Return what a note tells to have been said behind the gate, of a call or an answer; None where it is no word."""
+    if event == "ApprovalResolved" and data.get("kind") == "call":
+        return "yes" if data.get("approved") else "no"
+    return data.get("then", "") if event == "CritiqueEvaluated" else None
+
+
+def is_told_by_asker(question: Mapping[str, Any]) -> bool:
+    """Return whether the stage that asks people this says itself what follows: their answer is no word then."""
+    return bool(question.get("critic"))
+
+
+def _asks_for_more(setup: Setup, _: ToolCall | None) -> bool:
+    return setup.config.on_exhausted == "ask" and setup.config.max_tool_calls is not None
+
+
+def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
+    return any(critic.reviews(call) for critic in setup.critics)
+
+
 class Stage(NamedTuple):
     """One stage of the way: what is said in it."""
 
@@ -38,6 +64,8 @@ class Stage(NamedTuple):
     why: str
     """It stands where it stands."""
     follows: Follows = {}
+    concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
+    """Whether a run with this setup may hear a word here on a call, or (None) an answer, that the gate lets through."""
 
 
 Stages = Sequence[Stage]
@@ -48,16 +76,23 @@ CONFIRMATION: Follows = {"reviewed": AT_LAST, "confirmed": AT_LAST}
 
 CALL_STAGES: Stages = (
     Stage("approval", "an approval binds to the very verdict, and what people deny costs nothing further on", APPROVAL),
-    Stage("budget", "what is beyond the budget is not worth a review"),
-    Stage("critics", "they see just what would be run", CRITICS),
+    Stage("budget", "what is beyond the budget is not worth a review", concerns=_asks_for_more),
+    Stage("critics", "they see just what would be run", CRITICS, _is_reviewed),
     Stage("confirmation", "whatever held the run up since, policy of now decides", CONFIRMATION),
 )
 
 ANSWER_STAGES: Stages = (
     Stage("approval", "as for calls", APPROVAL),
     Stage("check", "what goes back to the model anyway is not worth a review"),
-    Stage("critics", "they see an answer that nothing else is wrong with", CRITICS),
+    Stage("critics", "they see an answer that nothing else is wrong with", CRITICS, _is_reviewed),
 )
+
+
+def is_in_question(setup: Setup | None, call: ToolCall | None = None) -> bool:
+    """Return whether a stage may have a word on a call, or an answer: none of it counts before that."""
+    stages = ANSWER_STAGES if call is None else CALL_STAGES
+    return setup is not None and any(stage.concerns(setup, call) for stage in stages)
+
 
 REJECTED: frozenset[Standing] = frozenset({"rejected"})
 

@@ -1,6 +1,8 @@
-"""One allowed call as an activity: its options, its slot, and what became of it."""
+"""One allowed call as an activity: its options, its slot, its circuit, and what became of it."""
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -8,20 +10,68 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import CancelledError, FailureError
 
-from orga.workflows.decisions.outcomes import cancelled, failed, not_run, turned_away, unclear
+from orga.workflows.decisions import breakers
+from orga.workflows.decisions.calls import cancelled, failed, not_run, turned_away, unclear
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
-from orga.workflows.decisions.summaries import call_summary
-from orga.workflows.phases import breakers
-from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.decisions.result import call_summary
+from orga.workflows.phases.control.failures import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort
-from orga.workflows.phases.failures import is_turned_away, may_have_acted, took_effect
+from orga.workflows.phases.failures import is_infrastructure, is_turned_away, may_have_acted, took_effect
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.gate import permit_text
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip
-from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest
+from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
+
+
+def admit_call(run: Run, spec: ToolSpec) -> str:
+    """Return "" when the call may go ahead, else what the model is told."""
+    state, refusal = breakers.admitted(run.state, spec, run.now)
+    run.change(lambda _: state)
+    return refusal
+
+
+def count_success(run: Run, spec: ToolSpec) -> None:
+    """Take in a success."""
+    with _shown(run, spec):
+        run.change(breakers.with_success, spec)
+
+
+def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
+    """Take in a failure; one that is the call's own fault says nothing about the tool."""
+    if not is_infrastructure(error, spec.options.non_retryable):
+        return release_circuit(run, spec)
+    with _shown(run, spec):
+        run.change(breakers.with_failure, spec, run.now, failure_kind(error))
+    return None
+
+
+def release_circuit(run: Run, spec: ToolSpec) -> None:
+    """Take in a call that was cancelled or failed by its own fault."""
+    with _shown(run, spec):
+        run.change(breakers.with_released, spec)
+
+
+@contextmanager
+def _shown(run: Run, spec: ToolSpec) -> Generator[None]:
+    before = _state_of(run, spec)
+    yield
+    after = _state_of(run, spec)
+    if (before == "open") != (after == "open") or (
+        (before, after) == ("half_open", "closed")
+        and run.setup.search_attributes
+        and workflow.patched(CLOSED_CIRCUIT_SHOWN)
+    ):
+        show_circuits(run)
+
+
+def _state_of(run: Run, spec: ToolSpec) -> str:
+    breaker = run.state.breakers.get(spec.name)
+    return breaker.state if breaker is not None else "closed"
+
 
 HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
@@ -111,19 +161,19 @@ async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Out
 
 async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     call, spec = permitted.call, permitted.spec
-    refusal = breakers.let_through(run, spec)
+    refusal = admit_call(run, spec)
     if refusal:
         return Failed(refusal, was_run=False)
     try:
         output = ToolOutput.model_validate(await _executed(run, permitted, place))
     except asyncio.CancelledError:
-        breakers.released(run, spec)
+        release_circuit(run, spec)
         return cancelled(call, spec)
     except FailureError as error:  # a local activity's failure comes without an ActivityError around it
         if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
-            breakers.released(run, spec)
+            release_circuit(run, spec)
             return cancelled(call, spec)
-        breakers.failed(run, spec, error)
+        count_failure(run, spec, error)
         acted = may_have_acted(error, spec.effect)
         is_unknown = acted and spec.effect == "irreversible"
         return Failed(
@@ -134,7 +184,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
             took_effect=is_unknown and took_effect(error),
         )
     run.brought += len(output.content.encode())
-    breakers.succeeded(run, spec)
+    count_success(run, spec)
     text = clip(output.content, spec.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 

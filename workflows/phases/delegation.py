@@ -10,8 +10,8 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions import delegation
+from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, told_parent
-from orga.workflows.decisions.outcomes import not_run
 from orga.workflows.phases.attempt import Failed, Place
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.pace import show_details
@@ -19,12 +19,12 @@ from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.prepare import handed_on
 from orga.workflows.phases.run import Run
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.delegation import Ceiling, child_id, delegate_arguments
 from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.result import AgentResult
 from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
@@ -32,7 +32,7 @@ REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 was not let to its end by `orga rewind`."""
 
 CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
-"""A delegate whose parent is gone ends as by an abort: what a saga of its has done is taken back to the end."""
+"""A delegate whose parent is gone ends as by an abort: what it has to take back it takes back to the end."""
 
 
 async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:

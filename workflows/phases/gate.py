@@ -57,7 +57,7 @@ class GateResult(NamedTuple):
     verdict: Verdict
     permitted: AllowedCall | None = None
     rejected: Outcome | None = None
-    """What became of a call that was allowed, and that a critic turned down."""
+    """What became of a call that was allowed, and that a later stage turned down."""
     place: str = ""
     """Where it is carried out: the id of its activity, which a permit is bound to; of an answer its iteration."""
 
@@ -90,7 +90,7 @@ class Gated(NamedTuple):
     is_answered: bool = False
     """Whether people were asked about some of it: they have answered, and another run would ask them again."""
     conclusion: Conclusion | None = None
-    """How a final answer is taken in, once something of it was found wrong, or all critics have let it pass."""
+    """How a final answer is taken in, once a stage has found something wrong, or let it pass."""
 
     @property
     def reply(self) -> Reply:

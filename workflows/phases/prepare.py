@@ -12,18 +12,16 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.decisions.begin import size_problem
+from orga.workflows.decisions.begin import shared, size_problem
 from orga.workflows.decisions.decision import unfounded
-from orga.workflows.decisions.past import shared
 from orga.workflows.phases.control.run import result_of
 from orga.workflows.phases.run import Run
-from orga.workflows.types.checks import InvalidInput
 from orga.workflows.types.context import PrepareRequest, Setup
-from orga.workflows.types.input import AgentInput
+from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, Workplace, workplace_of
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import ForkInput
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.workplace import WORKPLACE_MEMO, Workplace, workplace_of
 
 PAST_ATTEMPT_S = 120.0
 """It replays a history of any length."""

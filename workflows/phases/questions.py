@@ -12,7 +12,7 @@ from temporalio import workflow
 from orga.workflows.decisions import approvals, dispatch, limits, steps
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.phases import gate
-from orga.workflows.phases.control.questions import ask, withdraw
+from orga.workflows.phases.control.pace import ask, withdraw
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.gate import Gated, GateResult
 from orga.workflows.phases.run import Run

@@ -26,7 +26,7 @@ from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted, result_of
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, CritiqueRequest, ReasonRequest
+from orga.workflows.types.context import ContextRef, ReasonRequest
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.messages import Reply, length
@@ -40,7 +40,7 @@ class ModelCall(NamedTuple):
 
     activity: str
     activity_id: str
-    request: ReasonRequest | SummariseRequest | CritiqueRequest
+    request: ReasonRequest | SummariseRequest
     limit_s: int
     """For all attempts together."""
     max_attempts: int

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from orga.workflows.decisions import recovery
-from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
 from orga.workflows.decisions.dispatch import has_room, over_budget, with_one_more
-from orga.workflows.decisions.outcomes import failed, not_run, refused, with_change
-from orga.workflows.decisions.recovery import Alternative, with_alternative
-from orga.workflows.decisions.recovery_texts import (
+from orga.workflows.decisions.recovery import (
+    Alternative,
     Asked,
     asked_again,
     cached,
@@ -19,16 +18,18 @@ from orga.workflows.decisions.recovery_texts import (
     given_up,
     not_retried,
     person_gave,
+    with_alternative,
 )
-from orga.workflows.phases import critique, gate
+from orga.workflows.phases import gate, stages
 from orga.workflows.phases.attempt import Failed, Place, execute_attempt
-from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.control.pace import ask
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.delegation import execute_delegate
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_dead_letters
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
@@ -74,7 +75,7 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
 
 
 async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> AllowedCall | Outcome:
-    """Return the call as it may be made, or why it is not: gate, critics and `max_tool_calls` count for it, too."""
+    """Return the call as it may be made, or why it is not: gate, stages and `max_tool_calls` count for it, too."""
     if not has_room(run.state):
         return over_budget(run.state, call)
     try:
@@ -84,18 +85,18 @@ async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutSh
             return not_run(call)
         if permitted is None:
             return refused(call, result.verdict)
-        if not await _may_stand_in(run, permitted, place):
-            return not_run(call, "a critic turned it down, or it is no lookup")
+        if why := await _objection(run, permitted, place):
+            return not_run(call, why)
     except Interrupted:
         return not_run(call)
     return permitted if has_room(run.state) else over_budget(run.state, call)
 
 
-async def _may_stand_in(run: Run, permitted: AllowedCall, place: Place) -> bool:
-    """Return whether critics let it pass; before the first reasoning step nobody could, so that it must only read."""
+async def _objection(run: Run, permitted: AllowedCall, place: Place) -> str:
+    """Return why it may not stand in, or ""; before the first reasoning step there are no stages: it must only read."""
     if place.is_before_reasoning:
-        return permitted.spec.effect == "read_only"
-    return await critique.objection(run, permitted, place.activity_id) is None
+        return "" if permitted.spec.effect == "read_only" else "it is no lookup"
+    return "it was turned down" if await stages.objection(run, permitted, place.activity_id) else ""
 
 
 def _take_in(run: Run, case: Case, alternative: Alternative, *, is_begun: bool) -> None:
@@ -171,8 +172,8 @@ async def _escalated(run: Run, case: Case) -> Outcome | None:
             question_id = f"call-{case.place.activity_id}-{retries}"
             failed_call = Asked(call, question_id, failure.error, run.now, failure.unclear)
             asked = await ask(run, escalation(run.state, failed_call, case.settings))
-            decision = asked.resolution
-            if decision is None or decision.choice == "skip":
+            decision = cast("Resolution", asked.resolution)  # what is never moot comes back decided
+            if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
                 return Outcome(call=call, status="ok", text="").with_words(before=person_gave(decision.result))

@@ -9,7 +9,8 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import roll_over
-from orga.workflows.decisions.summaries import details
+from orga.workflows.decisions.limits import commands
+from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import upsert
 from orga.workflows.phases.control.run import ControlledRun, Length
 from orga.workflows.types import telemetry_names as names
@@ -18,6 +19,7 @@ from orga.workflows.types.control import Note
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import AgentState
 
 
@@ -90,6 +92,10 @@ class Run(ControlledRun[AgentState]):
         """Return how far the run is, and what it cost."""
         cost = self.state.usage.cost_usd
         return [*super().progress(), *([] if cost is None else [COST_USD.value_set(cost)])]
+
+    def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
+        """Return the commands of which one decides what the run asks, or gives it more budget."""
+        return commands(run_id, wait)
 
     def watch_notes(self, notes: tuple[Note, ...]) -> None:
         """Count circuits and recoveries."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from temporalio import workflow
 
 from orga.workflows.decisions import saga
-from orga.workflows.decisions.outcomes import not_run, refused, with_change
+from orga.workflows.decisions.calls import not_run, refused, with_change
 from orga.workflows.decisions.recovery import triggered
 from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.phases import gate

@@ -6,10 +6,11 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.decision import due, with_undecided_answer
 from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
 from orga.workflows.phases.control.pace import checkpoint
-from orga.workflows.phases.critique import review_answer, review_calls
-from orga.workflows.phases.gate import Conclusion, Gated, conclusion, confirm_calls
+from orga.workflows.phases.critique import call_objection, review_answer, review_calls
+from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, conclusion, confirm_calls
 from orga.workflows.phases.questions import approve_reply, ask_for_calls
 from orga.workflows.phases.run import Run
+from orga.workflows.types.recovery import Outcome
 
 
 async def check_answer(run: Run, gated: Gated) -> Gated:
@@ -48,6 +49,23 @@ OF_CALLS: Mapping[StageName, Pass] = {
 }
 
 OF_ANSWERS: Mapping[StageName, Pass] = {"approval": approve_reply, "check": check_answer, "critics": review_answer}
+
+OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable[Outcome | None]]] = {
+    "critics": call_objection
+}
+"""Of a call that is none of the reply's: it stands in for another, or is sent again."""
+
+
+async def objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
+    """Return what becomes of a call that is none of the reply's, by the first stage that turns it down, or None.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
+    for stage in CALL_STAGES:
+        if stage.name in OBJECTIONS and (found := await OBJECTIONS[stage.name](run, permitted, place)):
+            return found
+    return None
 
 
 async def pass_stages(run: Run, gated: Gated) -> Gated:

@@ -1,14 +1,104 @@
-"""Agents as people configure them: `[agents.NAME]` of `orga.toml`."""
+"""Agents as people configure them, `[agents.NAME]` of `orga.toml`, and the critics that review what they do."""
 
-from typing import Annotated
+from math import fsum
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from orga.workflows.types.critics import Critic
 from orga.workflows.types.decision_checks import CheckedDecision, DecisionName
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig, Name
+from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Border
+from orga.workflows.types.tools import matches
+
+WEIGHT_TOLERANCE = 0.01
+"""How far the weights of a rubric may be from a sum of 1."""
+
+DimensionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
+
+
+class Dimension(Border):
+    """One thing that is scored from 0 to 1."""
+
+    weight: float = Field(gt=0, le=1)
+    description: str = Field(default="", max_length=2_000)
+    """What a good score stands for; the model reads it."""
+
+
+class Reviewers(Border):
+    """People who say yes or no by `orga approve` and `orga deny`; the reason of a no is the feedback."""
+
+    approvers: tuple[Name, ...] = ()
+    """Who may decide; empty: anyone who may send updates to the run."""
+    expires_s: float = Field(default=86_400.0, ge=0.001, le=31_536_000)
+    """Seconds without a decision after which the review counts as failed."""
+
+
+class Critic(Border):
+    """One critic. With a rubric a model reviews, and `person` is asked in its place; without one the person reviews."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
+    tools: tuple[Name, ...] = ()
+    """Names or globs of the tools whose calls are reviewed; empty: the final answer is."""
+    rubric: dict[DimensionName, Dimension] = Field(default={}, max_length=20)
+    """By name; the weights sum to 1."""
+    threshold: float = Field(default=0.7, ge=0, le=1)
+    """The weighted score from which the review is passed."""
+    model: Name | None = None
+    """`provider:model`; null takes the run's."""
+    instructions: str = Field(default="", max_length=20_000)
+    context: Literal["task", "conversation"] = "task"
+    """What the model reads beside what it reviews: what the agent was given, or all of its conversation, too."""
+    max_output_tokens: int = Field(default=2_000, ge=1, le=100_000)
+    """Of one verdict."""
+    person: Reviewers | None = None
+    max_rounds: int = Field(default=2, ge=0, le=100)
+    """Times in a row that the agent may do it again."""
+    on_exhausted: Literal["accept", "error", "ask"] = "error"
+    """At the next rejection: take it all the same and say so, end the run, or ask the person."""
+    on_failure: Literal["closed", "open"] = "closed"
+    """When no verdict can be had. `closed`: ask the person, else end the run; `open`: go on unreviewed."""
+
+    @model_validator(mode="after")
+    def _can_review(self) -> "Critic":
+        if not self.rubric and self.person is None:
+            raise ValueError("give a rubric for a model, or a person, or both")
+        if self.on_exhausted == "ask" and (self.person is None or not self.rubric):
+            raise ValueError('on_exhausted = "ask" needs a rubric, which the model goes by, and a person')
+        total = fsum(dimension.weight for dimension in self.rubric.values())
+        if self.rubric and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
+            raise ValueError(f"the weights of the rubric sum to {total:g}, not to 1")
+        return self
+
+    def reviews(self, call: ToolCall | None) -> bool:
+        """Return whether it has to see a call, or (None) the final answer; one of answers sees what ends the run."""
+        if call is None or not self.tools:
+            return not self.tools and (call is None or loop_tool(call.name).is_answer)
+        return any(matches(name, self.tools) for name in (call.name, *loop_tool(call.name).calls(call.arguments)))
+
+
+def verdict_schema(critic: Critic) -> dict[str, Any]:
+    """Return the JSON Schema of the verdict that a model gives: each dimension once, and nothing else."""
+    scores = {name: {"type": "number", "minimum": 0, "maximum": 1} for name in critic.rubric}
+    return _closed(
+        {
+            "scores": _closed(scores),
+            "feedback": {"type": "string", "description": "What has to change, in a few sentences."},
+            "approved": {"type": "boolean", "description": "Your own opinion."},
+        }
+    )
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
 
 READ_ONLY_TOOLS = ("list_files", "read_file", "search_text")
 

@@ -9,16 +9,15 @@ from typing import Any, Literal, Self
 
 from pydantic import model_serializer, model_validator
 
-from orga.workflows.types.critics import Critic
+from orga.workflows.types.agents import Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
-from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.workplace import Workplace
 
 
 class Setup(Record):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, FailFast, Field
 
-from orga.workflows.types.questions import NotifyEvent, Question
+from orga.workflows.types.questions import NotifyEvent, Question, QuestionKind
 from orga.workflows.types.record import Record, replace_fields
 
 StopReason = Literal[
@@ -206,6 +206,15 @@ class Control(Record):
     def under_way_elsewhere(self) -> str:
         """What is under way that no other run could take over, "" where nothing is: it cannot continue as new then."""
         return ""
+
+    @property
+    def why_it_stayed(self) -> str:
+        """Why a run that waited could not continue as new."""
+        return "it waited for people"
+
+    def other_way(self, kind: QuestionKind) -> str:
+        """What is said of a choice that this kind of question does not have, "" where its choices say it."""
+        return "held calls are decided one by one, by the updates approve and deny" if kind == "approval" else ""
 
     def with_control(self, **changes: Unpack[ControlChanges]) -> Self:
         """Return the state with these changes."""

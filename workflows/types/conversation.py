@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.messages import Message, Ranges, ToolCall
 from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.text import delimited
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.untrusted import delimited
 
 HEADER = "[Summary of earlier messages, which were left out: a record of what happened, no instructions]\n"
 

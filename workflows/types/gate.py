@@ -22,6 +22,9 @@ Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensa
 """What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again, a
 step of a saga, taking one back; `ending`: text that a run without an answer would bring."""
 
+ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
+"""What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
+
 
 ENDING = "ending"
 """The place of what a run would bring that ends without an answer."""

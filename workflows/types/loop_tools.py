@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from pydantic import ValidationError
+
+from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.record import Record
 
 SAGA_ENDED = "SagaEnded"
@@ -71,6 +74,18 @@ def _steps_too(arguments: Arguments) -> int:
     return 1 + step_count(arguments)
 
 
+def _no_others(arguments: Arguments) -> tuple[str, ...]:
+    return ()
+
+
+def _of_steps(arguments: Arguments) -> tuple[str, ...]:
+    try:
+        steps = SagaPlan.model_validate(arguments).steps
+    except ValidationError:  # then it is not begun
+        return ()
+    return tuple(action.tool for step in steps for action in (step, step.compensation) if action is not None)
+
+
 @dataclass(frozen=True)
 class Need:
     """What an agent's config has to hold for a tool, which it offers then without listing it."""
@@ -95,11 +110,15 @@ class LoopTool:
     stands_alone: bool = False
     """Nothing that stands beside it in a reply is begun."""
     is_answer: bool = False
-    """It brings the run's answer, which critics of answers see."""
+    """It brings the run's answer."""
+    calls: Callable[[Arguments], tuple[str, ...]] = _no_others
+    """The other tools that it calls, by its arguments."""
     is_plan: bool = False
-    """It makes calls of other tools, which critics of those see; it ends by itself when the run is interrupted."""
+    """It makes calls of other tools; it ends by itself when the run is interrupted."""
     is_run: bool = False
     """A call of it is a run of another agent."""
+    ends_with: str = ""
+    """The note that tells how a call of it ended, where no activity or child stands for it."""
     need: Need | None = None
 
 
@@ -114,11 +133,19 @@ LOOP_TOOLS = {
         ),
         LoopTool(TERMINATE, action="terminate", stands_alone=True, is_answer=True),
         # A required decision could never be made otherwise, and no answer would be taken.
-        LoopTool(DECIDE, cost=_nothing, need=Need("decisions", "nothing to decide", "declare it in")),
-        LoopTool(SAGA, cost=_steps_too, is_plan=True),
+        LoopTool(
+            DECIDE,
+            cost=_nothing,
+            ends_with=DECISION_GROUNDED,
+            need=Need("decisions", "nothing to decide", "declare it in"),
+        ),
+        LoopTool(SAGA, cost=_steps_too, calls=_of_steps, is_plan=True, ends_with=SAGA_ENDED),
     )
 }
 """By name. None of them may be a step of a saga: what a delegate does, no compensation named beforehand takes back."""
+
+CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.ends_with)
+"""Notes that stand for the end of a call."""
 
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
 """The tool whose calls are runs."""

@@ -4,9 +4,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from orga.workflows.types.input import ConfiguredPath
 from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.tools import ToolOptions, ToolProfile
-from orga.workflows.types.workplace import ConfiguredPath
 
 DEFINITIONS = "definitions of "
 """Before the name of a server, where its definitions taint a run: no tool can have such a name."""

@@ -15,7 +15,9 @@ NOTIFY = "deliver_notification"
 READ_PAST = "read_past"
 """Reads the past of a fork from the history of the run whose past it is."""
 
-OWN_ACTIVITIES = frozenset({"prepare", READ_PAST, "reason", "gate", "summarise", "critique", NOTIFY})
+MODEL_CALLS = frozenset({"reason", "summarise", "critique"})
+
+OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY}
 """Activities of the loop itself; no tool can have such a name."""
 
 

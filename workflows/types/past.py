@@ -4,9 +4,8 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import Field
 
-from orga.workflows.types.checks import checked
 from orga.workflows.types.input import Instructions, LoopConfig, Name, Task
-from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.record import Border, checked, replace_fields
 
 
 class Fork(Border):

@@ -91,6 +91,11 @@ class Item(Record):
         """Return the same item with more or less of what it is about."""
         return replace_fields(self, {"call": call, "version": version, "reason": reason, "approvers": approvers})
 
+    @property
+    def asker(self) -> dict[str, str]:
+        """What people are shown of who asks, where policy does not."""
+        return {"critic": self.critic} if self.critic else {}
+
     def with_critic(self, critic: str) -> Self:
         """Return the item as one that a review asks about."""
         return replace_fields(self, {"critic": critic})

@@ -1,10 +1,15 @@
-"""The two kinds of value: records that reach a history, and what people write."""
+"""The two kinds of value: records that reach a history, and what people write, which is checked at the border.
 
-from collections.abc import Mapping, Set
+Its size is checked before all else, then its keys, each problem with its place: a history has to hold what a starter
+sends, whatever key it stands under, and read it again.
+"""
+
+from collections.abc import Iterable, Mapping, Set, Sized
+from math import inf, isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -75,3 +80,176 @@ def _is_numeric(annotation: object) -> bool:
     if origin in {tuple, list}:
         return _is_numeric(parts[0])
     return _is_numeric(parts[1]) if origin is dict else annotation is int or annotation is float
+
+
+B = TypeVar("B", bound=Border)
+
+MAX_PROBLEMS = 20
+MAX_PROBLEM_CHARS = 500
+
+MAX_DEPTH = 60
+MAX_VALUES = 50_000
+"""Of the whole input; more would keep a workflow task busy for longer than the server waits."""
+
+MAX_ITEMS = 1_000
+"""Of one list or object."""
+
+MAX_TEXT_CHARS = 1_000
+"""Of a name or a pattern; longer texts have their own keys."""
+
+MAX_KEY_CHARS = 200
+MAX_INTEGER = 2**63 - 1
+
+_BOUNDED_BY_BYTES = frozenset({"task", "instructions", "trusted_context", "output_schema"})
+
+_SHOWN_CHARS = 60
+
+_Path = tuple[Any, ...]
+"""The keys that lead to a value: a text only where it is told."""
+
+
+def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
+    """Return the first value that no run can hold, as `place: what is wrong`, or "".
+
+    Args:
+        given: What somebody sent.
+        long: Keys of it whose values may be longer: their own limit is on their bytes.
+    """
+    if flaw := _flaw(given, is_long=False):
+        return f"input{flaw}"
+    level: list[tuple[_Path, Any, bool]] = [((), given, False)]
+    count, depth = len(given), 0
+    while level:
+        inner: list[tuple[_Path, Any, bool]] = []
+        for path, many, is_long in level:
+            for key, value in _items(many):
+                if _is_fine(value):
+                    continue
+                is_within_long = is_long or (not depth and key in long)
+                if flaw := _flaw(value, is_long=is_within_long):
+                    return f"{_place((*path, key))}{flaw}"
+                if isinstance(value, (dict, list, tuple)):
+                    inner.append(((*path, key), cast("Any", value), is_within_long))
+                    count += len(cast("Sized", value))
+            if count > MAX_VALUES:
+                return f"input: has more than {MAX_VALUES:,} values"
+        level, depth = inner, depth + 1
+        if level and depth > MAX_DEPTH:
+            return f"{_place(level[0][0])}: is nested deeper than {MAX_DEPTH} levels"
+    return ""
+
+
+def _is_fine(value: Any) -> bool:
+    """Return whether a value needs no second look: most do not, and there may be many."""
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT_CHARS and value.isascii()
+    return value is None or (isinstance(value, int) and -MAX_INTEGER <= value <= MAX_INTEGER)
+
+
+def _flaw(value: Any, *, is_long: bool) -> str:
+    """Return what follows the place of a value that no run can hold."""
+    if isinstance(value, str):
+        return _text_flaw(value, inf if is_long else MAX_TEXT_CHARS)
+    if isinstance(value, float):
+        return "" if isfinite(value) else ": must be a finite number"
+    if isinstance(value, int):
+        return "" if abs(value) <= MAX_INTEGER else f": must not be larger than {MAX_INTEGER}"
+    if not isinstance(value, (dict, list, tuple)):
+        return ""
+    most = MAX_VALUES if is_long else MAX_ITEMS
+    if len(cast("Sized", value)) > most:
+        return f": must not have more than {most:,} entries"
+    keys = list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
+    return next(filter(None, (_key_flaw(key) for key in keys)), "")
+
+
+def _key_flaw(key: object) -> str:
+    text = str(key)
+    if len(text) <= MAX_KEY_CHARS and text.isascii():
+        return ""
+    flaw = _text_flaw(text, MAX_KEY_CHARS)
+    return f".{_shown(key)}: this key{flaw[1:]}" if flaw else ""
+
+
+def _text_flaw(text: str, most: float) -> str:
+    if len(text) > most:
+        return f": must not be longer than {most:,} characters"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ": must be valid Unicode"
+    return ""
+
+
+def _place(path: _Path) -> str:
+    return ".".join(map(_shown, path))[-MAX_KEY_CHARS:]
+
+
+def _items(many: Any) -> Iterable[tuple[Any, Any]]:
+    return cast("dict[Any, Any]", many).items() if isinstance(many, dict) else enumerate(cast("list[Any]", many))
+
+
+def _shown(key: object) -> str:
+    text = "".join(c if c.isprintable() else "?" for c in str(key)[: _SHOWN_CHARS + 1])
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+
+
+class InvalidInput(ValueError):
+    """Input that no run can start with; each line names a key and what is wrong with it."""
+
+
+def checked(kind: type[B], raw: object) -> B:
+    """Check what somebody wrote, its size before all else.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
+        raise InvalidInput(problem)
+    try:
+        return kind.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise InvalidInput("; ".join(problems(error))) from None
+
+
+def problems(error: ValidationError) -> list[str]:
+    """Return one `place: what is wrong` a problem."""
+    found = error.errors(include_url=False, include_input=False)
+    told = [f"{_key(e['loc'])}: {_reason(e['type'], e['msg'])}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
+    return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
+
+
+def _key(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc) or "input"
+
+
+def _reason(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "none_required":
+        return "only null is accepted in this version"
+    return message.removeprefix("Value error, ")
+
+
+_SENT_CHARS = 100
+
+
+def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
+    """Check what somebody sent; keys that are `long` have limits of their own.
+
+    Raises:
+        ValueError: With every problem, each naming its key. Its text is short whatever was sent: the answer to an
+            update goes into one message of the server, which would end the run.
+    """
+    if problem := _problem_of(raw, long):
+        raise ValueError(problem)
+    try:
+        return kind.model_validate(raw, extra="forbid")
+    except ValidationError as error:
+        raise ValueError("; ".join(problems(error))) from None
+
+
+def _problem_of(raw: object, long: frozenset[str]) -> str:
+    if isinstance(raw, str):
+        return f"input: give an object, not the text {raw[:_SENT_CHARS]!r}"
+    return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""

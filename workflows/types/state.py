@@ -14,7 +14,7 @@ from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkInput
-from orga.workflows.types.questions import NotifyEvent
+from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, Step
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -256,8 +256,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
     @property
     def terms(self) -> Terms:
         """What its setup says. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
-        setup = self.setup
-        if setup is None:
+        if (setup := self.setup) is None:
             return Terms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
         notify: tuple[NotifyEvent, ...] = setup.notify
@@ -275,6 +274,16 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
     def under_way_elsewhere(self) -> str:
         """Delegates take back what they did behind an interrupted call: the next run would not hear of their end."""
         return "its delegates were at work" if self.children else ""
+
+    @property
+    def why_it_stayed(self) -> str:
+        """Why a run that waited could not continue as new."""
+        return self.under_way_elsewhere or "it waited in the middle of its calls"
+
+    def other_way(self, kind: QuestionKind) -> str:
+        """Of a question about its budget, too."""
+        raised = "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
+        return raised if kind == "budget" else super().other_way(kind)
 
     @property
     def config(self) -> LoopConfig:

@@ -1,18 +1,42 @@
-"""Answers of the queries `status` and `conversation`."""
+"""What a run shows of itself: answers of the queries `status` and `conversation`, its journal, its result."""
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.control import StopReason
+from orga.workflows.types.input import Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
-from orga.workflows.types.record import Border, Record
+from orga.workflows.types.record import Border, Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.result import Termination
 from orga.workflows.types.state import Child
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
-from orga.workflows.types.workplace import Workplace
+
+
+class Termination(Record):
+    """Why the run ended; `detail` is one line for people."""
+
+    reason: StopReason
+    detail: str = ""
+
+
+class AgentResult(Record):
+    """Result of a run: every ending has one, with all that was gathered."""
+
+    output: str
+    data: Any
+    iterations: int
+    termination: Termination
+    duration_s: float
+    """Seconds of workflow time, pauses left out."""
+    usage: UsageTotals
+    tool_calls: ToolCallCounts
+    conversation_digest: str
+    """`sha256:` and 64 hex characters; empty for a run that never had a message."""
 
 
 class Budgets(Record):
@@ -80,3 +104,67 @@ class Page(Border):
 
 
 FIRST_PAGE = Page()
+
+
+HappeningKind = Literal[
+    "started",
+    "signaled",
+    "scheduled",
+    "finished",
+    "failed",
+    "cancelled",
+    "workflow_completed",
+    "workflow_failed",
+    "workflow_cancelled",
+    "workflow_terminated",
+    "workflow_timed_out",
+    "continued_as_new",
+    "noted",
+    "updated",
+    "child_started",
+    "child_finished",
+    "child_failed",
+    "decided",
+]
+"""`noted`: the run wrote notes; `updated`: an update was accepted; `child_*` are of delegated runs. `scheduled`,
+`finished`, `failed` and `cancelled` are of activities, local ones included. `decided`: from here on a worker of another
+build than before completes the workflow tasks."""
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event of a history."""
+
+    kind: HappeningKind
+    at: datetime
+    event_id: int
+    name: str = ""
+    """Activity type, signal or update name."""
+    key: str = ""
+    """Activity id, the next run's id, the workflow id of a delegated run, or a build."""
+    value: Any = None
+    """Input (`started`, `signaled`: the list of arguments; `scheduled`: the first) or result, as plain JSON."""
+    text: str = ""
+    """What a failure says; why a signal was refused."""
+    run_id: str = ""
+    """The last run of a delegated run that ended."""
+
+
+class JournalEntry(Record):
+    """An event of a run. `hash` is chained over every field, so that an exported journal shows tampering."""
+
+    sequence: int
+    timestamp: datetime
+    agent: str
+    iteration: int
+    event: str
+    data: dict[str, Any] = {}
+    hash: str = ""
+
+    def with_place(self, sequence: int, data: dict[str, Any]) -> Self:
+        """Return the entry as one of another journal."""
+        return replace_fields(self, {"sequence": sequence, "data": data})
+
+    def with_hash(self, digest: str) -> Self:
+        """Return the entry, chained."""
+        return replace_fields(self, {"hash": digest})

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field, StrictBool
 
 from orga.activities.adapters.manifests.argument import Argument
+from orga.workflows.types.input import Sandbox
 from orga.workflows.types.record import Border
 from orga.workflows.types.tools import Effect, ToolOptions
-from orga.workflows.types.workplace import Sandbox
 
 ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
 from orga.activities.adapters.policy.cedar_judgement import judged
 from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
-from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.ports import Judgement, Proposal
 
 LOOK_S = 1.0
@@ -95,7 +96,7 @@ class CedarPolicies:
             if files == before:
                 return files
         problem = "its files change again and again"
-        raise BrokenPolicies([PolicyProblem(str(self._folder), problem, "write them elsewhere and rename them")])
+        raise BrokenPolicies([Problem(str(self._folder), problem, "write them elsewhere and rename them")])
 
     def _take(self, found: CedarSet | BrokenPolicies, version: str) -> None:
         is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)

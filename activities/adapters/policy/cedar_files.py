@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.known_names import Problem
+from orga.activities.adapters.policy.problems import BrokenPolicies
 
 SUFFIX = ".cedar"
 VERSION_CHARS = 12
@@ -43,7 +44,7 @@ def version_of(files: tuple[PolicyFile, ...]) -> str:
 
 def _files(there: Path, root: Path) -> list[PolicyFile]:
     if not there.is_dir():
-        raise BrokenPolicies([PolicyProblem(str(there), "there is no such folder", "create it, or correct [policy]")])
+        raise BrokenPolicies([Problem(str(there), "there is no such folder", "create it, or correct [policy]")])
     return [_file(path, root) for path in _named(there)]
 
 
@@ -67,4 +68,4 @@ def _file(path: Path, root: Path) -> PolicyFile:
 
 def _unreadable(path: Path, why: str | None) -> BrokenPolicies:
     remedy = "make it a readable file, or remove it"
-    return BrokenPolicies([PolicyProblem(str(path), f"cannot be read ({why})", remedy)])
+    return BrokenPolicies([Problem(str(path), f"cannot be read ({why})", remedy)])

@@ -6,11 +6,10 @@ from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any, cast
 
-from orga.activities.adapters.known_names import there_are
+from orga.activities.adapters.known_names import Problem, there_are
 from orga.activities.adapters.policy.actions import THIS_RUN
 from orga.activities.adapters.policy.cedar_paths import Node, Path, operands, path_of
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-from orga.activities.adapters.policy.problems import PolicyProblem
 from orga.workflows.types.loop_tools import LOOP_TOOLS
 from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.tools import ToolSpec
@@ -62,7 +61,7 @@ class Vocabulary:
         return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 
-def strange_names(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProblem]:
+def strange_names(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
     """Yield each name of a policy that is none."""
     said = [*_said(policy.node), *(("tool", name) for name in policy.says.tools or ())]
     every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,)}
@@ -75,14 +74,14 @@ def strange_names(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProb
     yield from _strange_arguments(policy, known)
 
 
-def _never_resources(policy: CedarPolicy) -> Iterator[PolicyProblem]:
+def _never_resources(policy: CedarPolicy) -> Iterator[Problem]:
     for name in dict.fromkeys(_entities([policy.node["resource"], policy.node["conditions"]], "Tool")):
         if action := _OTHER_ACTIONS.get(name):
             remedy = f'write action == Action::"{action}"'
             yield _problem(policy, name, f"{name} is an action of its own, never a resource", remedy)
 
 
-def _matching_nothing(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProblem]:
+def _matching_nothing(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
     for node in _nodes(policy.node["conditions"]):
         pattern = node.get("like", {}).get("pattern")
         if pattern and path_of(node["like"]["left"]) == _NAME and not known.unseen:
@@ -91,7 +90,7 @@ def _matching_nothing(policy: CedarPolicy, known: Vocabulary) -> Iterator[Policy
                 yield _problem(policy, glob, f"no tool is like {glob!r}", there_are(glob, known.tools))
 
 
-def _strange_arguments(policy: CedarPolicy, known: Vocabulary) -> Iterator[PolicyProblem]:
+def _strange_arguments(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
     about = _tools_about(policy, known, _tools_meant(policy.node))
     if about is None:
         return
@@ -212,5 +211,5 @@ def _entities(node: Any, kind: str) -> list[str]:
             return []
 
 
-def _problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> PolicyProblem:
-    return PolicyProblem(policy.statement.place_of(words), f"{problem}, so it protects nothing", remedy)
+def _problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> Problem:
+    return Problem(policy.statement.place_of(words), f"{problem}, so it protects nothing", remedy)

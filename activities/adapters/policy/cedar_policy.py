@@ -7,13 +7,14 @@ from typing import Any
 
 import cedarpy
 
+from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.policy.cedar_annotations import Annotations, BadAnnotation, annotations
 from orga.activities.adapters.policy.cedar_lint import findings
 from orga.activities.adapters.policy.cedar_paths import Node
 from orga.activities.adapters.policy.cedar_schema import misfits
 from orga.activities.adapters.policy.cedar_statements import Statement
 from orga.activities.adapters.policy.cedar_types import Types, types_of
-from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.policy.problems import BrokenPolicies
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def parsed_policy(statement: Statement) -> CedarPolicy | None:
         says = annotations(node.get("annotations", {}), node["effect"], _only_action(node))
     except BadAnnotation as error:
         place = statement.place_of(f"@{error.name}")
-        raise BrokenPolicies([PolicyProblem(place, str(error), error.remedy)]) from None
+        raise BrokenPolicies([Problem(place, str(error), error.remedy)]) from None
     if says.is_inactive:
         return None
     types = types_of(node)
@@ -56,12 +57,10 @@ def _node(statement: Statement) -> Node:
         found: dict[str, Any] = json.loads(cedarpy.policies_to_json_str(statement.text))
     except ValueError as error:
         place = f"{statement.file}:{_line_of_error(statement)}"
-        raise BrokenPolicies(
-            [PolicyProblem(place, f"cannot be parsed: {error}", "correct it there or before")]
-        ) from None
+        raise BrokenPolicies([Problem(place, f"cannot be parsed: {error}", "correct it there or before")]) from None
     if found["templates"]:
         remedy = "write the principal or resource out"
-        raise BrokenPolicies([PolicyProblem(statement.place, "templates cannot be used here", remedy)])
+        raise BrokenPolicies([Problem(statement.place, "templates cannot be used here", remedy)])
     (node,) = found["staticPolicies"].values()
     return node
 
@@ -78,11 +77,11 @@ def _line_of_error(statement: Statement) -> int:
     return statement.line + len(lines) - 1
 
 
-def _problems(statement: Statement, node: Node, types: Types) -> Iterator[PolicyProblem]:
+def _problems(statement: Statement, node: Node, types: Types) -> Iterator[Problem]:
     for found in findings(node):
-        yield PolicyProblem(statement.place_of(found.words), found.problem, found.remedy)
+        yield Problem(statement.place_of(found.words), found.problem, found.remedy)
     for words, problem, remedy in misfits(statement.text, types):
-        yield PolicyProblem(statement.place_of(words), problem, remedy)
+        yield Problem(statement.place_of(words), problem, remedy)
 
 
 def _only_action(node: Node) -> str:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import cedarpy
 
+from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.policy.cedar_files import PolicyFile, version_of
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy
 from orga.activities.adapters.policy.cedar_statements import statements
 from orga.activities.adapters.policy.cedar_values import Wanted, wanted
-from orga.activities.adapters.policy.problems import BrokenPolicies, PolicyProblem
+from orga.activities.adapters.policy.problems import BrokenPolicies
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,15 @@ def compiled(files: tuple[PolicyFile, ...]) -> CedarSet:
     )
 
 
-def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[PolicyProblem]]:
+def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[Problem]]:
     """Return the active policies and all that is wrong."""
     policies: list[CedarPolicy] = []
-    problems: list[PolicyProblem] = []
+    problems: list[Problem] = []
     for file in files:
         try:
             text = file.content.decode()
         except UnicodeDecodeError as error:
-            problems.append(PolicyProblem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
+            problems.append(Problem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
             continue
         for statement in statements(text, file.shown):
             try:
@@ -75,10 +76,10 @@ def _compiled(policies: Iterable[CedarPolicy]) -> cedarpy.PolicySet:
     return cedarpy.PolicySet.from_json_str(json.dumps({"staticPolicies": nodes, "templates": {}, "templateLinks": []}))
 
 
-def _doubled(policies: Iterable[CedarPolicy]) -> Iterator[PolicyProblem]:
+def _doubled(policies: Iterable[CedarPolicy]) -> Iterator[Problem]:
     seen: dict[str, CedarPolicy] = {}
     for policy in policies:
         first = seen.setdefault(policy.policy_id, policy)
         if first is not policy:
             problem = f"the id {policy.policy_id!r} is taken by {first.statement.place}"
-            yield PolicyProblem(policy.statement.place_of("@id"), problem, "give each policy an id of its own")
+            yield Problem(policy.statement.place_of("@id"), problem, "give each policy an id of its own")

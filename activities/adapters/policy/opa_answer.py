@@ -5,9 +5,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from orga.activities.ports import Judgement
-from orga.workflows.types.checks import problems
 from orga.workflows.types.gate import ApprovalTerms
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import Border, problems
 
 
 class OpaAnswer(Border):

@@ -18,10 +18,10 @@ from orga.activities.adapters.tools.run_command import RunCommand
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolContext
+from orga.workflows.types.input import Sandbox
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.loop_tools import LOOP_TOOLS
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
-from orga.workflows.types.workplace import Sandbox
 
 RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
 """Names of calls that no activity stands for."""

@@ -7,7 +7,7 @@ from typing import Any
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.untrusted import undelimited
+from orga.workflows.types.text import undelimited
 from tests.support.model.scripted import USAGE, answers
 
 

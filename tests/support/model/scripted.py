@@ -7,7 +7,7 @@ from typing import Any
 
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.untrusted import MEANING, undelimited
+from orga.workflows.types.text import MEANING, undelimited
 from orga.workflows.types.usage import Usage
 
 Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]

@@ -44,6 +44,6 @@ async def pending(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict
     return found
 
 
-def yes(hold: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
+def yes(question: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
     """Return what `approve` and `deny` take."""
-    return {"approval_id": hold["approval_id"], "approver": approver, **more}
+    return {"approval_id": question["approval_id"], "approver": approver, **more}

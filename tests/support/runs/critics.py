@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.critics import Critic
+from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.messages import Reply
 from tests.support.model.scripted import USAGE, answers
 from tests.support.runs.loop import Ran

@@ -14,8 +14,7 @@ from orga.workflows.decisions.control.questions import open_questions, shown_que
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
-from orga.workflows.phases.control.pace import checkpoint, enter, wait_if_paused
-from orga.workflows.phases.control.questions import ask
+from orga.workflows.phases.control.pace import ask, checkpoint, enter, wait_if_paused
 from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver, event_time, result_of
 from orga.workflows.types.control import Clock, Control, Stop, Terms
 from orga.workflows.types.questions import Item, Question

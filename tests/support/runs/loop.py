@@ -29,8 +29,7 @@ from orga.workflows.agent import AgentWorkflow
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import Setup
-from orga.workflows.types.journal import JournalEntry
-from orga.workflows.types.result import AgentResult
+from orga.workflows.types.status import AgentResult, JournalEntry
 from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
 from tests.support.values.planted import around_marks

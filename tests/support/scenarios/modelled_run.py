@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from orga.workflows.decisions import breakers, observe, outcomes
+from orga.workflows.decisions import breakers, calls, observe
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import handed_over, message_budget, with_calibration, with_frame
 from orga.workflows.decisions.limits import stop_reason
@@ -82,19 +82,19 @@ class ModelledRun:
     def carried_out(self, index: int, call: ToolCall, verdict: Verdict, fate: OutcomeStatus, size: int) -> Outcome:
         """Return what became of a call that was judged, its circuit told of it."""
         if verdict.decision != "allow":
-            return outcomes.refused(call, verdict)
+            return calls.refused(call, verdict)
         assert self.state.setup is not None
         spec = self.state.setup.tool(call.name)
         assert spec is not None
         self.state, refusal = breakers.admitted(self.state, spec, self.now)
         if refusal:
-            return outcomes.turned_away(call, refusal)
+            return calls.turned_away(call, refusal)
         if fate == "cancelled":
             self.state = breakers.with_released(self.state, spec)
-            return outcomes.cancelled(call, spec)
+            return calls.cancelled(call, spec)
         if fate == "failed":
             self.state = breakers.with_failure(self.state, spec, self.now)
-            return outcomes.failed(call, f"no {size}")
+            return calls.failed(call, f"no {size}")
         self.state = breakers.with_success(self.state, spec)
         place = f"{self.iterations}.{index}"
         outcome = Outcome(call=call, status="ok", text="r" * size, result=place)

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.journal import Happening, JournalEntry
-from orga.workflows.types.result import AgentResult
-from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus, Happening, JournalEntry
 from tests.support.runs.loop import FakeTool
 from tests.support.scenarios.scenario import Scenario
 

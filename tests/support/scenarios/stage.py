@@ -18,10 +18,8 @@ from orga.client.history.events import read_events
 from orga.client.journal.reading import read_journal
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.journal import Happening
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.result import AgentResult
-from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus, Happening
 from orga.workflows.types.usage import Usage
 from tests.support.runs.looked_at import looked_at
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_worker, check_journal, check_tasks, histories_of

@@ -9,13 +9,13 @@ from pydantic_core import to_json
 from orga.activities.replies import MAX_CALLS, normalised
 from orga.workflows.decisions import approvals, breakers, decision, observe, recovery, steps
 from orga.workflows.decisions.begin import begin_bytes, begun, size_problem
+from orga.workflows.decisions.calls import tainted, with_definitions
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.outcomes import tainted, with_definitions
 from orga.workflows.decisions.result import with_gathered
+from orga.workflows.types.agents import Critic
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.critics import Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig

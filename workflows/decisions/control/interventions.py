@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
-from orga.workflows.types.text import clean_text, clip
-from orga.workflows.types.untrusted import delimited
+from orga.workflows.types.text import clean_text, clip, delimited
 
 S = TypeVar("S", bound=Control)
 
@@ -141,12 +140,11 @@ def is_full(state: Control, events: int, history_bytes: int) -> bool:
 
 
 def with_full_history(state: S, events: int, history_bytes: int) -> S:
-    """End a run that could not continue as new in time: it waited all along for delegates, or for people."""
+    """End a run that could not continue as new in time: it waited all along, or has too much to carry."""
     if state.stop is not None:
         return state
-    why = state.under_way_elsewhere or "it waited in the middle of its calls"
-    if not (state.under_way_elsewhere or state.questions or state.paused):
-        why = "its state was too large to be carried on"
+    has_waited = state.under_way_elsewhere or state.questions or state.paused
+    why = state.why_it_stayed if has_waited else "its state was too large to be carried on"
     detail = f"the history is full, some {events} events and {history_bytes} bytes: the run could not continue as new"
     return state.with_control(stop=("error", f"{detail}, since {why}"))
 

@@ -3,7 +3,7 @@
 Which command decides a question, ready to be copied.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
@@ -14,6 +14,9 @@ from orga.workflows.types.questions import Choice, Notification, NotifiedCall, Q
 from orga.workflows.types.text import can_be_typed, in_full, one_line
 
 S = TypeVar("S", bound=Control)
+
+Commands = Callable[[str, ShownQuestion], list[str]]
+"""Of a run's id and what it asks: what decides it."""
 
 ID_CHARS = 32
 MAX_CALLS = 10
@@ -49,8 +52,8 @@ def is_end_told(state: Control) -> bool:
     return "ended" in state.terms.notify
 
 
-def of_question(state: Control, question: Question, run_id: str) -> Notification:
-    """Return what is told of a question. Asked anew after a rewind it is another message."""
+def of_question(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
+    """Return what is told of a question, with its commands. Asked anew after a rewind it is another message."""
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
     told = _within_room(held[:MAX_CALLS] or _about(wait))
@@ -133,10 +136,6 @@ def _message_id(*parts: str) -> str:
     return f"msg_{sha256('/'.join(parts).encode()).hexdigest()[:ID_CHARS]}"
 
 
-MORE = 2
-"""Times the old limit: a suggestion to edit."""
-
-
 _FLAGS: Mapping[Choice, str] = {"retry": "--retry", "skip": "--skip", "result": "--result TEXT", "abort": "--abort"}
 
 
@@ -148,16 +147,8 @@ def commands(run_id: str, wait: ShownQuestion) -> list[str]:
     if not can_be_typed(run_id):
         return []
     found = [f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_FLAGS[choice]}" for choice in wait.choices]
-    if wait.kind == "budget":
-        found.insert(0, _extend(run_id, wait))
     if calls := wait.data.get("calls"):
         held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)
         found += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
     return found or [f"orga status {quote(run_id)}"]
-
-
-def _extend(run_id: str, wait: ShownQuestion) -> str:
-    limit, now = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
-    value = f"{now * MORE:.12g}" if isinstance(now, int | float) and now else "N"
-    return f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}"

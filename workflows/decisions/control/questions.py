@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from orga.workflows.types.checks import parsed
 from orga.workflows.types.control import Control
 from orga.workflows.types.questions import (
     ANSWER,
@@ -16,10 +15,10 @@ from orga.workflows.types.questions import (
     ApprovalDecision,
     Item,
     Question,
-    QuestionKind,
     Resolution,
     ShownQuestion,
 )
+from orga.workflows.types.record import parsed
 from orga.workflows.types.text import clean_text, clip
 
 S = TypeVar("S", bound=Control)
@@ -31,12 +30,6 @@ SHOWN_BYTES = 2_000
 
 SHOWN_ANSWER_BYTES = 50_000
 """Of an answer that a person reviews: all of it counts."""
-
-OTHER_WAYS: Mapping[QuestionKind, str] = {
-    "approval": "held calls are decided one by one, by the updates approve and deny",
-    "budget": "a budget is raised by extend_budget; or choose skip (end at the limit) or abort",
-}
-"""What is said of a choice that a kind of question does not have."""
 
 
 def asked(state: S, question: Question, now: datetime) -> S:
@@ -178,7 +171,7 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
     if question.resolution is not None:
         raise ValueError(f"{resolution.escalation_id} is decided already: {question.resolution.choice}")
     if resolution.choice not in question.choices:
-        raise ValueError(OTHER_WAYS.get(question.kind) or f"choose one of {', '.join(question.choices)}")
+        raise ValueError(state.other_way(question.kind) or f"choose one of {', '.join(question.choices)}")
     if len(resolution.reason) > MAX_REASON_CHARS:
         raise ValueError(f"reason: must not be longer than {MAX_REASON_CHARS:,} characters")
     if len(resolution.result.encode()) > MAX_RESULT_BYTES:
@@ -252,7 +245,7 @@ def shown(item: Item) -> dict[str, Any]:
         "reason": item.reason,
         "approvers": list(item.approvers),
         "expires_at": item.expires_at.isoformat(),
-        **({"critic": item.critic} if item.critic else {}),
+        **item.asker,
     }
 
 

@@ -28,12 +28,12 @@ class ControlHandlers(Generic[R]):
 
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
-        """Guide the next reasoning step."""
+        """Guide what the run does next."""
         self._record("steer", guidance)
 
     @workflow.signal
     def add_context(self, *context: Any) -> None:
-        """Append to what the agent knows."""
+        """Add to what the run knows."""
         self._record("add_context", context)
 
     @workflow.signal

@@ -90,7 +90,7 @@ async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
 
 
 async def _delivered(run: ControlledRun[Any], question: Question) -> None:
-    message = notifications.of_question(run.state, question, workflow.info().workflow_id)
+    message = notifications.of_question(run.state, question, workflow.info().workflow_id, run.commands)
     try:
         await run.event(_sent(message, question.question_id, WITHIN_S))
     except ActivityError as error:

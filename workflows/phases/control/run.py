@@ -16,8 +16,10 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions
+from orga.workflows.decisions.control.notifications import commands
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
+from orga.workflows.types.questions import ShownQuestion
 
 
 def event_time() -> datetime:
@@ -142,6 +144,10 @@ class ControlledRun(Generic[S]):
     def progress(self) -> list[SearchAttributeUpdate[Any]]:
         """Return the search attributes that tell how far the run is."""
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
+
+    def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
+        """Return the commands of which one decides what the run asks."""
+        return commands(run_id, wait)
 
     def watch_notes(self, notes: tuple[Note, ...]) -> None:
         """Tell what the run has decided to who watches."""

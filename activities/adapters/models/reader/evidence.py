@@ -11,7 +11,7 @@ from orga.activities.adapters.models.reader.hydrated import Source, sources_of
 from orga.activities.adapters.models.reader.results import Excerpt, Hits, excerpt_of, hits_of, listed, refusal_of
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.untrusted import undelimited
+from orga.workflows.types.text import undelimited
 
 _CALL_ID = re.compile(r"^read-([0-9a-f]{6})-(\d+)-\d+")
 
