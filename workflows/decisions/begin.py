@@ -33,7 +33,7 @@ class NewerState(Exception):
 
 def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run: the task is the first message."""
-    task = Message(role="user", text=run_input.task, pinned=True)
+    task = Message.of("user", run_input.task, pinned=True)
     conversation = with_message(Conversation(), task)
     taint = run_input.lineage.taint
     clock = Clock(started_at=now)
