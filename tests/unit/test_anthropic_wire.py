@@ -161,12 +161,13 @@ async def test_text_calls_thinking_and_usage() -> None:
     reply, text, _ = await completed("anthropic", streamed(*events))
     assert text == "I'll look. 😀"
     assert reply.model_dump(exclude_unset=True) == {
-        "text": "I'll look. 😀",
-        "calls": (
+        "parts": (
+            {"kind": "thinking", "format": "thinking", "text": "hm", "data": {"signature": "sig"}},
+            {"kind": "opaque", "format": "redacted_thinking", "data": {"data": "AA"}},
+            {"kind": "text", "text": "I'll look. 😀"},
             {"call_id": "t1", "name": "search", "arguments": {"q": "a"}},
             {"call_id": "t2", "name": "now"},
         ),
-        "blocks": (THINKING, {"type": "redacted_thinking", "data": "AA"}),
         "finish": "tool_calls",
         "usage": {"input_tokens": 40, "output_tokens": 5, "cached_input_tokens": 30},
     }

@@ -164,7 +164,11 @@ def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
     [
         pytest.param(MessageRef(reply=8), "8", id="a reply by its iteration"),
         pytest.param(MessageRef(result="8.0"), '"8.0"', id="a result by its activity"),
-        pytest.param(MessageRef(message=Message.of("user", "a")), '{"role":"user","text":"a"}', id="a message in full"),
+        pytest.param(
+            MessageRef(message=Message.of("user", "a")),
+            '{"role":"user","parts":[{"kind":"text","text":"a"}]}',
+            id="a message in full",
+        ),
         pytest.param(MessageRef(summary="8.summary"), '{"summary":"8.summary"}', id="a summary by its activity"),
     ],
 )

@@ -38,7 +38,11 @@ class Message(Record):
         summary: bool = False,
     ) -> Self:
         """Return a message whose parts stand in the usual order; only what differs from the defaults is set."""
-        given = {"parts": of_parts.usual_parts(text, calls, blocks), "pinned": pinned, "summary": summary}
+        given: dict[str, Any] = {
+            "parts": of_parts.usual_parts(text, calls, blocks),
+            "pinned": pinned,
+            "summary": summary,
+        }
         return cls(role=role, **{name: value for name, value in given.items() if value})
 
     @classmethod

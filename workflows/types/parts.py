@@ -18,6 +18,7 @@ BETWEEN_TEXTS = "\n\n"
 class CallChanges(TypedDict, total=False):
     """What `ToolCall.with_differences` takes: its fields."""
 
+    kind: Literal["call"]
     call_id: str
     name: str
     arguments: dict[str, Any]

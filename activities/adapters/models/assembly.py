@@ -9,7 +9,7 @@ from orga.activities.adapters.models.blocks import block_part
 from orga.activities.adapters.models.calls import OpenCall, finished_calls
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
-from orga.workflows.types.parts import Part, said
+from orga.workflows.types.parts import BETWEEN_TEXTS, Part, said
 from orga.workflows.types.text import clean_json, clean_text
 from orga.workflows.types.usage import Usage
 
@@ -49,6 +49,8 @@ class Assembly:
         text = self.fitting(clean_text(piece.removesuffix(self._half)))
         if text:
             if self._text is None:
+                if any(isinstance(part, list) for part in self._parts):
+                    self._on_text(BETWEEN_TEXTS)
                 self._text = []
                 self._add(self._text)
             self._text.append(text)
