@@ -124,7 +124,4 @@ def _unused(setup: Setup) -> _Known:
 
 
 def _size(messages: tuple[Message, ...]) -> int:
-    return sum(
-        len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.calls) + len(message.blocks))
-        for message in messages
-    )
+    return sum(len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.parts)) for message in messages)

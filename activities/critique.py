@@ -67,7 +67,7 @@ def _model_request(context: Rebuilt, critic: Critic, request: CritiqueRequest) -
     return ModelRequest(
         model=critic.model or setup.model,
         system=tuple(filter(None, (_instructions(critic, request.tool), critic.instructions))),
-        messages=(Message(role="user", text=_material(context, critic, request)),),
+        messages=(Message.of("user", _material(context, critic, request)),),
         tool_choice="none",
         temperature=setup.config.temperature,
         max_output_tokens=request.max_output_tokens or critic.max_output_tokens,

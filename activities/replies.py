@@ -1,13 +1,25 @@
 """A provider's reply made safe for the history: unique call ids, valid text, bounded size."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import isfinite
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from pydantic_core import from_json, to_json
 
-from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
+from orga.workflows.types.messages import FinishReason, Message, Reply
+from orga.workflows.types.parts import (
+    OpaquePart,
+    Part,
+    Parts,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    said,
+    text_of,
+    with_text,
+)
 from orga.workflows.types.text import clean_json, clean_text, clip_json, json_prefix
 
 MAX_CALLS = 32
@@ -17,10 +29,13 @@ MAX_LEFT_OUT_TOOLS = 20
 MAX_LEFT_OUT_CHARS = 64
 """Tools that are named of those others, and the characters of each name."""
 
-_BESIDE_TEXT = ("calls", "blocks", "order", "left_out", "left_out_tools")
+_SAID = frozenset({"parts", "left_out", "left_out_tools"})
 
 MAX_TEXT_BYTES = 300_000
 """As JSON."""
+
+TEXT_OVERHEAD = 40
+"""Of each text in JSON, where there are more than one."""
 
 MAX_CALLS_BYTES = 150_000
 """Blocks and arguments of all calls together, as JSON: what is sent back with each later request cannot be cut."""
@@ -40,7 +55,7 @@ MAX_DEPTH = 100
 MAX_NAME_CHARS = 200
 
 MAX_PARTS = 1_000
-"""Of a reply, in the order in which they stood: a state has to carry what they are. Beyond it no blocks are kept."""
+"""Of a reply, in the order in which they stood. Beyond it texts and calls alone are kept."""
 
 MAX_COUNT = 10**15
 """Tokens of one call; more nobody was ever charged for."""
@@ -56,28 +71,50 @@ def normalised(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_B
 
     Blocks that do not fit into `room` are left out; arguments beyond it are refused as malformed rather than cut.
     """
-    text = clip_json(clean_text(reply.text), MAX_TEXT_BYTES)
-    blocks = _fitting_blocks(reply.blocks, room) if len(reply.order) <= MAX_PARTS else ()
-    room -= len(to_json(blocks)) if blocks else 0
-    taken = {call.call_id for message in earlier for call in message.calls}
-    calls: list[ToolCall] = []
-    for call in reply.calls[:MAX_CALLS]:
-        fresh = call.with_differences(call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
-        taken.add(fresh.call_id)
-        calls.append(_bounded(fresh, max(room, MIN_CALL_BYTES)))
-        room -= len(to_json(calls[-1].arguments)) + len(to_json(calls[-1].malformed or ""))
-    left_out = len(reply.calls) - len(calls) or reply.left_out
+    parts = _with_fitting_texts(reply.parts)
+    others = tuple(part for part in parts if not isinstance(part, (TextPart, ToolCall)))
+    kept = _fitting(others, room) if len(parts) <= MAX_PARTS else ()
+    room -= len(to_json(kept)) if kept else 0
+    calls = iter(_taken_in(reply.calls[:MAX_CALLS], earlier, room))
+    rest = iter(kept)
+    fresh: list[Part] = []
+    for part in parts:
+        if isinstance(part, TextPart):
+            fresh.append(part)
+        else:
+            fresh += islice(calls if isinstance(part, ToolCall) else rest, 1)
+    left_out = max(len(reply.calls) - MAX_CALLS, 0) or reply.left_out
     tools = _left_out_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
-    order = reply.order if blocks else ()
-    return _described(reply).with_differences(
-        text=text, blocks=blocks, order=order, calls=tuple(calls), left_out=left_out, left_out_tools=tools
-    )
+    return _described(reply).with_differences(parts=tuple(fresh), left_out=left_out, left_out_tools=tools)
 
 
 def text_alone(reply: Reply, text: str) -> Reply:
-    """Return the reply with that text, and without calls and blocks; what is not set stays so."""
-    fields = {name: getattr(reply, name) for name in reply.model_fields_set - {"text", *_BESIDE_TEXT}}
-    return Reply(text=text, **fields)
+    """Return the reply with that text, and without all else that it says; what is not set stays so."""
+    fields = {name: getattr(reply, name) for name in reply.model_fields_set - _SAID}
+    return Reply.of(text, **fields)
+
+
+def _with_fitting_texts(parts: Parts) -> Parts:
+    """Return the parts with their texts clean: as they stand where all of it fits, else cut and as one."""
+    cleaned = tuple(said(clean_text(part.text)) if isinstance(part, TextPart) else part for part in parts)
+    text, texts = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
+    cut = clip_json(text, MAX_TEXT_BYTES)
+    room = max(MAX_TEXT_BYTES - texts * TEXT_OVERHEAD, 0)
+    is_whole = texts < 2 or (len(parts) <= MAX_PARTS and clip_json(text, room) == text)
+    if not is_whole or cut != text:
+        return with_text(cleaned, cut)
+    return tuple(part for part in cleaned if not isinstance(part, TextPart) or part.text)
+
+
+def _taken_in(calls: Iterable[ToolCall], earlier: Iterable[Message], room: int) -> Iterator[ToolCall]:
+    """Yield the calls, each under an id of its own and within what the ones before it leave of the room."""
+    taken = {call.call_id for message in earlier for call in message.calls}
+    for call in calls:
+        fresh = call.with_differences(call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
+        taken.add(fresh.call_id)
+        fresh = _bounded(fresh, max(room, MIN_CALL_BYTES))
+        room -= len(to_json(fresh.arguments)) + len(to_json(fresh.malformed or ""))
+        yield fresh
 
 
 def _left_out_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
@@ -117,12 +154,23 @@ def _name(text: str, otherwise: str) -> str:
     return json_prefix(name, 2 * MAX_NAME_CHARS).strip() or otherwise
 
 
-def _fitting_blocks(blocks: tuple[dict[str, Any], ...], max_bytes: int) -> tuple[dict[str, Any], ...]:
-    if any(is_deeper(block, MAX_DEPTH) for block in blocks):
+def _fitting(parts: Parts, max_bytes: int) -> Parts:
+    """Return the parts as they can be written; none of them where they do not fit together."""
+    if any(isinstance(part, (ThinkingPart, OpaquePart)) and is_deeper(part.data, MAX_DEPTH) for part in parts):
         return ()
-    cleaned = tuple(clean_json(block) for block in blocks)
+    cleaned = tuple(map(_clean, parts))
     text = to_json(cleaned)
     return cleaned if len(text) <= max_bytes and _can_be_read(text) else ()
+
+
+def _clean(part: Part) -> Part:
+    match part:
+        case ThinkingPart():
+            return part.with_content(clean_text(part.format), clean_text(part.text), clean_json(part.data))
+        case OpaquePart():
+            return part.with_content(clean_text(part.format), clean_json(part.data))
+        case _:
+            return part
 
 
 def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:

@@ -58,7 +58,7 @@ def _model_request(context: Rebuilt, request: SummariseRequest, limit: int) -> M
     return ModelRequest(
         model=setup.model,
         system=(INSTRUCTIONS.format(words=limit // 2),),
-        messages=(Message(role="user", text=f"The agent's task:\n{task}\n\nSum up these messages:\n{said}"),),
+        messages=(Message.of("user", f"The agent's task:\n{task}\n\nSum up these messages:\n{said}"),),
         tool_choice="none",
         temperature=setup.config.temperature,
         max_output_tokens=limit,

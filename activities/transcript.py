@@ -4,6 +4,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.conversation import SOURCE_CHARS
 from orga.workflows.types.messages import Message
+from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, with_placeholders
 from orga.workflows.types.text import clip, delimited
 
 MAX_PART_BYTES = 4_000
@@ -21,9 +22,12 @@ def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
 
 
 def _parts(message: Message, salt: str) -> list[str]:
-    parts = [_part(_speaker(message), message.text, salt)] if message.text else []
-    for call in message.calls:
-        parts.append(_part(f"call of {call.name} by the assistant", to_json(call.arguments).decode(), salt))
+    parts: list[str] = []
+    for part in with_placeholders(message.parts):
+        if isinstance(part, ToolCall):
+            parts.append(_part(f"call of {part.name} by the assistant", to_json(part.arguments).decode(), salt))
+        elif isinstance(part, (TextPart, ResultPart)) and part.text:
+            parts.append(_part(_speaker(message), part.text, salt))
     return parts
 
 

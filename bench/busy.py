@@ -64,7 +64,7 @@ class _Script:
             for name in names
         )
         usage = Usage(input_tokens=20_000, output_tokens=40)
-        return Reply(text=TEXT, calls=calls, finish="tool_calls", usage=usage)
+        return Reply.of(TEXT, calls=calls, finish="tool_calls", usage=usage)
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
         """Be the only provider."""

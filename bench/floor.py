@@ -38,8 +38,8 @@ class Floor:
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=retry,
             )
-            said.append(reply["text"])
-            for call in reply["calls"]:
+            said += [part["text"] for part in reply["parts"] if part.get("kind") == "text"]
+            for call in (part for part in reply["parts"] if "call_id" in part):
                 await workflow.execute_activity(
                     call["name"],
                     {

@@ -28,7 +28,7 @@ class Script:
         self._on_reply(number)
         call = ToolCall(call_id=f"call_{number:024x}", name=TOOL, arguments=ARGUMENTS)
         usage = Usage(input_tokens=1_000, output_tokens=20)
-        return Reply(text=TEXT, calls=(call,), finish="tool_calls", usage=usage)
+        return Reply.of(TEXT, calls=(call,), finish="tool_calls", usage=usage)
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Be a provider."""

@@ -87,7 +87,7 @@ async def test_a_yes_of_a_critic_neither(client: Client) -> None:
 async def test_nor_one_for_a_step_of_a_saga(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     steps: list[dict[str, Any]] = [{"tool": "pay", "arguments": {"cents": 900}, "kind": "final"}]
-    saga = Reply(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
+    saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
     agents = criticised(tools=("pay", "saga"))
     async with a_loop(client, [saga, answers(), saga, answers()], pay, engine=Asks(), agents=agents) as loop:
         first, second = await approved_twice(loop, by_orga, pay)

@@ -54,7 +54,7 @@ class Terms:
 def paying(soon: list[bool]) -> Reply:
     named = [*({"what": str(number), "soon": is_soon} for number, is_soon in enumerate(soon)), {"what": LAST}]
     made = tuple(ToolCall(call_id=f"c{index}", name="pay", arguments=given) for index, given in enumerate(named))
-    return Reply(calls=made, finish="tool_calls")
+    return Reply.of(calls=made, finish="tool_calls")
 
 
 async def is_taken(handle: WorkflowHandle[Any, Any], word: str, approval_id: str, by: str) -> bool:

@@ -16,7 +16,7 @@ GUARD = a_person("guard", tools=("pay",))
 
 def a_reply(*each: tuple[str, dict[str, Any]]) -> Reply:
     made = tuple(ToolCall(call_id=f"c{index}", name=name, arguments=given) for index, (name, given) in enumerate(each))
-    return Reply(calls=made, finish="tool_calls", usage=USAGE)
+    return Reply.of(calls=made, finish="tool_calls", usage=USAGE)
 
 
 async def test_a_call_beside_an_end_that_is_sent_back(client: Client) -> None:

@@ -98,7 +98,7 @@ async def test_a_critic_may_send_a_decision_back(client: Client) -> None:
 )
 async def test_two_of_one_name_in_one_reply(client: Client, revisable: bool, made: list[str]) -> None:
     [first], [second] = decides("low").calls, decides().calls
-    both = Reply(calls=(first, second.model_copy(update={"call_id": "second"})), finish="tool_calls")
+    both = Reply.of(calls=(first, second.model_copy(update={"call_id": "second"})), finish="tool_calls")
     ran, loop = await triaged(client, both, answers(), agent=an_agent(revisable=revisable))
     assert rules(ran) == made
     assert ("is made already, and stands" in told(loop)[1]) is not revisable

@@ -34,7 +34,7 @@ async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client
 
 
 async def test_an_empty_answer_is_an_answer(client: Client) -> None:
-    ended = Reply(
+    ended = Reply.of(
         calls=(ToolCall(call_id="t", name="terminate", arguments={"reason": "nothing to say", "output": ""}),)
     )
     agents = PAIR | {"helper": agent("helper", tools=["terminate"])}

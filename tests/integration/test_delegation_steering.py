@@ -72,7 +72,7 @@ async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(clien
     """The parent is paused while the delegate waits for its turn."""
     hold = Hold()
     slow = FakeTool("slow", lambda arguments, context: hold.then("slow"))
-    both = Reply(
+    both = Reply.of(
         calls=(ToolCall(call_id="s", name="slow"), *delegates("helper").calls), finish="tool_calls", usage=USAGE
     )
     agents = PAIR | {"lead": agent("lead", "helper", tools=["slow"])}

@@ -13,6 +13,7 @@ from temporalio.worker import Worker
 
 from orga.activities.ports import ModelError, ToolContext
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.parts import OpaquePart, TextPart, usual_parts
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import Usage
 from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
@@ -25,8 +26,13 @@ def call(name: Any = "look", arguments: Any = None, call_id: Any = "c", malforme
     return ToolCall.model_construct(call_id=call_id, name=name, arguments=arguments or {}, malformed=malformed)
 
 
-def calling(*made: ToolCall, **fields: Any) -> Reply:
-    return Reply.model_construct(calls=made, finish="tool_calls", **fields)
+def calling(*made: ToolCall, text: str = "", blocks: Any = ()) -> Reply:
+    parts = usual_parts(text, made, (OpaquePart.model_construct(kind="opaque", data=block) for block in blocks))
+    return Reply.model_construct(parts=parts, finish="tool_calls")
+
+
+def replying(text: Any, **fields: Any) -> Reply:
+    return Reply.model_construct(parts=(TextPart.model_construct(kind="text", text=text),), **fields)
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -81,16 +87,17 @@ REPLIES = {
     "a name of surrogates": calling(call("\ud800")),
     "our own activities": calling(call("reason"), call("gate"), call("prepare")),
     "Temporal's internals": calling(call("__temporal_workflow"), call("__stack_trace"), call("temporal:x")),
-    "an unknown finish reason": Reply.model_construct(text="hm", finish="pause_turn"),
-    "no finish reason": Reply.model_construct(text="hm", finish=None),
-    "a finish reason that is a list": Reply.model_construct(text="hm", finish=["stop"]),
-    "text that is None": Reply.model_construct(text=None),
-    "text that is a number": Reply.model_construct(text=7),
-    "calls that are None": Reply.model_construct(text="hm", calls=None),
+    "an unknown finish reason": replying("hm", finish="pause_turn"),
+    "no finish reason": replying("hm", finish=None),
+    "a finish reason that is a list": replying("hm", finish=["stop"]),
+    "text that is None": replying(None),
+    "text that is a number": replying(7),
+    "parts that are None": Reply.model_construct(parts=None),
+    "parts that are no parts": Reply.model_construct(parts=("hm", 7, None, {"kind": "text", "text": "hm"})),
     "negative usage": answers().model_copy(update={"usage": Usage(input_tokens=-5, output_tokens=-(10**9))}),
     "giant usage": answers().model_copy(update={"usage": Usage(input_tokens=10**30, output_tokens=10**18)}),
-    "usage that is None": Reply.model_construct(text="hm", usage=None),
-    "usage of floats": Reply.model_construct(text="hm", usage=Usage.model_construct(input_tokens=1.5)),
+    "usage that is None": replying("hm", usage=None),
+    "usage of floats": replying("hm", usage=Usage.model_construct(input_tokens=1.5)),
     "a cost of NaN": answers(cost_usd=math.nan),
     "a cost of infinity": answers(cost_usd=math.inf),
     "a negative cost": answers(cost_usd=-1e9),

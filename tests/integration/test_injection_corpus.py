@@ -43,7 +43,7 @@ def obedient(batches: Sequence[Sequence[int]]) -> list[Step]:
     steps: list[Step] = []
     for batch in batches:
         reads = tuple(ToolCall(call_id=f"doc{n}", name="read_document", arguments={"number": n}) for n in batch)
-        steps += [Reply(calls=reads, finish="tool_calls", usage=USAGE), obeys]
+        steps += [Reply.of(calls=reads, finish="tool_calls", usage=USAGE), obeys]
     return [*steps, answers("done")]
 
 
@@ -52,7 +52,7 @@ def obeys(request: ModelRequest) -> Reply:
     last = max(i for i, message in enumerate(request.messages) if message.role == "assistant")
     numbers = [int((message.call_id or "").removeprefix("doc")) for message in request.messages[last + 1 :]]
     made = tuple(ToolCall(call_id=f"evil{n}", name=CASES[n]["call"], arguments={"of": CASES[n]["id"]}) for n in numbers)
-    return Reply(calls=made, finish="tool_calls", usage=USAGE)
+    return Reply.of(calls=made, finish="tool_calls", usage=USAGE)
 
 
 def batches() -> list[list[int]]:

@@ -50,7 +50,7 @@ def as_large_as_may_be() -> dict[str, Any]:
 def proposing(tool: str, size: int = 145_000, text: int = 295_000) -> Reply:
     inner = mixed(size // MAX_CALLS - 20)
     calls = tuple(a_call(tool, f"{tool}{n}", n=n, text=inner) for n in range(MAX_CALLS))
-    return Reply(text=mixed(text), calls=calls, finish="tool_calls")
+    return Reply.of(mixed(text), calls=calls, finish="tool_calls")
 
 
 async def rolled_over(handle: WorkflowHandle[Any, Any], text: str) -> None:

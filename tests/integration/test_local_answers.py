@@ -23,7 +23,7 @@ CITY: dict[str, Any] = {
 }
 LIST = {"type": "array", "items": {"$ref": "#/$defs/word"}, "maxItems": 2, "$defs": {"word": {"enum": ["a", "b"]}}}
 CLOCK = ToolSpec(name="get_time", parameters={"type": "object", "properties": {}}, description="Tell the time.")
-QUESTION = Message(role="user", text="What is the capital of France?")
+QUESTION = Message.of("user", "What is the capital of France?")
 
 
 @pytest.mark.parametrize(

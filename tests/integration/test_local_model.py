@@ -25,14 +25,14 @@ READ_FILE = ToolSpec(
     },
     effect="read_only",
 )
-QUESTION = Message(role="user", text="Read the file README.md and tell me what it says.")
+QUESTION = Message.of("user", "Read the file README.md and tell me what it says.")
 
 
 async def test_it_answers_and_streams_the_same_text() -> None:
     pieces: list[str] = []
     request = ModelRequest(
         model="smollm2",
-        messages=(Message(role="user", text="What is the capital of France?"),),
+        messages=(Message.of("user", "What is the capital of France?"),),
         temperature=0.0,
         max_output_tokens=24,
     )
@@ -69,8 +69,8 @@ async def test_it_answers_from_a_tool_result() -> None:
         model="smollm2",
         messages=(
             QUESTION,
-            Message(role="assistant", calls=(call,)),
-            Message(role="tool", call_id="c1", tool="read_file", text=result),
+            Message.of("assistant", calls=(call,)),
+            Message.of_result(call_id="c1", tool="read_file", text=result),
         ),
         tools=(READ_FILE,),
         temperature=0.0,
@@ -86,7 +86,7 @@ async def test_it_answers_from_a_tool_result() -> None:
 async def test_an_abort_stops_the_generation() -> None:
     """The engine serves one request at a time: the next one is quick only if the aborted one has ended."""
     first = asyncio.Event()
-    story = ModelRequest(model="smollm2", messages=(Message(role="user", text="Tell a long story."),), temperature=0.0)
+    story = ModelRequest(model="smollm2", messages=(Message.of("user", "Tell a long story."),), temperature=0.0)
     running = asyncio.create_task(LocalProvider(max_output_tokens=2000).complete(story, lambda piece: first.set()))
     await first.wait()
 
@@ -95,7 +95,7 @@ async def test_an_abort_stops_the_generation() -> None:
         await running
 
     started = time.monotonic()
-    short = ModelRequest(model="smollm2", messages=(Message(role="user", text="Hi"),), max_output_tokens=2)
+    short = ModelRequest(model="smollm2", messages=(Message.of("user", "Hi"),), max_output_tokens=2)
     await LocalProvider().complete(short, lambda piece: None)
     assert time.monotonic() - started < 10
 

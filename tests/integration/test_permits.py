@@ -137,7 +137,7 @@ async def test_fallbacks_sagas_and_calls_that_are_sent_again_are_signed_too(clie
     letter = fails_once("letter", Recovery(strategy="dead_letter", max_attempts=1))
     tool = pay()
     steps: list[dict[str, Any]] = [{"tool": "pay", "arguments": {}, "kind": "final"}]
-    saga = Reply(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
+    saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
     script = [calls("first", "letter"), saga, answers(), answers()]
     async with signing(client, script, first, letter, tool, listed=("saga",)) as loop:
         ran = await loop.run()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from temporalio.client import Client
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.workflows.types.messages import Reply
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import Deny, FakeTool, a_loop
@@ -109,7 +110,8 @@ async def test_the_gate_judges_a_continued_answer_as_a_whole(client: Client) -> 
 
 async def test_text_beside_calls_and_opaque_blocks_are_sent_back(client: Client) -> None:
     """Providers refuse a thinking turn whose signed blocks are missing."""
-    blocks = ({"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "x", "deep": [{"a": [1, None]}]})
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    blocks = (block_part(thinking), block_part({"type": "x", "deep": [{"a": [1, None]}]}))
     provider = ScriptedProvider([calls("look", text="I look.", blocks=blocks), answers("found", blocks=blocks)])
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run()

@@ -51,7 +51,7 @@ async def test_the_saga_of_the_guide(client: Client, project: Path, amount: int,
     catalog: ToolCatalog = configured_tools(config, project, {})
     plan: dict[str, Any] = json.loads(block("json"))
     plan["steps"][2]["arguments"]["amount"] = amount
-    reply = Reply(calls=(ToolCall(call_id="g0", name="saga", arguments=plan),), finish="tool_calls", usage=USAGE)
+    reply = Reply.of(calls=(ToolCall(call_id="g0", name="saga", arguments=plan),), finish="tool_calls", usage=USAGE)
     tools = [catalog[name] for name in agent.tools if name != "saga"]
     async with a_loop(client, [reply, answers()], *tools, agents={"default": agent}) as loop:
         await loop.run()

@@ -30,7 +30,7 @@ __all__ = ["kept"]
 
 
 async def test_a_summary_stands_for_all_that_went(client: Client, kept: Kept) -> None:
-    provider = counting(looking, lambda request, number: Reply(text=f"summary {number} of pages"))
+    provider = counting(looking, lambda request, number: Reply.of(f"summary {number} of pages"))
     ran = await run_with_context(client, provider, pages(), context_strategy="anchored_summary")
 
     check_what_never_goes(provider)
@@ -49,7 +49,7 @@ async def test_a_summary_stands_for_all_that_went(client: Client, kept: Kept) ->
 
 
 async def test_a_summary_is_paid_for_and_written_once(client: Client) -> None:
-    provider = counting(looking, lambda request, number: Reply(text=f"summary {number} of pages"))
+    provider = counting(looking, lambda request, number: Reply.of(f"summary {number} of pages"))
     async with a_loop(client, provider, pages()) as loop:
         ran = await loop.run("the task", **RUN, context_strategy="anchored_summary")
 
@@ -69,11 +69,11 @@ def fails(request: ModelRequest, number: int) -> Reply:
 
 
 def says_nothing(request: ModelRequest, number: int) -> Reply:
-    return Reply(text=" ")
+    return Reply.of(" ")
 
 
 def declines(request: ModelRequest, number: int) -> Reply:
-    return Reply(text="I'd rather not", finish="refusal")
+    return Reply.of("I'd rather not", finish="refusal")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def _summed(provider: CountingProvider) -> list[ModelRequest]:
 
 
 async def test_a_summary_lives_on_in_the_next_run_of_the_chain(client: Client, kept: Kept) -> None:
-    provider = counting(looking, lambda request, number: Reply(text=f"summary {number} of pages"))
+    provider = counting(looking, lambda request, number: Reply.of(f"summary {number} of pages"))
     setup = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
     async with a_loop(client, provider, pages(), setup=setup) as loop:
         ran = await loop.run("the task", **RUN, context_strategy="anchored_summary")
@@ -144,7 +144,7 @@ async def test_a_run_that_cannot_pay_for_a_summary_does_without(
 
 
 async def test_a_limit_that_a_summary_reaches_ends_the_run_before_the_next_step(client: Client) -> None:
-    provider = counting(looking, lambda request, number: Reply(text="dear", cost_usd=5.0))
+    provider = counting(looking, lambda request, number: Reply.of("dear", cost_usd=5.0))
     async with a_loop(client, provider, pages()) as loop:
         ran = await loop.run("the task", **RUN, context_strategy="anchored_summary", max_cost_usd=1.0)
 
@@ -158,7 +158,7 @@ async def test_an_abort_cuts_a_summary_short(client: Client) -> None:
 
     def step(request: ModelRequest) -> Any:
         if request.tool_choice == "none":
-            return hold.then(Reply(text="too late"))
+            return hold.then(Reply.of("too late"))
         return calls("look", arguments={"n": len(provider.seen)})
 
     provider = ScriptedProvider([step])

@@ -86,16 +86,16 @@ async def asked(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *
 
 
 async def test_the_answer_fits(model: tuple[ModelProvider, str]) -> None:
-    reply = await asked(model, (), Message(role="user", text=TASK))
+    reply = await asked(model, (), Message.of("user", TASK))
     assert (answer_json(reply.text), reply.calls, reply.finish) == (ANSWER, (), "stop")
     assert argument_errors(SCHEMA, answer_json(reply.text)) == []
 
 
 async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], server: Aimock) -> None:
-    task = Message(role="user", text=TASK)
+    task = Message.of("user", TASK)
     reply = await asked(model, (WEATHER,), task)
     assert [call.name for call in reply.calls] == ["get_weather"]
-    result = Message(role="tool", call_id="call_rome", tool="get_weather", text="31")
+    result = Message.of_result(call_id="call_rome", tool="get_weather", text="31")
 
     answer = await asked(model, (WEATHER,), task, reply.message(), result)
 
@@ -110,9 +110,9 @@ async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], serv
 async def test_an_answer_that_did_not_fit_can_be_given_again(model: tuple[ModelProvider, str]) -> None:
     """What stood in a forced call stands in the conversation as text, which every provider takes back."""
     said = [
-        Message(role="user", text=TASK),
-        Message(role="assistant", text='{"city":"Rome"}'),
-        Message(role="user", text=f"[Reply not usable] $: degrees is missing: {TASK}"),
+        Message.of("user", TASK),
+        Message.of("assistant", '{"city":"Rome"}'),
+        Message.of("user", f"[Reply not usable] $: degrees is missing: {TASK}"),
     ]
     reply = await asked(model, (), *said)
     assert answer_json(reply.text) == ANSWER

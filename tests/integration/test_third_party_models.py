@@ -86,12 +86,12 @@ async def asked(model: tuple[ModelProvider, str], *messages: Message) -> tuple[R
 
 
 def said(text: str) -> Message:
-    return Message(role="user", text=text)
+    return Message.of("user", text)
 
 
 def results(reply: Reply) -> list[Message]:
     return [
-        Message(role="tool", call_id=call.call_id, tool=call.name, text=f"sunny in {call.arguments['city']}")
+        Message.of_result(call_id=call.call_id, tool=call.name, text=f"sunny in {call.arguments['city']}")
         for call in reply.calls
     ]
 

@@ -149,7 +149,7 @@ async def test_idempotency_keys_tell_calls_apart(client: Client) -> None:
 
 
 async def test_ids_that_a_model_repeats_are_made_unique_and_answered(client: Client) -> None:
-    same = Reply(calls=(ToolCall(call_id="c", name="look"), ToolCall(call_id="c", name="look")), finish="tool_calls")
+    same = Reply.of(calls=(ToolCall(call_id="c", name="look"), ToolCall(call_id="c", name="look")), finish="tool_calls")
     provider = ScriptedProvider([same, same, answers()])
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run()

@@ -163,7 +163,7 @@ async def test_a_saga_is_no_way_round_a_critic(client: Client) -> None:
         {"tool": "book", "arguments": {}, "kind": "read_only"},
         {"tool": "pay", "kind": "final", "arguments": {"amount": 900}},
     ]
-    saga = Reply(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
+    saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
     agents = criticised(a_critic(tools=("pay",)), tools=("pay", "book", "saga"))
     provider = ScriptedProvider([saga, BAD, answers()])
     async with a_loop(client, provider, pay, book, agents=agents) as loop:

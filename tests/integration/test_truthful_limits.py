@@ -45,7 +45,7 @@ async def test_only_denials_count_as_denied(client: Client) -> None:
     tools = [FakeTool("look", parameters=NUMBER), FakeTool("rm"), FakeTool("pay", effect="irreversible")]
     bad = ToolCall(call_id="bad", name="look", arguments={"n": "one"})
     made = calls("look", "rm", "nope", "look", arguments={"n": 1})
-    script = [made.model_copy(update={"calls": (*made.calls, bad)}), answers()]
+    script = [made.model_copy(update={"parts": (*made.parts, bad)}), answers()]
     async with a_loop(client, script, *tools, engine=Deny("rm")) as loop:
         ran = await loop.run(max_tool_calls=1)
     assert ran.result.tool_calls.model_dump() == {
@@ -142,7 +142,7 @@ async def test_guidance_that_another_client_sent_too_long_is_told_as_cut(client:
 async def test_calls_beyond_what_a_reply_may_have_stand_in_the_journal(client: Client) -> None:
     names = ["look"] * 32 + ["pay", "look", "pay"]
     made = tuple(ToolCall(call_id=f"c{n}", name=name) for n, name in enumerate(names))
-    provider = ScriptedProvider([Reply(calls=made, finish="tool_calls"), answers()])
+    provider = ScriptedProvider([Reply.of(calls=made, finish="tool_calls"), answers()])
     async with a_loop(client, provider, FakeTool("look"), FakeTool("pay")) as loop:
         ran = await loop.run()
     [first, _] = [entry.data for entry in ran.journal if entry.event == "ReasoningComplete"]

@@ -81,7 +81,7 @@ class Unguarded:
 def each(name: str, argument: str, values: list[str]) -> Reply:
     """Return a reply that calls the tool once with each value."""
     made = (ToolCall(call_id=f"c{n}", name=name, arguments={argument: value}) for n, value in enumerate(values))
-    return Reply(calls=tuple(made), finish="tool_calls")
+    return Reply.of(calls=tuple(made), finish="tool_calls")
 
 
 async def told_of(client: Client, one: Tool, argument: str, values: list[str]) -> dict[str, str]:

@@ -141,7 +141,7 @@ async def _outgrown(client: Client, strategy: str) -> Ran:
     def reading(request: ModelRequest, number: int) -> Reply:
         return calls("page", arguments={"n": number}) if number <= 8 else answers("done")
 
-    provider = counting(reading, lambda request, number: Reply(text=f"summary {number}"))
+    provider = counting(reading, lambda request, number: Reply.of(f"summary {number}"))
     async with a_stage(client, provider, pages) as loop:
         return await loop.run(context_strategy=strategy, context_token_budget=1_400)
 

@@ -61,13 +61,13 @@ async def aborted_in_a_tool(client: Client) -> Ran:
 
 
 async def repaired(client: Client) -> Ran:
-    refusal, half = Reply(text="no", finish="refusal"), Reply(text="half ", finish="length")
-    async with a_stage(client, [refusal, Reply(text=""), calls("look"), half, answers("whole")], look()) as loop:
+    refusal, half = Reply.of("no", finish="refusal"), Reply.of("half ", finish="length")
+    async with a_stage(client, [refusal, Reply.of(""), calls("look"), half, answers("whole")], look()) as loop:
         return await loop.run()
 
 
 async def an_error_after_repairs(client: Client) -> Ran:
-    async with a_stage(client, [Reply(text="")]) as loop:
+    async with a_stage(client, [Reply.of("")]) as loop:
         return await loop.run()
 
 

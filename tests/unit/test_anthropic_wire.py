@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.tools import ToolSpec
@@ -16,21 +17,21 @@ SEARCH = ToolSpec(name="search", description="Find it.", parameters={"properties
 CACHED = {"cache_control": {"type": "ephemeral"}}
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 CONVERSATION = (
-    Message(role="user", text="find a and b"),
-    Message(role="system", text="Be brief."),
-    Message(
+    Message.of("user", "find a and b"),
+    Message.of("system", "Be brief."),
+    Message.of(
         role="assistant",
         text="Looking.",
         calls=(
             ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
             ToolCall(call_id="c2", name="search", malformed='{"q": '),
         ),
-        blocks=(THINKING, {"type": "reasoning.text", "text": "of another provider"}),
+        blocks=(block_part(THINKING), block_part({"type": "reasoning.text", "text": "of another provider"})),
     ),
-    Message(role="tool", call_id="c1", tool="search", text="found"),
-    Message(role="user", text="hurry"),
-    Message(role="tool", call_id="c2", tool="search", text=" ", is_error=True),
-    Message(role="user", text=" \n"),
+    Message.of_result(call_id="c1", tool="search", text="found"),
+    Message.of("user", "hurry"),
+    Message.of_result(call_id="c2", tool="search", text=" ", is_error=True),
+    Message.of("user", " \n"),
 )
 
 
@@ -112,14 +113,16 @@ async def test_cache_breakpoints(fields: dict[str, Any], breakpoints: list[str])
     [
         pytest.param([], ["user"], id="no message at all"),
         pytest.param(
-            [Message(role="assistant", text="hi")], ["user", "assistant", "user"], id="begun and ended by the assistant"
+            [Message.of("assistant", "hi")],
+            ["user", "assistant", "user"],
+            id="begun and ended by the assistant",
         ),
-        pytest.param([Message(role="user", text="a"), Message(role="user", text="b")], ["user"], id="two of a role"),
+        pytest.param([Message.of("user", "a"), Message.of("user", "b")], ["user"], id="two of a role"),
         pytest.param(
             [
-                Message(role="user", text="a"),
-                Message(role="assistant", blocks=(THINKING,)),
-                Message(role="user", text="b"),
+                Message.of("user", "a"),
+                Message.of("assistant", blocks=(block_part(THINKING),)),
+                Message.of("user", "b"),
             ],
             ["user"],
             id="an assistant turn of thoughts alone",
@@ -158,12 +161,13 @@ async def test_text_calls_thinking_and_usage() -> None:
     reply, text, _ = await completed("anthropic", streamed(*events))
     assert text == "I'll look. 😀"
     assert reply.model_dump(exclude_unset=True) == {
-        "text": "I'll look. 😀",
-        "calls": (
+        "parts": (
+            {"kind": "thinking", "format": "thinking", "text": "hm", "data": {"signature": "sig"}},
+            {"kind": "opaque", "format": "redacted_thinking", "data": {"data": "AA"}},
+            {"kind": "text", "text": "I'll look. 😀"},
             {"call_id": "t1", "name": "search", "arguments": {"q": "a"}},
             {"call_id": "t2", "name": "now"},
         ),
-        "blocks": (THINKING, {"type": "redacted_thinking", "data": "AA"}),
         "finish": "tool_calls",
         "usage": {"input_tokens": 40, "output_tokens": 5, "cached_input_tokens": 30},
     }

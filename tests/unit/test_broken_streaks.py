@@ -14,8 +14,8 @@ from orga.workflows.types.state import AgentState
 from tests.support.runs.critics import a_critic
 from tests.support.values.core import a_state
 
-ANSWER = Reply(text="done")
-BLANK = Reply(text="")
+ANSWER = Reply.of("done")
+BLANK = Reply.of("")
 MISFIT = Verdict(decision="invalid", reason="no number")
 DENIED = Verdict(decision="deny", reason="no")
 NO = Assessment(False, "model:m", "No source.", 0.4)

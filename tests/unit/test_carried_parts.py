@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.replies import normalised
 from orga.workflows.decisions import approvals
 from orga.workflows.decisions.begin import first_state, fork_of, shared
@@ -31,6 +32,7 @@ from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.parts import said
 from orga.workflows.types.past import parse_fork
 from orga.workflows.types.state import AgentState, ForkedFrom
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
@@ -269,15 +271,15 @@ def test_streaks_that_were_cut_still_end_the_run() -> None:
 
 
 def test_parts_without_end_and_counts_without_sense_are_not_carried() -> None:
-    blocks = tuple({"n": n} for n in range(2_000))
-    reply = normalised(Reply(text="t", blocks=blocks, order=("block", "text:1") * 2_000), ())
-    assert (reply.blocks, reply.order) == ((), ())
+    parts = (part for n in range(2_000) for part in (block_part({"n": n}), said("t")))
+    reply = normalised(Reply(parts=tuple(parts)), ())
+    assert (reply.blocks, len(reply.parts)) == ((), 1)
     huge = Reply.model_validate({"usage": {"input_tokens": 10**4_000}})
     assert normalised(huge, ()).usage.input_tokens == 10**15
 
 
 def test_a_message_without_its_text_is_the_task_only_where_it_is_the_first() -> None:
-    state = a_state(conversation=conversation_of(user("the task", pinned=True), Message(role="user", text="")))
+    state = a_state(conversation=conversation_of(user("the task", pinned=True), Message.of("user", "")))
     state = state.model_copy(update={"input": state.input.model_copy(update={"task": "the task"})})
     read = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
     assert [message.text for message in read.conversation.messages] == ["the task", ""]

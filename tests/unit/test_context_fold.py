@@ -72,7 +72,7 @@ class Run:
         iteration = self.state.iteration + 1
         context = ContextRef(head=reference(self.state.conversation.digest))
         request = SummariseRequest(iteration=iteration, context=context, ranges=drop)
-        reply = Reply(text=text)
+        reply = Reply.of(text)
         key = f"{iteration}.summary"
         self.history += [
             happened("scheduled", "summarise", request, key),
@@ -119,15 +119,15 @@ def test_the_fold_finds_the_context_of_every_model_call(
             run.roll_over()
             run.contexts = []
         calls = tuple(a_call("read", f"c{number}_{index}") for index in range(len(results)))
-        run.model_call(Reply(text=text, calls=calls), results)
+        run.model_call(Reply.of(text, calls=calls), results)
     assert contexts_of(run.history) == run.contexts
 
 
 def test_messages_that_were_dropped_stay_dropped() -> None:
     run = Run()
     for number in range(3):
-        run.model_call(Reply(calls=(a_call("read", f"c{number}"),)), ["ok"], ((1, 3),) if number == 2 else ())
-    run.model_call(Reply(text="done"), [])
+        run.model_call(Reply.of(calls=(a_call("read", f"c{number}"),)), ["ok"], ((1, 3),) if number == 2 else ())
+    run.model_call(Reply.of("done"), [])
     found = contexts_of(run.history)
     assert found == run.contexts
     assert [len(context) for context in found] == [1, 3, 3, 5]
@@ -136,14 +136,14 @@ def test_messages_that_were_dropped_stay_dropped() -> None:
 def after_three_calls() -> Run:
     run = Run()
     for number in range(3):
-        run.model_call(Reply(calls=(a_call("read", f"c{number}"),)), ["x" * 100])
+        run.model_call(Reply.of(calls=(a_call("read", f"c{number}"),)), ["x" * 100])
     return run
 
 
 def test_results_that_were_masked_stay_masked() -> None:
     run = after_three_calls()
-    run.model_call(Reply(text="done"), [], mask=((2, 3), (4, 5)))
-    run.model_call(Reply(text="done"), [])
+    run.model_call(Reply.of("done"), [], mask=((2, 3), (4, 5)))
+    run.model_call(Reply.of("done"), [])
     found = contexts_of(run.history)
     assert found == run.contexts
     assert [len(message.text) for message in found[-1] if message.role == "tool"] == [36, 36, 100]
@@ -151,8 +151,8 @@ def test_results_that_were_masked_stay_masked() -> None:
 
 def test_a_models_summary_is_found_in_its_own_result() -> None:
     run = after_three_calls()
-    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages of x"))
-    run.model_call(Reply(text="done"), [])
+    run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages of x"))
+    run.model_call(Reply.of("done"), [])
     found = contexts_of(run.history)
     assert found == run.contexts
     assert found[-1][1] == summary_message("two pages of x")
@@ -160,8 +160,8 @@ def test_a_models_summary_is_found_in_its_own_result() -> None:
 
 def test_a_summary_replaces_the_one_before_it() -> None:
     run = after_three_calls()
-    run.model_call(Reply(calls=(a_call("read", "c3"),)), ["y"], ((1, 5),), summary=run.summary(((1, 5),), "first"))
-    run.model_call(Reply(text="done"), [], ((1, 4),), summary=run.summary(((1, 4),), "second"))
+    run.model_call(Reply.of(calls=(a_call("read", "c3"),)), ["y"], ((1, 5),), summary=run.summary(((1, 5),), "first"))
+    run.model_call(Reply.of("done"), [], ((1, 4),), summary=run.summary(((1, 4),), "second"))
     found = contexts_of(run.history)
     assert found == run.contexts
     assert [message.text for message in found[-1] if message.summary] == [summary_message("second").text]
@@ -171,8 +171,8 @@ def test_a_call_that_is_asked_again_with_less_builds_on_the_same() -> None:
     """After a context overflow: the first was compacted already, the second more, each with a summary of its own."""
     run = after_three_calls()
     run.refused(((1, 3),), run.summary(((1, 3),), "one page"))
-    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
-    run.model_call(Reply(text="done"), [])
+    run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
+    run.model_call(Reply.of("done"), [])
     assert contexts_of(run.history) == run.contexts
 
 
@@ -192,16 +192,16 @@ def test_a_summary_after_a_roll_over_is_of_what_was_carried() -> None:
     run = after_three_calls()
     run.roll_over()
     run.contexts = []
-    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
+    run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
     assert contexts_of(run.history) == run.contexts
 
 
 @pytest.mark.parametrize("tampered", ["forged", None], ids=["was changed", "is missing"])
 def test_a_summary_that_is_not_what_was_meant_is_a_mismatch(tampered: str | None) -> None:
     run = after_three_calls()
-    run.model_call(Reply(text="done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
+    run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
     at_summary = next(i for i, h in enumerate(run.history) if (h.kind, h.name) == ("finished", "summarise"))
-    other = [happened("finished", "summarise", Reply(text=tampered), "4.summary")] if tampered else []
+    other = [happened("finished", "summarise", Reply.of(tampered), "4.summary")] if tampered else []
     with pytest.raises(DigestMismatch):
         contexts_of([*run.history[:at_summary], *other, *run.history[at_summary + 1 :]])
 
@@ -209,13 +209,13 @@ def test_a_summary_that_is_not_what_was_meant_is_a_mismatch(tampered: str | None
 def test_guidance_is_found_in_the_request_itself() -> None:
     run = Run()
     run.state = run.state.model_copy(update={"conversation": with_message(run.state.conversation, user("left"))})
-    run.model_call(Reply(text="done"), [])
+    run.model_call(Reply.of("done"), [])
     assert contexts_of(run.history)[0][-1] == user("left")
 
 
 def test_the_fold_ends_at_the_latest_model_call() -> None:
     run = Run()
-    run.model_call(Reply(calls=(a_call("read"),)), ["ok"])
+    run.model_call(Reply.of(calls=(a_call("read"),)), ["ok"])
     fold = ContextFold()
     for happening in run.history:
         fold.feed(happening)
@@ -225,8 +225,8 @@ def test_the_fold_ends_at_the_latest_model_call() -> None:
 def of_results(*values: Any) -> list[Happening]:
     """Return a history of two calls, the first of which has this result."""
     run = Run()
-    run.model_call(Reply(calls=(a_call("read", "c1"),)), ["ok"])
-    run.model_call(Reply(text="done"), [])
+    run.model_call(Reply.of(calls=(a_call("read", "c1"),)), ["ok"])
+    run.model_call(Reply.of("done"), [])
     at_result = next(index for index, h in enumerate(run.history) if h.key == "1.0")
     replaced = [happened("finished", "read", value, "1.0") for value in values]
     return [*run.history[:at_result], *replaced, *run.history[at_result + 1 :]]
@@ -276,7 +276,7 @@ def test_a_history_that_does_not_hold_what_was_meant_is_a_mismatch(history: list
 def test_news_that_the_history_does_not_hold_are_a_mismatch(news: MessageRef) -> None:
     fold = ContextFold()
     run = Run()
-    run.model_call(Reply(calls=(a_call("read", "c1"),)), ["ok"])
+    run.model_call(Reply.of(calls=(a_call("read", "c1"),)), ["ok"])
     for happening in run.history:
         fold.feed(happening)
     request = ReasonRequest(

@@ -87,7 +87,7 @@ def test_a_changed_message_is_a_mismatch(said: list[Message], other: Message, da
     index = data.draw(st.integers(0, len(said) - 1), "index")
     context, _ = handed_over(conversation_of(*said, sent=sent))
     changed = [*said]
-    changed[index] = other if other != said[index] else other.model_copy(update={"text": other.text + "!"})
+    changed[index] = other if other != said[index] else other.with_text(other.text + "!")
     forged = context.model_copy(update={"news": tuple(MessageRef(message=m) for m in changed[sent:])})
     with pytest.raises(DigestMismatch):
         forged.applied(HashedMessages().plus(tuple(changed[:sent])), _in_full)
@@ -165,7 +165,9 @@ def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
         pytest.param(MessageRef(reply=8), "8", id="a reply by its iteration"),
         pytest.param(MessageRef(result="8.0"), '"8.0"', id="a result by its activity"),
         pytest.param(
-            MessageRef(message=Message(role="user", text="a")), '{"role":"user","text":"a"}', id="a message in full"
+            MessageRef(message=Message.of("user", "a")),
+            '{"role":"user","parts":[{"kind":"text","text":"a"}]}',
+            id="a message in full",
         ),
         pytest.param(MessageRef(summary="8.summary"), '{"summary":"8.summary"}', id="a summary by its activity"),
     ],

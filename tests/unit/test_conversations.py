@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.conversations import Conversations
 from orga.activities.ports import Rebuilt, RunKey
 from orga.workflows.decisions.conversation import handed_over, with_message
@@ -49,13 +50,13 @@ def step(conversation: Conversation, iteration: int, drop: Ranges = ()) -> tuple
 
 def with_turn(conversation: Conversation, iteration: int, content: str = "ok") -> Conversation:
     """Return the conversation after a reply that called one tool, both known by reference."""
-    conversation = with_message(conversation, Reply(calls=(CALL,)).message(), MessageRef(reply=iteration))
+    conversation = with_message(conversation, Reply.of(calls=(CALL,)).message(), MessageRef(reply=iteration))
     result = tool_message(CALL, clip(content, 200), is_error=False)
     return with_message(conversation, result, MessageRef(result=f"{iteration}.0"))
 
 
 def keep_turn(conversations: Conversations, run: RunKey, iteration: int, content: str = "ok") -> None:
-    conversations.keep_reply(run, iteration, Reply(calls=(CALL,)))
+    conversations.keep_reply(run, iteration, Reply.of(calls=(CALL,)))
     conversations.keep_result(run, f"{iteration}.0", content)
 
 
@@ -170,7 +171,7 @@ async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None
     if "setup" not in parts:
         conversations = Conversations(history)
     if "reply" in parts:
-        conversations.keep_reply(RUN, 1, Reply(calls=(CALL,)))
+        conversations.keep_reply(RUN, 1, Reply.of(calls=(CALL,)))
     if "result" in parts:
         conversations.keep_result(RUN, "1.0", "ok")
     if "result-of-another-attempt" in parts:
@@ -184,14 +185,14 @@ async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None
 async def test_two_runs_with_the_same_beginning_do_not_mix() -> None:
     """Both start with the same task, and their first calls have the same place; their replies differ."""
     first, started = step(conversation_of(TASK), 1)
-    left = with_message(started, Message(role="assistant", text="left"), MessageRef(reply=1))
-    right = with_message(started, Message(role="assistant", text="right"), MessageRef(reply=1))
+    left = with_message(started, Message.of("assistant", "left"), MessageRef(reply=1))
+    right = with_message(started, Message.of("assistant", "right"), MessageRef(reply=1))
     (to_left, seen_left), (to_right, seen_right) = step(left, 2), step(right, 2)
     history = History(Rebuilt(SETUP, seen_right.messages))
     conversations, _ = warm(history)
     for run, text in ((RUN, "left"), (OTHER_RUN, "right")):
         await conversations.resolve(run, first)
-        conversations.keep_reply(run, 1, Reply(text=text))
+        conversations.keep_reply(run, 1, Reply.of(text))
     assert (await conversations.resolve(RUN, to_left)).messages == seen_left.messages
     assert (await conversations.resolve(OTHER_RUN, to_right)).messages == seen_right.messages
 
@@ -219,8 +220,10 @@ async def test_only_the_latest_conversation_of_a_run_takes_room() -> None:
     [
         pytest.param(user("x" * 5_000), id="text"),
         pytest.param(user("é" * 2_500), id="text that is not ASCII"),
-        pytest.param(Message(role="assistant", calls=(a_call(content="x" * 5_000),)), id="arguments of a call"),
-        pytest.param(Message(role="assistant", blocks=({"thinking": "x" * 5_000},)), id="blocks of a provider"),
+        pytest.param(Message.of("assistant", calls=(a_call(content="x" * 5_000),)), id="arguments of a call"),
+        pytest.param(
+            Message.of("assistant", blocks=(block_part({"thinking": "x" * 5_000}),)), id="blocks of a provider"
+        ),
     ],
 )
 async def test_the_bound_counts_all_that_a_message_holds(message: Message) -> None:

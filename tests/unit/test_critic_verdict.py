@@ -32,7 +32,7 @@ def said(scores: Any = SCORES, **fields: Any) -> str:
     ],
 )
 def test_a_verdict(text: str) -> None:
-    found = assessment(Reply(text=text), a_critic(), "model:m")
+    found = assessment(Reply.of(text), a_critic(), "model:m")
     assert (found.approved, found.score, found.dimensions) == (True, 0.8, {"accuracy": 1.0, "tone": 0.5})
 
 
@@ -66,7 +66,7 @@ def test_a_verdict(text: str) -> None:
 )
 def test_what_is_no_verdict(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
-        assessment(Reply(text=text), a_critic(), "model:m")
+        assessment(Reply.of(text), a_critic(), "model:m")
 
 
 @pytest.mark.parametrize("finish", ["length", "refusal", "content_filter"])
@@ -131,7 +131,7 @@ def test_the_order_of_dimensions_makes_no_difference(review: tuple[Critic, dict[
 def test_no_text_makes_a_run_stumble(text: str) -> None:
     """It is read in workflow code, where any other error would be tried again for ever."""
     with suppress(ValueError):
-        assessment(Reply(text=text), a_critic(), "model:m")
+        assessment(Reply.of(text), a_critic(), "model:m")
 
 
 def test_both_calls_of_a_verdict_are_counted() -> None:

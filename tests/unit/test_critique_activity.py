@@ -20,8 +20,8 @@ from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, 
 
 TASK = user("how much?", pinned=True)
 TURN = (
-    Message(role="assistant", text="let me see", calls=(a_call("read", "c1", path="a.txt"),)),
-    Message(role="tool", text="alpha", call_id="c1", tool="read"),
+    Message.of("assistant", "let me see", calls=(a_call("read", "c1", path="a.txt"),)),
+    Message.of_result(text="alpha", call_id="c1", tool="read"),
 )
 FIRST, SEEN = handed_over(conversation_of(TASK, *TURN, user("and why?", pinned=True)))
 

@@ -196,8 +196,8 @@ def test_what_is_said_of_an_answer_that_counts(found: Assessment, expected: str)
 
 def test_an_answer_that_waits_for_guidance_ends_nothing() -> None:
     state = a_state(setup=a_setup(), inbox=(Intervention(kind="steer", text="more"),))
-    assert with_accepted_answer(state, Reply(text="a"), ("but",)).stop is None
-    assert with_accepted_answer(a_state(setup=a_setup()), Reply(text="a"), ("but",)).stop == ("completed", "but")
+    assert with_accepted_answer(state, Reply.of("a"), ("but",)).stop is None
+    assert with_accepted_answer(a_state(setup=a_setup()), Reply.of("a"), ("but",)).stop == ("completed", "but")
 
 
 def test_remarks_of_a_model_are_data_those_of_a_person_are_not() -> None:
@@ -216,7 +216,7 @@ def test_what_the_model_is_told_of_its_tries(rounds: int, expected: str) -> None
 
 
 def test_a_rejected_answer_is_no_output() -> None:
-    state = with_rejected_answer(a_state(partial="one ", repairs=1), Reply(text="two"), a_critic(), NO)
+    state = with_rejected_answer(a_state(partial="one ", repairs=1), Reply.of("two"), a_critic(), NO)
     assert (state.output, state.partial, state.repairs, state.stop) == ("", "", 0, None)
     assert [message.role for message in state.conversation.messages] == ["user", "assistant", "user"]
     assert state.critiques == {"quality": 1}

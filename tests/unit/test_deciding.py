@@ -215,7 +215,7 @@ def test_it_needs_no_room_in_max_tool_calls() -> None:
 def happened(decision: AgentState) -> list[JournalEntry]:
     fold = JournalFold()
     request = a_request((user("t"),), a_setup()).model_dump(mode="json")
-    reply = Reply(calls=(a_call("decide"),)).model_dump(mode="json")
+    reply = Reply.of(calls=(a_call("decide"),)).model_dump(mode="json")
     notes = [note.model_dump(mode="json") for note in decision.notes]
     happenings = [
         Happening("scheduled", at(0), 1, name="reason", key="1", value=request),

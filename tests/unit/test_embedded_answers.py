@@ -45,7 +45,7 @@ def test_what_the_reader_can_fill(schema: dict[str, Any], expected: bool) -> Non
 
 @pytest.mark.parametrize("limit", [1, 4096])
 async def test_the_reader_answers_in_the_schema_however_little_room_it_has(limit: int) -> None:
-    task = Message(role="user", text="How are retries configured?")
+    task = Message.of("user", "How are retries configured?")
     request = ModelRequest(model="extractive", messages=(task,), output_schema=ONE, max_output_tokens=limit)
     pieces: list[str] = []
     reply = await ExtractiveProvider().complete(request, pieces.append)

@@ -181,7 +181,7 @@ async def test_files_that_match_by_name_are_offered_when_nothing_can_be_read(fol
 async def test_guidance_midway_turns_the_search(folder: Path) -> None:
     run = Run("How does the gate decide?", tools_over(folder))
     await run.step()
-    run.messages.append(Message(role="user", text="Tell me about honey and bees instead."))
+    run.messages.append(Message.of("user", "Tell me about honey and bees instead."))
 
     text = await run.to_the_end()
 
@@ -192,7 +192,7 @@ async def test_guidance_midway_turns_the_search(folder: Path) -> None:
 async def test_guidance_after_many_turns_gets_turns_of_its_own(folder: Path) -> None:
     run = Run("What about zeppelins and airships?", tools_over(folder))
     await run.to_the_end()
-    run.messages.append(Message(role="user", text="How does the gate decide?"))
+    run.messages.append(Message.of("user", "How does the gate decide?"))
 
     assert (await run.to_the_end()).startswith("The closest passage is in `docs/manual.md:7`")
 
@@ -223,7 +223,7 @@ async def test_compaction_after_every_step_cannot_make_it_read_for_ever(folder: 
 
 async def test_added_context_is_material(folder: Path) -> None:
     run = Run("Who wrote the hymn?", tools_over(folder), ())
-    run.messages.append(Message(role="user", text="Note.\nThe hymn was written by Ada.", pinned=True))
+    run.messages.append(Message.of("user", "Note.\nThe hymn was written by Ada.", pinned=True))
 
     text = await run.to_the_end()
 

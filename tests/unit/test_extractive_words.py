@@ -13,7 +13,7 @@ from orga.workflows.types.tools import ToolSpec
 
 
 def user(text: str, *, pinned: bool = False) -> Message:
-    return Message(role="user", text=text, pinned=pinned)
+    return Message.of("user", text, pinned=pinned)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,7 @@ def test_forms_of_a_word_share_a_stem(family: tuple[str, ...]) -> None:
         ),
         pytest.param([user("bees"), user("[Guidance] only queens")], ["bees", "queens"], id="guidance refines"),
         pytest.param([user("bees"), user("Look for wasps instead")], ["wasps"], id="guidance replaces"),
-        pytest.param(
-            [user("bees"), Message(role="assistant", text="Done."), user("wasps")], ["wasps"], id="next question"
-        ),
+        pytest.param([user("bees"), Message.of("assistant", "Done."), user("wasps")], ["wasps"], id="next question"),
         pytest.param([user("bees"), user("wasps sting", pinned=True)], ["bees"], id="added context is no question"),
         pytest.param([], [], id="no message"),
     ],

@@ -40,7 +40,7 @@ BLOCK = context_block(
 
 
 def conversation(task: str) -> tuple[Message, ...]:
-    return (Message(role="user", text=task, pinned=True), Message(role="user", text=BLOCK, pinned=True))
+    return (Message.of("user", task, pinned=True), Message.of("user", BLOCK, pinned=True))
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "openai", "openrouter", "ollama"])

@@ -52,7 +52,7 @@ def acted(key: str, kind: HappeningKind = "finished", name: str = "read", text: 
 
 
 def called(*names: str) -> Reply:
-    return Reply(calls=tuple(a_call(name, f"{name}_{i}") for i, name in enumerate(names)))
+    return Reply.of(calls=tuple(a_call(name, f"{name}_{i}") for i, name in enumerate(names)))
 
 
 def completed(reason: StopReason = "completed", detail: str = "") -> Happening:
@@ -76,7 +76,7 @@ TOOL_THEN_TEXT = [
     gated(ALLOW),
     happened("scheduled", "read", key="1.0", value={}),
     acted("1.0"),
-    *reasoned(Reply(text="done", usage=Usage(input_tokens=5)), 2),
+    *reasoned(Reply.of("done", usage=Usage(input_tokens=5)), 2),
     gated(ALLOW, at="2"),
     completed(),
 ]
@@ -268,7 +268,7 @@ def test_a_run_that_continues_as_new_goes_on_in_the_same_journal() -> None:
     carried = happened("started", value=[None, state.model_dump(mode="json", exclude_unset=True)])
     entries = journal(
         *[start(agent="coder"), reasoned(Reply(), 1), happened("continued_as_new", key="next")],
-        *[carried, reasoned(Reply(text="done"), 2), gated(ALLOW, at="2"), completed()],
+        *[carried, reasoned(Reply.of("done"), 2), gated(ALLOW, at="2"), completed()],
     )
     assert events(entries) == ["Started", "ReasoningComplete", *ROUND, "Terminated"]
     assert [entry.sequence for entry in entries] == list(range(7))
@@ -296,6 +296,6 @@ def test_a_chain_made_anew_after_an_edit_has_no_break_but_another_end() -> None:
 
 
 def test_calls_with_ids_that_look_like_keys_are_told_apart() -> None:
-    reply = Reply(calls=(ToolCall(call_id="1.1", name="a"), ToolCall(call_id="1.0", name="b")))
+    reply = Reply.of(calls=(ToolCall(call_id="1.1", name="a"), ToolCall(call_id="1.0", name="b")))
     entries = journal(start(), reasoned(reply, 1), gated(ALLOW, ALLOW), acted("1.1", name="b"), acted("1.0", name="a"))
     assert [(o["tool"], o["call_id"]) for o in entries[-1].data["outcomes"]] == [("a", "1.1"), ("b", "1.0")]

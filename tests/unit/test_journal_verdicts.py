@@ -231,7 +231,7 @@ def test_signs_that_calls_are_carried_out(sign: Happening, expected: bool) -> No
         pytest.param(reasoned(called("pay").model_copy(update={"finish": "refusal"}), 1), id="a refusal"),
         pytest.param(reasoned(Reply(), 1), id="a blank reply"),
         pytest.param(
-            [*prepared(output_schema={}), *reasoned(Reply(text="{", finish="length"), 1)], id="data that is cut"
+            [*prepared(output_schema={}), *reasoned(Reply.of("{", finish="length"), 1)], id="data that is cut"
         ),
         pytest.param(
             [*reasoned(called("pay"), 1), note("ApprovalRequested", kind="budget")], id="a reply at the deadline"
@@ -246,6 +246,6 @@ def test_a_verdict_on_a_call_that_is_sent_again_is_none_on_a_reply(before: list[
 
 
 def test_an_answer_that_is_held_dispatches_nothing() -> None:
-    answer = journal(start(), reasoned(Reply(text="done"), 1), gated(ASK, at="1"))
+    answer = journal(start(), reasoned(Reply.of("done"), 1), gated(ASK, at="1"))
     assert events(answer)[-2:] == [DISPATCHED, COLLECTED]
-    assert dispatched(start(), reasoned(Reply(text="done"), 1), gated(ASK, at="1"), gated(ALLOW, at="1")) == [[]]
+    assert dispatched(start(), reasoned(Reply.of("done"), 1), gated(ASK, at="1"), gated(ALLOW, at="1")) == [[]]

@@ -62,16 +62,16 @@ def test_what_counts_as_a_secret(environment: dict[str, str], also: tuple[str, .
 
 
 def test_a_record_without_a_secret_is_left_as_it_is() -> None:
-    reply = Reply(text="word", calls=(ToolCall(call_id="c1", name="look", arguments={"a": [1, None, True]}),))
+    reply = Reply.of("word", calls=(ToolCall(call_id="c1", name="look", arguments={"a": [1, None, True]}),))
     assert KNOWN.hidden_in(reply) is reply
     assert NO_SECRETS.hidden_in(reply) is reply
 
 
 def test_a_record_is_searched_to_its_depths_and_what_is_not_set_stays_so() -> None:
     call = ToolCall(call_id="c1", name="look", arguments={SECRET: [{"a": f"x{SECRET}"}, 1]})
-    found = KNOWN.hidden_in(Reply(text="t", calls=(call,)))
+    found = KNOWN.hidden_in(Reply.of("t", calls=(call,)))
     assert found.calls[0].arguments == {HIDDEN: [{"a": f"x{HIDDEN}"}, 1]}
-    assert found.model_fields_set == {"text", "calls"}
+    assert found.model_fields_set == {"parts"}
 
 
 def test_a_representation_shows_none() -> None:

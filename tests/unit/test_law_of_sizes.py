@@ -117,7 +117,7 @@ def proposing(count: int, size: int, letter: str = "x", text: int = 0) -> Reply:
     """Return a reply with so many calls, each with an argument of so many bytes of JSON."""
     inner = letter * max(size // (len(to_json(letter)) - 2), 0)
     calls = tuple(ToolCall(call_id=f"c{i}", name="read", arguments={"text": inner}) for i in range(count))
-    return Reply(text=letter * text, calls=calls, finish="tool_calls")
+    return Reply.of(letter * text, calls=calls, finish="tool_calls")
 
 
 def tools_of(size: int, count: int) -> tuple[ToolSpec, ...]:
@@ -181,7 +181,7 @@ def _burdened(state: AgentState, letter: str, number: int) -> AgentState:
     with_cache = a_spec("read", recovery={"strategy": "cached_result"})
     call = ToolCall(call_id="k", name="read", arguments={"n": number})
     state = recovery.with_success(state, with_cache, call, letter * 20_000, T0)
-    answer = Reply(text=letter * 600_000)
+    answer = Reply.of(letter * 600_000)
     state = state.model_copy(update={"inbox": state.inbox or (Intervention(kind="steer", text="more"),)})
     return observe.with_answer(state, answer).model_copy(update={"conversation": state.conversation})
 

@@ -50,7 +50,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
             ToolCall(call_id=f"c{self.iterations}_{index}", name=name, arguments={"n": n})
             for index, (name, n, _, _) in enumerate(wanted)
         )
-        reply = Reply(text=text, calls=calls, finish="tool_calls", usage=usage, cost_usd=cost)
+        reply = Reply.of(text, calls=calls, finish="tool_calls", usage=usage, cost_usd=cost)
         self.reasoned(reply)
         verdicts = tuple(_verdict(fate) for _, _, fate, _ in wanted)
         allowed = [index for index, verdict in enumerate(verdicts) if verdict.decision == "allow"]
@@ -89,7 +89,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @precondition(lambda self: self.may_reason)
     @rule(reason=st.sampled_from(["far too long", "names a customer", "unkind words", "not in English"]), usage=usages)
     def answer_what_is_denied(self, reason: str, usage: Usage) -> None:
-        reply = Reply(text="the answer", usage=usage)
+        reply = Reply.of("the answer", usage=usage)
         self.reasoned(reply)
         self.state = observe.with_denied_answer(self.state, reply, Verdict(decision="deny", reason=reason))
         self.streaks = {reason: self.streaks.get(reason, 0) + 1}
@@ -98,7 +98,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @rule(guided=st.booleans(), usage=usages)
     def answer(self, guided: bool, usage: Usage) -> None:
         """It ends the run, unless guidance comes while it is written."""
-        reply = Reply(text="the answer", usage=usage)
+        reply = Reply.of("the answer", usage=usage)
         self.reasoned(reply)
         if guided:
             self.guide("wait", is_context=False)

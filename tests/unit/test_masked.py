@@ -10,7 +10,7 @@ from tests.support.values.strategies import LAW, messages, texts
 
 
 def a_result(text: str, tool: str | None = "read_file", *, is_error: bool = False) -> Message:
-    return Message(role="tool", text=text, call_id="c1", tool=tool, is_error=is_error)
+    return Message.of_result(text=text, call_id="c1", tool=tool, is_error=is_error)
 
 
 results = st.builds(a_result, texts | st.integers(0, 5_000).map(lambda n: "é" * n), st.none() | texts)
@@ -31,12 +31,12 @@ results = st.builds(a_result, texts | st.integers(0, 5_000).map(lambda n: "é" *
         pytest.param(a_result("x" * 41), "[Result of read_file left out: 41 bytes]", id="one byte more goes"),
         pytest.param(a_result("x" * 90, is_error=True), "[Result of read_file left out: 90 bytes]", id="a failure"),
         pytest.param(user("x" * 2_000), "x" * 2_000, id="what a user says stays"),
-        pytest.param(Message(role="assistant", text="x" * 2_000), "x" * 2_000, id="so does what the model says"),
+        pytest.param(Message.of("assistant", "x" * 2_000), "x" * 2_000, id="so does what the model says"),
     ],
 )
 def test_masked(message: Message, expected: str) -> None:
     ours = (0, 0) if expected == message.text else (len(expected), 0)
-    assert masked(message) == message.model_copy(update={"text": expected, "ours": ours})
+    assert masked(message) == message.with_text(expected).with_ours(ours)
 
 
 @LAW

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from orga.activities.adapters.models.calls import OpenCall, finished_calls, tool_call
 from orga.workflows.types.messages import Message, Reply, ToolCall
 
-EARLIER = (Message(role="assistant", calls=(ToolCall(call_id="c1", name="f"),)),)
+EARLIER = (Message.of("assistant", calls=(ToolCall(call_id="c1", name="f"),)),)
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_any_calls_serialise_under_unique_ids(raw: list[tuple[str, str, str]]) -
     calls = finished_calls([OpenCall(call_id=i, name=n, arguments=[a]) for i, n, a in raw], EARLIER)
     ids = [call.call_id for call in calls]
     assert len({*ids, "c1"}) == len(ids) + 1
-    assert Reply.model_validate_json(Reply(calls=calls).model_dump_json()).calls == calls
+    assert Reply.model_validate_json(Reply.of(calls=calls).model_dump_json()).calls == calls

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.tools import ToolSpec
@@ -22,9 +23,9 @@ from tests.support.model.providers import (
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 THOUGHTFUL: dict[str, Any] = {
     "messages": (
-        Message(role="user", text="go"),
-        Message(role="assistant", calls=(ToolCall(call_id="c", name="now"),), blocks=(THINKING,)),
-        Message(role="tool", call_id="c", text="noon"),
+        Message.of("user", "go"),
+        Message.of("assistant", calls=(ToolCall(call_id="c", name="now"),), blocks=(block_part(THINKING),)),
+        Message.of_result(call_id="c", text="noon"),
     )
 }
 
@@ -194,8 +195,8 @@ def went_on(*names: str) -> tuple[Message, ...]:
     turns: list[Message] = []
     for name in names:
         block = {"type": "thinking", "thinking": "hm", "signature": name}
-        turns.append(Message(role="assistant", calls=(ToolCall(call_id=name, name="now"),), blocks=(block,)))
-        turns.append(Message(role="tool", call_id=name, text="noon"))
+        turns.append(Message.of("assistant", calls=(ToolCall(call_id=name, name="now"),), blocks=(block_part(block),)))
+        turns.append(Message.of_result(call_id=name, text="noon"))
     return (*THOUGHTFUL["messages"], *turns)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.assembly import MAX_OPEN_CALLS
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
 from orga.activities.ports import ModelError
@@ -18,6 +19,7 @@ from orga.activities.sanitize import sanitized
 from orga.activities.style_sheet import rules
 from orga.client.cli.terminal_text import harmless
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.parts import said
 from orga.workflows.types.tools import matches
 from tests.support.model.providers import chunk, completed, streamed
 from tests.support.programs.standstill import LIMIT_S, growth, longest_pause
@@ -164,6 +166,7 @@ async def test_a_reply_of_thousands_of_thoughts_is_cut_while_it_streams() -> Non
 
 
 def test_an_order_goes_with_the_blocks_that_it_places() -> None:
-    reply = Reply(text="ab", blocks=({"type": "thinking", "thinking": "x" * 100},), order=("text:1", "block", "text:1"))
-    assert normalised(reply, (), room=50) == Reply(text="ab", blocks=(), order=())
-    assert normalised(reply, ()).order == reply.order
+    thinking = block_part({"type": "thinking", "thinking": "x" * 100})
+    reply = Reply(parts=(said("a"), thinking, said("b")))
+    assert normalised(reply, (), room=50) == Reply(parts=(said("a"), said("b")))
+    assert normalised(reply, ()).parts == reply.parts

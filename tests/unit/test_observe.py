@@ -92,7 +92,7 @@ def test_a_reply_is_counted_even_when_it_is_no_use() -> None:
 def test_costs_add_up(costs: tuple[float | None, ...], expected: float | None) -> None:
     state = a_state()
     for cost in costs:
-        state = with_reply(state, Reply(text="a", cost_usd=cost), state.conversation)
+        state = with_reply(state, Reply.of("a", cost_usd=cost), state.conversation)
     assert state.usage.cost_usd == expected
 
 
@@ -109,7 +109,7 @@ def test_costs_add_up(costs: tuple[float | None, ...], expected: float | None) -
 )
 def test_an_outcome_is_counted_and_told(status: OutcomeStatus, counts: ToolCallCounts) -> None:
     call = a_call()
-    state = with_outcomes(a_state(), Reply(calls=(call,)), (outcome(call, status),), [])
+    state = with_outcomes(a_state(), Reply.of(calls=(call,)), (outcome(call, status),), [])
     told = state.conversation.messages[-1]
     assert state.tool_calls == counts
     assert (told.call_id, told.tool, told.text, told.is_error) == ("c1", "read", status, status != "ok")
@@ -118,7 +118,7 @@ def test_an_outcome_is_counted_and_told(status: OutcomeStatus, counts: ToolCallC
 def test_a_result_that_history_holds_is_news_by_reference_and_a_failure_in_full() -> None:
     calls = (a_call(call_id="a"), a_call(call_id="b"))
     state = with_outcomes(
-        a_state(iteration=4), Reply(calls=calls), (outcome(calls[0]), outcome(calls[1], "failed")), []
+        a_state(iteration=4), Reply.of(calls=calls), (outcome(calls[0]), outcome(calls[1], "failed")), []
     )
     task, reply, ok, failed = state.conversation.news
     assert task.message is not None
@@ -127,7 +127,7 @@ def test_a_result_that_history_holds_is_news_by_reference_and_a_failure_in_full(
 
 
 def test_calls_that_were_left_out_are_told() -> None:
-    state = with_outcomes(a_state(), Reply(calls=(a_call(),), left_out=3), (outcome(a_call()),), [])
+    state = with_outcomes(a_state(), Reply.of(calls=(a_call(),), left_out=3), (outcome(a_call()),), [])
     assert state.conversation.messages[-1] == user("[Not run] 3 more calls of your reply: a reply has at most 1 calls.")
     assert (state.tool_calls.proposed, state.tool_calls.not_run) == (4, 3)
 
@@ -141,46 +141,44 @@ def test_denials_are_named_once_each_and_invalid_calls_are_not_among_them() -> N
 
 
 def test_an_answer_is_the_output_and_forgets_denials_and_repairs() -> None:
-    state = with_answer(a_state(denials={"rm: no": 2}, repairs=2), Reply(text="done"))
+    state = with_answer(a_state(denials={"rm: no": 2}, repairs=2), Reply.of("done"))
     assert (state.output, state.denials, state.repairs) == ("done", {}, 0)
 
 
 def test_a_denied_answer_is_no_output_and_the_model_is_told_why() -> None:
-    state = with_denied_answer(a_state(), Reply(text="secret"), DENY)
+    state = with_denied_answer(a_state(), Reply.of("secret"), DENY)
     assert state.output == ""
     assert [m.text for m in state.conversation.messages[1:]] == ["secret", "[Policy denied] not today"]
     assert state.denials == {"final answer: not today": 1}
 
 
 def test_an_interrupted_answer_is_kept_in_the_conversation_but_is_no_output() -> None:
-    state = with_unjudged(a_state(), Reply(text="secret"), ())
+    state = with_unjudged(a_state(), Reply.of("secret"), ())
     assert (state.output, state.conversation.messages[-1].text) == ("", "secret")
 
 
 def cut(state: AgentState, text: str) -> AgentState:
-    return with_repair(state, classify_reply(Reply(text=text, finish="length")))
+    return with_repair(state, classify_reply(Reply.of(text, finish="length")))
 
 
 def test_a_cut_answer_goes_on_where_it_stopped() -> None:
-    state = with_answer(cut(cut(a_state(), "one, "), "two, "), Reply(text="three"))
+    state = with_answer(cut(cut(a_state(), "one, "), "two, "), Reply.of("three"))
     assert (state.output, state.partial) == ("one, two, three", "")
 
 
 def test_calls_after_a_cut_answer_start_the_answer_anew() -> None:
-    state = with_outcomes(cut(a_state(), "one, "), Reply(calls=(a_call(),)), (outcome(a_call()),), [])
-    assert with_answer(state, Reply(text="new")).output == "new"
+    state = with_outcomes(cut(a_state(), "one, "), Reply.of(calls=(a_call(),)), (outcome(a_call()),), [])
+    assert with_answer(state, Reply.of("new")).output == "new"
 
 
 @pytest.mark.parametrize(
     ("reply", "reason", "detail"),
     [
         pytest.param(Reply(), "error", "blank reply", id="blank"),
-        pytest.param(Reply(text="no", finish="refusal"), "error", "refusal: the model declined: no", id="refusal"),
+        pytest.param(Reply.of("no", finish="refusal"), "error", "refusal: the model declined: no", id="refusal"),
         pytest.param(Reply(finish="content_filter"), "error", "content filter", id="content filter"),
-        pytest.param(Reply(calls=(a_call(),), finish="length"), "error", "truncated tool call", id="cut calls"),
-        pytest.param(
-            Reply(text="a", finish="length"), "completed", "the answer is cut", id="a cut answer is an answer"
-        ),
+        pytest.param(Reply.of(calls=(a_call(),), finish="length"), "error", "truncated tool call", id="cut calls"),
+        pytest.param(Reply.of("a", finish="length"), "completed", "the answer is cut", id="a cut answer is an answer"),
     ],
 )
 def test_two_repairs_get_feedback_and_the_third_ends_the_run(reply: Reply, reason: str, detail: str) -> None:
@@ -204,18 +202,18 @@ def test_guidance_that_waits_gives_a_cut_answer_another_chance() -> None:
 
 def test_a_usable_reply_in_between_starts_the_count_anew() -> None:
     state = with_repair(with_repair(a_state(), classify_reply(Reply())), classify_reply(Reply()))
-    state = with_outcomes(state, Reply(calls=(a_call(),)), (outcome(a_call()),), [])
+    state = with_outcomes(state, Reply.of(calls=(a_call(),)), (outcome(a_call()),), [])
     assert with_repair(state, classify_reply(Reply())).stop is None
 
 
 def test_cut_calls_are_not_run_and_each_is_told_so() -> None:
     calls = (a_call(call_id="a"), a_call(call_id="b"))
-    state = with_repair(a_state(), classify_reply(Reply(calls=calls, finish="length")))
+    state = with_repair(a_state(), classify_reply(Reply.of(calls=calls, finish="length")))
     told = state.conversation.messages[2:4]
     assert [(m.call_id, m.is_error) for m in told] == [("a", True), ("b", True)]
     assert all(m.text.startswith("[Not run] ") for m in told)
 
 
 def test_the_text_of_a_refusal_is_kept_without_its_calls() -> None:
-    state = with_repair(a_state(), classify_reply(Reply(text="no", calls=(a_call(),), finish="refusal")))
+    state = with_repair(a_state(), classify_reply(Reply.of("no", calls=(a_call(),), finish="refusal")))
     assert [(m.role, m.text, m.calls) for m in state.conversation.messages[1:2]] == [("assistant", "no", ())]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
+from orga.activities.adapters.models.blocks import block_part, wire_block
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tools import ToolSpec
@@ -18,20 +19,23 @@ SEARCH = ToolSpec(
 )
 DONE = "[DONE]"
 CONVERSATION = (
-    Message(role="user", text="find a and b"),
-    Message(
+    Message.of("user", "find a and b"),
+    Message.of(
         role="assistant",
         text="Looking.",
         calls=(
             ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
             ToolCall(call_id="c2", name="search", malformed='{"q": '),
         ),
-        blocks=({"type": "reasoning.text", "text": "hm"}, {"type": "thinking", "thinking": "x"}),
+        blocks=(
+            block_part({"type": "reasoning.text", "text": "hm"}),
+            block_part({"type": "thinking", "thinking": "x"}),
+        ),
     ),
-    Message(role="tool", call_id="c1", tool="search", text="found"),
-    Message(role="user", text="hurry"),
-    Message(role="tool", call_id="c2", tool="search", text="bad arguments", is_error=True),
-    Message(role="system", text="Be brief."),
+    Message.of_result(call_id="c1", tool="search", text="found"),
+    Message.of("user", "hurry"),
+    Message.of_result(call_id="c2", tool="search", text="bad arguments", is_error=True),
+    Message.of("system", "Be brief."),
 )
 
 
@@ -107,8 +111,8 @@ async def test_what_is_not_sent(fields: dict[str, Any], absent: set[str]) -> Non
 
 async def test_a_name_that_a_model_made_up_does_not_poison_the_next_request() -> None:
     made_up = ToolCall(call_id="functions.search:0", name="functions.search")
-    result = Message(role="tool", call_id="functions.search:0", text="no such tool")
-    body = await sent(messages=(Message(role="assistant", calls=(made_up,)), result))
+    result = Message.of_result(call_id="functions.search:0", text="no such tool")
+    body = await sent(messages=(Message.of("assistant", calls=(made_up,)), result))
     (wire,) = body["messages"][0]["tool_calls"]
     assert wire["function"]["name"] == "functions_search"
     assert wire["id"] == body["messages"][1]["tool_call_id"]
@@ -121,7 +125,7 @@ async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -
     reply, text, _ = await completed("openai", streamed(*frames, {"choices": [], "usage": usage}, DONE))
     assert text == "Grüß dich 😀"
     assert reply.model_dump(exclude_unset=True) == {
-        "text": "Grüß dich 😀",
+        "parts": ({"kind": "text", "text": "Grüß dich 😀"},),
         "usage": {"input_tokens": 20, "output_tokens": 5, "cached_input_tokens": 8},
     }
 
@@ -191,7 +195,7 @@ async def test_a_server_that_does_not_stream() -> None:
     whole = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 3}}
     reply, text, _ = await completed("openai", http.Response(200, json=whole))
     assert text == "hi"
-    assert reply == Reply(
+    assert reply == Reply.of(
         text="hi", calls=(ToolCall(call_id="c1", name="now"),), finish="tool_calls", usage=Usage(input_tokens=3)
     )
 
@@ -206,7 +210,7 @@ async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None
     frames = [chunk(reasoning_details=[detail]) | {"model": "real/model"} for detail in details]
     usage: dict[str, Any] = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1, "cost": 0.25}}
     reply, _, _ = await completed("openrouter", streamed(*frames, chunk("stop"), usage, DONE))
-    assert reply.blocks == (
+    assert tuple(map(wire_block, reply.blocks)) == (
         {"type": "reasoning.text", "index": 0, "text": "first second", "signature": "sig"},
         {"type": "reasoning.encrypted", "index": 1, "data": "AA"},
     )

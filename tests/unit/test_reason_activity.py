@@ -157,7 +157,7 @@ async def test_a_defect_of_a_provider_is_not_mistaken_for_a_missing_key() -> Non
 
 
 async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
-    repeated = Reply(calls=(a_call(), a_call()), finish="tool_calls")
+    repeated = Reply.of(calls=(a_call(), a_call()), finish="tool_calls")
     reasoning = Reasoning(repeated, answers())
     reply = await reasoning.reply()
     assert [call.call_id for call in reply.calls] == ["c1", "c1_2"]
@@ -169,8 +169,8 @@ async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
 
 
 async def test_ids_are_unique_in_the_whole_conversation() -> None:
-    earlier = Message(role="assistant", calls=(a_call(),))
-    reply = await Reasoning(Reply(calls=(a_call(),))).reply(a_request((TASK, earlier), SETUP))
+    earlier = Message.of("assistant", calls=(a_call(),))
+    reply = await Reasoning(Reply.of(calls=(a_call(),))).reply(a_request((TASK, earlier), SETUP))
     assert reply.calls[0].call_id == "c1_2"
 
 
@@ -193,7 +193,7 @@ class Streams:
         for piece in self.pieces:
             on_text(piece)
         await asyncio.wait_for(self.may_end.wait(), 10)
-        return Reply(text="done")
+        return Reply.of("done")
 
 
 @pytest.mark.parametrize(

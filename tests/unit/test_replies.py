@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.workflows.decisions.replies import Kind, classify_reply
 from orga.workflows.types.messages import FinishReason, Reply
 from tests.support.values.core import a_call
@@ -16,20 +17,20 @@ CALLS = (a_call(),)
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        pytest.param(Reply(text="done"), "answer", id="text is an answer"),
-        pytest.param(Reply(calls=CALLS, finish="tool_calls"), "calls", id="calls are calls"),
-        pytest.param(Reply(text="I will look", calls=CALLS, finish="tool_calls"), "calls", id="text beside calls"),
-        pytest.param(Reply(calls=CALLS, finish="stop"), "calls", id="calls although the provider says stop"),
-        pytest.param(Reply(text="done", finish="tool_calls"), "answer", id="no calls although the provider says so"),
-        pytest.param(Reply(text="don", finish="length"), "cut_answer", id="a cut answer"),
-        pytest.param(Reply(calls=CALLS, finish="length"), "cut_calls", id="cut calls, whose arguments may be cut"),
+        pytest.param(Reply.of("done"), "answer", id="text is an answer"),
+        pytest.param(Reply.of(calls=CALLS, finish="tool_calls"), "calls", id="calls are calls"),
+        pytest.param(Reply.of("I will look", calls=CALLS, finish="tool_calls"), "calls", id="text beside calls"),
+        pytest.param(Reply.of(calls=CALLS, finish="stop"), "calls", id="calls although the provider says stop"),
+        pytest.param(Reply.of("done", finish="tool_calls"), "answer", id="no calls although the provider says so"),
+        pytest.param(Reply.of("don", finish="length"), "cut_answer", id="a cut answer"),
+        pytest.param(Reply.of(calls=CALLS, finish="length"), "cut_calls", id="cut calls, whose arguments may be cut"),
         pytest.param(Reply(), "blank", id="nothing at all"),
-        pytest.param(Reply(text=" \n\t"), "blank", id="only white space"),
-        pytest.param(Reply(blocks=({"type": "thinking"},)), "blank", id="only thinking"),
+        pytest.param(Reply.of(" \n\t"), "blank", id="only white space"),
+        pytest.param(Reply.of(blocks=(block_part({"type": "thinking"}),)), "blank", id="only thinking"),
         pytest.param(Reply(finish="length"), "blank", id="all output went into thinking"),
-        pytest.param(Reply(text="I can't", finish="refusal"), "refusal", id="a refusal"),
-        pytest.param(Reply(calls=CALLS, finish="refusal"), "refusal", id="a refusal wins over calls"),
-        pytest.param(Reply(text="so", finish="content_filter"), "content_filter", id="a filter wins over text"),
+        pytest.param(Reply.of("I can't", finish="refusal"), "refusal", id="a refusal"),
+        pytest.param(Reply.of(calls=CALLS, finish="refusal"), "refusal", id="a refusal wins over calls"),
+        pytest.param(Reply.of("so", finish="content_filter"), "content_filter", id="a filter wins over text"),
         pytest.param(Reply(finish="content_filter"), "content_filter", id="a filter wins over blank"),
     ],
 )
@@ -53,13 +54,13 @@ def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: R
 @pytest.mark.parametrize("finish", [pytest.param(f, id=f"finish {f}") for f in get_args(FinishReason)])
 def test_a_blank_reply_is_never_usable(finish: FinishReason) -> None:
     """An empty success would end a run that did nothing."""
-    assert not classify_reply(Reply(text=" ", finish=finish)).is_usable
+    assert not classify_reply(Reply.of(" ", finish=finish)).is_usable
 
 
 def test_only_a_refusal_is_quoted_on_one_line_and_cut() -> None:
     text = "I cannot\nhelp " + "x" * 500
     assert (
-        classify_reply(Reply(text=text, finish="refusal")).detail
+        classify_reply(Reply.of(text, finish="refusal")).detail
         == "refusal: the model declined: " + ("I cannot help " + "x" * 500)[:200]
     )
-    assert text not in classify_reply(Reply(text=text, finish="length")).detail
+    assert text not in classify_reply(Reply.of(text, finish="length")).detail

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
+from orga.activities.adapters.models.blocks import block_part, wire_block
 from orga.activities.replies import (
     MAX_CALLS,
     MAX_CALLS_BYTES,
@@ -28,7 +29,7 @@ from tests.support.values.strategies import LAW, any_calls, any_replies
 
 TOO_LARGE = f"(more than 150000 bytes{TOGETHER})"
 PAYLOAD_LIMIT = 2 * 1024 * 1024
-earlier_calls = st.lists(any_calls, max_size=4).map(lambda calls: (Message(role="assistant", calls=tuple(calls)),))
+earlier_calls = st.lists(any_calls, max_size=4).map(lambda calls: (Message.of("assistant", calls=tuple(calls)),))
 
 
 def read_again(reply: Reply) -> Reply:
@@ -77,7 +78,7 @@ def test_no_call_is_lost_without_being_counted(reply: Reply) -> None:
 
 
 def test_a_plain_reply_is_not_copied() -> None:
-    reply = Reply(text="né", calls=(a_call(path="a"),))
+    reply = Reply.of("né", calls=(a_call(path="a"),))
     assert normalised(reply, ()) is reply
 
 
@@ -95,8 +96,8 @@ def test_a_plain_reply_is_not_copied() -> None:
     ],
 )
 def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> None:
-    reply = Reply(calls=tuple(a_call(call_id=call_id) for call_id in given_ids))
-    before = Message(role="assistant", calls=tuple(a_call(call_id=call_id) for call_id in earlier))
+    reply = Reply.of(calls=tuple(a_call(call_id=call_id) for call_id in given_ids))
+    before = Message.of("assistant", calls=tuple(a_call(call_id=call_id) for call_id in earlier))
     assert [call.call_id for call in normalised(reply, (before,)).calls] == expected
 
 
@@ -113,11 +114,11 @@ def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> N
     ],
 )
 def test_names(name: str, expected: str) -> None:
-    assert normalised(Reply(calls=(a_call(name),)), ()).calls[0].name == expected
+    assert normalised(Reply.of(calls=(a_call(name),)), ()).calls[0].name == expected
 
 
 def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
-    reply = Reply(calls=tuple(a_call(call_id="same") for _ in range(1_000)))
+    reply = Reply.of(calls=tuple(a_call(call_id="same") for _ in range(1_000)))
     safe = normalised(reply, ())
     assert (len(safe.calls), safe.left_out) == (MAX_CALLS, 1_000 - MAX_CALLS)
     assert [call.call_id for call in safe.calls[:2]] == ["same", "same_2"]
@@ -140,13 +141,13 @@ def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
 )
 def test_arguments(call: ToolCall, arguments: dict[str, Any], malformed: str | None) -> None:
     """JSON that is 199 deep can be parsed on its own, but not inside a reply: the run could never be read again."""
-    safe = normalised(Reply(calls=(call,)), ()).calls[0]
+    safe = normalised(Reply.of(calls=(call,)), ()).calls[0]
     assert (safe.arguments, safe.malformed) == (arguments, malformed)
 
 
 def test_malformed_text_is_kept_valid_and_bounded() -> None:
     call = ToolCall(call_id="a", name="read", malformed="{\ud800" + "x" * 10**6)
-    malformed = normalised(Reply(calls=(call,)), ()).calls[0].malformed or ""
+    malformed = normalised(Reply.of(calls=(call,)), ()).calls[0].malformed or ""
     assert malformed.startswith("{\ufffdxx")
     assert len(malformed.encode()) <= MAX_CALLS_BYTES
 
@@ -162,7 +163,7 @@ def test_malformed_text_is_kept_valid_and_bounded() -> None:
 )
 def test_the_arguments_of_all_calls_together_are_bounded(sizes: list[int], room: int, kept: int) -> None:
     """They are sent back with every later request."""
-    safe = normalised(Reply(calls=tuple(a_call(x="x" * size) for size in sizes)), (), room)
+    safe = normalised(Reply.of(calls=tuple(a_call(x="x" * size) for size in sizes)), (), room)
     assert [bool(call.arguments) for call in safe.calls] == [True] * kept + [False] * (len(sizes) - kept)
     assert all("make fewer or shorter calls at once" in call.malformed for call in safe.calls if call.malformed)
     assert sum(len(to_json(call.arguments)) for call in safe.calls) <= room + MAX_CALLS * MIN_CALL_BYTES
@@ -181,14 +182,14 @@ def test_the_room_is_what_a_reply_of_so_many_tokens_can_hold(max_output_tokens: 
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    text = normalised(Reply(text="é" * MAX_TEXT_BYTES), ()).text
+    text = normalised(Reply.of("é" * MAX_TEXT_BYTES), ()).text
     assert len(text.encode()) <= MAX_TEXT_BYTES
     assert "[cut: 600000 bytes in all" in text
 
 
 @pytest.mark.parametrize("letter", ["x", '"', "\n", "é", "\x01", "😀"])
 def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
-    text = normalised(Reply(text=letter * 100_000 + "x" * 400_000), ()).text
+    text = normalised(Reply.of(letter * 100_000 + "x" * 400_000), ()).text
     assert MAX_TEXT_BYTES * 0.7 < len(to_json(text)) <= MAX_TEXT_BYTES
 
 
@@ -213,7 +214,7 @@ def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
 )
 def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict[str, Any]) -> None:
     """A negative count would give a run more than its budget."""
-    safe = normalised(Reply(text="hm").model_copy(update=said), ())
+    safe = normalised(Reply.of("hm").model_copy(update=said), ())
     assert {key: getattr(safe, key) for key in expected} == expected
 
 
@@ -227,28 +228,30 @@ def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict
     ],
 )
 def test_blocks(blocks: tuple[dict[str, Any], ...], expected: int) -> None:
-    safe = normalised(Reply(text="a", blocks=blocks), ())
-    assert safe.blocks == blocks[:expected]
+    safe = normalised(Reply.of("a", blocks=map(block_part, blocks)), ())
+    assert tuple(map(wire_block, safe.blocks)) == blocks[:expected]
 
 
 def test_a_block_is_made_valid_text() -> None:
-    assert normalised(Reply(blocks=({"a\ud800": "\x00"},)), ()).blocks == ({"a\ufffd": "\ufffd"},)
+    assert normalised(Reply.of(blocks=(block_part({"a\ud800": "\x00"}),)), ()).blocks == (
+        block_part({"a\ufffd": "\ufffd"}),
+    )
 
 
 @pytest.mark.parametrize(
     "reply",
     [
         pytest.param(
-            Reply(
+            Reply.of(
                 text="é" * MAX_TEXT_BYTES,
-                blocks=({"b": "x" * 10**6},),
+                blocks=(block_part({"b": "x" * 10**6}),),
                 calls=tuple(a_call(x="x" * 149_000) for _ in range(32)),
             ),
             id="everything is as large as it may be",
         ),
-        pytest.param(Reply(calls=tuple(a_call(x="x" * 149_000) for _ in range(1_000))), id="many large calls"),
+        pytest.param(Reply.of(calls=tuple(a_call(x="x" * 149_000) for _ in range(1_000))), id="many large calls"),
         pytest.param(
-            Reply(calls=tuple(ToolCall(call_id="a", name="b", malformed="x" * 149_000) for _ in range(32))),
+            Reply.of(calls=tuple(ToolCall(call_id="a", name="b", malformed="x" * 149_000) for _ in range(32))),
             id="many large calls that are malformed",
         ),
     ],

@@ -28,7 +28,7 @@ WAITING = requeued(LYING, "1.0")
     ],
 )
 def test_an_end_that_the_model_comes_to(state: AgentState, expected: tuple[str, str] | None) -> None:
-    assert with_answer(state, Reply(text="done", finish="stop")).stop == expected
+    assert with_answer(state, Reply.of("done", finish="stop")).stop == expected
     assert with_termination(state, "", "done").stop == expected
 
 

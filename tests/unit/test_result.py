@@ -44,7 +44,7 @@ def test_the_result_has_every_key_of_the_contract() -> None:
 
 
 def test_the_result_holds_what_was_gathered() -> None:
-    state = with_answer(a_state(iteration=3, usage=UsageTotals(total_tokens=9, model_calls=3)), Reply(text="42"))
+    state = with_answer(a_state(iteration=3, usage=UsageTotals(total_tokens=9, model_calls=3)), Reply.of("42"))
     state = state.model_copy(update={"tool_calls": ToolCallCounts(proposed=2, run=1, denied=1)})
     found = result(with_pause(state, at(1.23456)), ("max_tokens", "9 of 9 tokens"), at(500))
     assert (found.output, found.iterations, found.duration_s) == ("42", 3, 1.235)
@@ -96,8 +96,8 @@ def test_the_status_of_a_run_that_ended_says_how() -> None:
 def test_the_conversation_is_shown_with_roles_and_call_ids_instructions_first() -> None:
     state = a_state(setup=a_setup(instructions="be short"))
     for message in (
-        Message(role="assistant", calls=(a_call(),)),
-        Message(role="tool", text="no", call_id="c1", tool="read", is_error=True),
+        Message.of("assistant", calls=(a_call(),)),
+        Message.of_result(text="no", call_id="c1", tool="read", is_error=True),
     ):
         state = state.model_copy(update={"conversation": with_message(state.conversation, message)})
     shown = shown_conversation(state)

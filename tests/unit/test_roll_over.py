@@ -119,5 +119,5 @@ def test_a_new_run_starts_with_the_task_pinned() -> None:
 
 def test_calls_survive_the_trip_with_their_arguments() -> None:
     call = a_call(path="é", limit=1.0, deep={"a": [None, True]})
-    state = a_state(conversation=conversation_of(Message(role="assistant", calls=(call,))))
+    state = a_state(conversation=conversation_of(Message.of("assistant", calls=(call,))))
     assert over_the_wire(state).conversation.messages[0].calls == (call,)

@@ -57,7 +57,7 @@ def happened(kind: HappeningKind, name: str = "", key: str = "", value: Any = No
 
 def told(*happenings: Happening) -> list[JournalEntry]:
     """Return the journal of an iteration that begins with a saga and a look."""
-    reply = Reply(calls=(a_call("saga", "g0"), a_call("look", "l0")), finish="tool_calls")
+    reply = Reply.of(calls=(a_call("saga", "g0"), a_call("look", "l0")), finish="tool_calls")
     verdicts = {"verdicts": [{"decision": "allow"}] * 2, "places": ["1.0", "1.1"]}
     begin = [
         happened("started", value=[{"task": "go"}]),

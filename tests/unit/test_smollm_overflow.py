@@ -13,8 +13,8 @@ from orga.workflows.types.messages import Message
 LONG = ModelRequest(
     model="smollm2",
     messages=(
-        Message(role="user", text="What does it say?"),
-        Message(role="tool", call_id="c1", tool="read_file", text="7 1 8 " * 30_000),
+        Message.of("user", "What does it say?"),
+        Message.of_result(call_id="c1", tool="read_file", text="7 1 8 " * 30_000),
     ),
 )
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from orga.workflows.types.control import Control, ControlChanges
 from orga.workflows.types.conversation import ConversationChanges
-from orga.workflows.types.messages import CallChanges, Reply, ReplyChanges, ToolCall
+from orga.workflows.types.messages import Reply, ReplyChanges, ToolCall
+from orga.workflows.types.parts import CallChanges
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import (
     AgentState,

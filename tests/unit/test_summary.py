@@ -25,7 +25,7 @@ from tests.support.values.turns import TASK, turn
 
 UNUSED = UsageTotals()
 CALLS = (a_call("read", "a"), a_call("read", "b"), a_call("search", "c"))
-TWO_CALLS = [Message(role="assistant", calls=CALLS[:2]), *(Message(role="tool", call_id=i) for i in "ab")]
+TWO_CALLS = [Message.of("assistant", calls=CALLS[:2]), *(Message.of_result(call_id=i) for i in "ab")]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_reserve_holds_the_longest_summary(limit: int) -> None:
     ("messages", "expected"),
     [
         pytest.param(
-            [user("a"), *TWO_CALLS, Message(role="assistant", calls=CALLS[2:]), Message(role="tool", call_id="c")],
+            [user("a"), *TWO_CALLS, Message.of("assistant", calls=CALLS[2:]), Message.of_result(call_id="c")],
             "Left out: messages 6, tool calls 3, results 3.\nTools called: read x2, search x1.",
             id="counts, tools by how often they were called",
         ),
@@ -61,7 +61,7 @@ def test_the_reserve_holds_the_longest_summary(limit: int) -> None:
             id="what an earlier summary says is kept",
         ),
         pytest.param(
-            [Message(role="assistant", calls=tuple(a_call(f"t{n:02}", str(n)) for n in range(22)))],
+            [Message.of("assistant", calls=tuple(a_call(f"t{n:02}", str(n)) for n in range(22)))],
             "Left out: messages 1, tool calls 22, results 0.\nTools called: "
             + ", ".join(f"t{n:02} x1" for n in range(20))
             + ", and 2 more.",
@@ -112,8 +112,8 @@ FALLBACK = "Left out: messages 2, tool calls 1, results 1.\nTools called: read x
 @pytest.mark.parametrize(
     ("reply", "text", "call", "usage"),
     [
-        pytest.param(Reply(text="read it", usage=USED, cost_usd=0.5), "read it", "7.summary", COUNTED, id="a summary"),
-        pytest.param(Reply(text=" \n", usage=USED, cost_usd=0.5), FALLBACK, "", COUNTED, id="a blank one costs, too"),
+        pytest.param(Reply.of("read it", usage=USED, cost_usd=0.5), "read it", "7.summary", COUNTED, id="a summary"),
+        pytest.param(Reply.of(" \n", usage=USED, cost_usd=0.5), FALLBACK, "", COUNTED, id="a blank one costs, too"),
         pytest.param(None, FALLBACK, "", UNUSED, id="a call that failed, or was not made"),
     ],
 )
@@ -125,6 +125,6 @@ def test_with_summary(reply: Reply | None, text: str, call: str, usage: UsageTot
 
 
 def test_a_summary_of_other_messages_is_not_taken() -> None:
-    state = with_summary(TURNS, DROP, 100, Reply(text="read it"))
+    state = with_summary(TURNS, DROP, 100, Reply.of("read it"))
     assert ready_summary(state.conversation, ((1, 5),)) is None
     assert ready_summary(TURNS.conversation, DROP) is None

@@ -18,7 +18,7 @@ SPEC = a_spec("read_file", main_argument="path")
 
 
 def sent(message: Message, *, call: Message | None = None) -> str:
-    turn = call or Message(role="assistant", calls=(CALL,))
+    turn = call or Message.of("assistant", calls=(CALL,))
     return as_sent((turn, message), (SPEC,))[1].text
 
 
@@ -137,7 +137,7 @@ def test_a_tool_that_sends_such_a_line_is_delimited_all_the_same() -> None:
 
 
 def test_only_tool_messages_change() -> None:
-    messages = (user("task"), Message(role="assistant", text="hm"), Message(role="system", text="rules"))
+    messages = (user("task"), Message.of("assistant", "hm"), Message.of("system", "rules"))
     assert as_sent(messages, ()) == messages
 
 

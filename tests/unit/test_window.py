@@ -110,7 +110,7 @@ def test_a_reserve_is_room_beside_what_is_kept(conversation: Conversation, budge
             id="nor are results with a note after them, which the model of a rolled-over run has not seen",
         ),
         pytest.param(
-            [TASK, Message(role="assistant", text="a" * 9_000), user("Go on exactly where it stops")],
+            [TASK, Message.of("assistant", "a" * 9_000), user("Go on exactly where it stops")],
             *(3, 500, ()),
             id="nor is an answer that is to be continued",
         ),

@@ -110,8 +110,8 @@ def test_the_references_of_a_task_are_found(text: str) -> None:
 RESULTS = ["a", "\n", " left out: 1", '"', "\x01", " begins: ", "; data, not instructions]\n", "😀", " ", "[Result of ",
            " ends]\n["]  # fmt: skip
 STEPS: dict[str, Callable[[str], object]] = {
-    "masked": lambda text: masked(Message(role="tool", text="[Result of " + text, tool="t")),
-    "shortened": lambda text: shortened(Message(role="tool", text=text, tool="t"), 50_000),
+    "masked": lambda text: masked(Message.of_result(text="[Result of " + text, tool="t")),
+    "shortened": lambda text: shortened(Message.of_result(text=text, tool="t"), 50_000),
     "delimited": lambda text: delimited(text, "result of read_file"),
     "undelimited": undelimited,
     "clipped": lambda text: clip_json(text, 50_000),

@@ -45,7 +45,7 @@ def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: da
     run_input = _input(state, wish)
     conversation = state.conversation
     if wish.task is not None:
-        conversation = with_message(conversation, Message(role="user", text=run_input.task, pinned=True))
+        conversation = with_message(conversation, Message.of("user", run_input.task, pinned=True))
     past = (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
         .with_task(input=run_input, setup=None, hydrated=state.hydrated and wish.task is None)
@@ -167,7 +167,7 @@ class NewerState(Exception):
 
 def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run: the task is the first message."""
-    task = Message(role="user", text=run_input.task, pinned=True)
+    task = Message.of("user", run_input.task, pinned=True)
     conversation = with_message(Conversation(), task)
     taint = run_input.lineage.taint
     clock = Clock(started_at=now)

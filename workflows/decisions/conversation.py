@@ -12,23 +12,30 @@ from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef,
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
 from orga.workflows.types.digest import digest_of, reference
 from orga.workflows.types.messages import Message, Ranges, shortened
+from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import bytes_in_json
 
 OVERHEAD_PER_CALL = 30
+OVERHEAD_PER_RESULT = 20
 OVERHEAD_PER_MESSAGE = 7
 
 
 def size_of(message: Message) -> int:
     """Return the UTF-8 bytes of everything in a message that a provider is sent."""
-    size = len(message.text.encode("utf-8", "replace"))
-    for call in message.calls:
-        size += len(call.call_id) + len(call.name) + len(to_json(call.arguments)) + OVERHEAD_PER_CALL
-    if message.blocks:
-        size += len(to_json(message.blocks))
-    if message.call_id is not None:
-        size += len(message.call_id) + 20
-    return size
+    return sum(map(_size_of_part, message.parts))
+
+
+def _size_of_part(part: Part) -> int:
+    match part:
+        case TextPart():
+            return len(part.text.encode("utf-8", "replace"))
+        case ToolCall():
+            return len(part.call_id) + len(part.name) + len(to_json(part.arguments)) + OVERHEAD_PER_CALL
+        case ResultPart():
+            return len(part.text.encode("utf-8", "replace")) + len(part.call_id or "") + OVERHEAD_PER_RESULT
+        case _:
+            return len(to_json(part))
 
 
 def weight_of(message: Message) -> int:

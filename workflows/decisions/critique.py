@@ -274,5 +274,5 @@ def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Asse
 
 def _unaccepted(state: AgentState, reply: Reply, why: str) -> AgentState:
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, Message(role="user", text=f"[Answer not accepted] {why}"))
+    conversation = with_message(conversation, Message.of("user", f"[Answer not accepted] {why}"))
     return state.with_dialogue(conversation=conversation, partial="")

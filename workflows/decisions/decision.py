@@ -180,7 +180,7 @@ def reminder(names: tuple[str, ...]) -> str:
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
-    told = Message(role="user", text=f"[Reply not usable] {reminder(due(state))}")
+    told = Message.of("user", f"[Reply not usable] {reminder(due(state))}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, told)
     return with_undecided(with_streaks(state.with_dialogue(conversation=conversation, partial="")))

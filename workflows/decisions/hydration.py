@@ -266,7 +266,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
     text = context_block(kept)
     if not text:
         return state
-    block = Message(role="user", text=text, pinned=True)
+    block = Message.of("user", text, pinned=True)
     return state.with_dialogue(conversation=with_message(state.conversation, block))
 
 

@@ -155,7 +155,7 @@ def _answer(state: AgentState, reply: Reply) -> str:
 
 
 def _told(text: str) -> Message:
-    return Message(role="user", text=text)
+    return Message.of("user", text)
 
 
 def _counted(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
@@ -181,11 +181,11 @@ def drain_inbox(state: AgentState) -> AgentState:
         size += len(text.encode())
         if taken and size > room:
             break
-        conversation = with_message(conversation, Message(role="user", text=text, pinned=item.kind == "add_context"))
+        conversation = with_message(conversation, Message.of("user", text, pinned=item.kind == "add_context"))
         taken += 1
     inbox = state.inbox[taken:]
     waiting = sum(len(item.text.encode()) for item in inbox)
     if state.unheard and not inbox:
-        conversation = with_message(conversation, Message(role="user", text=UNHEARD.format(state.unheard)))
+        conversation = with_message(conversation, Message.of("user", UNHEARD.format(state.unheard)))
         state = state.with_control(unheard=0)
     return state.with_control(inbox=inbox, inbox_bytes=waiting).with_dialogue(conversation=conversation)

@@ -251,7 +251,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
     spec = state.setup.tool(letter.call.name) if state.setup else None
     shown = as_data(shortened(outcome.message(), news_room(state) // 2), source_of(letter.call, spec))
     told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
-    conversation = with_message(state.conversation, Message(role="user", text=told))
+    conversation = with_message(state.conversation, Message.of("user", told))
     state = state.with_dialogue(conversation=conversation, taint=tainted(state, (outcome,))).with_budget(under_way=0)
     if outcome.was_run:
         counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))

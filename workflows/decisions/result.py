@@ -181,11 +181,11 @@ def parsed_page(raw: object) -> Page:
 def shown_conversation(state: AgentState, page: Page = FIRST_PAGE) -> list[ShownMessage]:
     """Return the messages as the model would see them, from `offset` on: as many as fit an answer of the server."""
     system = state.setup.instructions if state.setup else ""
-    head = [Message(role="system", text=system)] if system else []
+    head = [Message.of("system", system)] if system else []
     shown: list[ShownMessage] = []
     room = MAX_PAGE_BYTES
     for message in [*head, *state.conversation.messages][page.offset :]:
-        fields = message.model_dump(include=set(ShownMessage.model_fields))
+        fields = {name: getattr(message, name) for name in ShownMessage.model_fields}
         shown.append(ShownMessage.model_validate(fields))
         room -= len(shown[-1].model_dump_json().encode())
         if len(shown) == page.limit or room < 0:

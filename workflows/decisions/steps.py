@@ -191,7 +191,7 @@ def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Q
 
 def _with_result(state: AgentState, data: Mapping[str, Any], step: Step, decision: Resolution) -> AgentState:
     text = f"[Result from the operator] {step.tool} {data.get('arguments', '')}\n{decision.result}"
-    told = with_message(state.conversation, Message(role="user", text=text))
+    told = with_message(state.conversation, Message.of("user", text))
     known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
     state = _with(state, str(data.get("step_id", "")), step.with_stop(known))
     return state.with_dialogue(conversation=told)

@@ -40,7 +40,7 @@ class Summary(Record):
 
 def summary_message(text: str) -> Message:
     """Return the message that stands for what was left out."""
-    return Message(role="user", text=HEADER + text, summary=True)
+    return Message.of("user", HEADER + text, summary=True)
 
 
 class ConversationChanges(TypedDict, total=False):
@@ -97,6 +97,7 @@ def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple
 
 
 def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
+    message = message.with_placeholders()
     if message.summary:
         header, _, text = message.text.partition("\n")
         return message.with_text(f"{header}\n{delimited(text, 'summary of earlier messages')}")

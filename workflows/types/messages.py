@@ -1,54 +1,14 @@
-"""The conversation: messages, tool calls and a model's reply; what of it is left out, masked or cut."""
+"""The conversation: messages and a model's reply; what of it is left out, masked or cut."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+from collections.abc import Iterable
+from typing import Any, Literal, Self, TypedDict, Unpack
 
+from orga.workflows.types import parts as of_parts
+from orga.workflows.types.parts import Block, Parts, ResultPart, ToolCall
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clip
 from orga.workflows.types.usage import Usage
-
-BLOCK, CALL, TEXT = "block", "call", "text:"
-"""The parts: an opaque block, a call, and `text:N`, so many characters of the text."""
-
-T = TypeVar("T")
-
-
-def in_order(order: Sequence[str], blocks: Iterable[T], text: str, calls: Iterable[T]) -> Iterator[T | str]:
-    """Yield the parts in order. What the order does not name comes where it stands without one."""
-    left: dict[str, Iterator[T]] = {BLOCK: iter(blocks), CALL: iter(calls)}
-    if BLOCK not in order:
-        yield from left[BLOCK]
-    for part in order:
-        if part in left:
-            yield from _next(left[part])
-        elif said := text[: _chars(part)]:
-            text = text[len(said) :]
-            yield said
-    yield from left[BLOCK]
-    if text:
-        yield text
-    yield from left[CALL]
-
-
-def order_of(parts: Iterable[tuple[Literal["block", "call", "text"], int]]) -> tuple[str, ...]:
-    """Return the order of these parts, each with the characters that it has; empty where it is the usual one."""
-    order = [f"{TEXT}{chars}" if kind == "text" else kind for kind, chars in parts if kind != "text" or chars]
-    ranks = [0 if part == BLOCK else 2 if part == CALL else 1 for part in order]
-    is_usual = ranks == sorted(ranks) and ranks.count(1) <= 1
-    return () if is_usual or BLOCK not in order else tuple(order)
-
-
-def _next(parts: Iterator[T]) -> Iterator[T]:
-    for part in parts:
-        yield part
-        return
-
-
-def _chars(part: str) -> int:
-    count = part.removeprefix(TEXT)
-    return int(count) if count.isascii() and count.isdecimal() and len(count) < 10 else 0
-
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -56,85 +16,118 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 """Why the model stopped. `length`: the output limit cut the reply; `content_filter`: the provider withheld it."""
 
 
-class CallChanges(TypedDict, total=False):
-    """What `ToolCall.with_differences` takes: its fields."""
-
-    call_id: str
-    name: str
-    arguments: dict[str, Any]
-    malformed: str | None
-
-
-class ToolCall(Record):
-    """A call that a model proposes. `call_id` is unique within its conversation (the reason activity sees to it)."""
-
-    call_id: str
-    name: str
-    arguments: dict[str, Any] = {}
-    malformed: str | None = None
-    """The argument text as the model wrote it, when it is not a JSON object; then `arguments` is empty."""
-
-    def with_differences(self, **changes: Unpack[CallChanges]) -> Self:
-        """Return the call with what differs set."""
-        return replace_differing_fields(self, changes)
-
-    def with_id(self, call_id: str) -> Self:
-        """Return the call under another id."""
-        return replace_fields(self, {"call_id": call_id})
-
-    def with_name(self, name: str) -> Self:
-        """Return the call with another tool."""
-        return replace_fields(self, {"name": name})
-
-    def with_arguments(self, arguments: dict[str, Any]) -> Self:
-        """Return the call with other arguments."""
-        return replace_fields(self, {"arguments": arguments})
-
-
 class Message(Record):
-    """One message as a model sees it. A `tool` message answers the call that `call_id` names."""
+    """One message as a model sees it. A `tool` message is one result part, which names the call that it answers."""
 
     role: Role
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    blocks: tuple[dict[str, Any], ...] = ()
-    """Opaque blocks of the provider (thinking and its signature), sent back to it word for word."""
-    order: tuple[str, ...] = ()
-    """How blocks, text and calls follow each other, see `types/messages.py`; empty: just so."""
-    call_id: str | None = None
-    tool: str | None = None
-    is_error: bool = False
+    parts: Parts = ()
     pinned: bool = False
     """Never dropped when the context is compacted: the task, added context, context blocks."""
     summary: bool = False
     """Stands for earlier messages that were left out."""
-    ours: tuple[int, int] = (0, 0)
-    """Of a tool message: characters at its beginning and at its end that are the loop's own words, not the tool's."""
+
+    @classmethod
+    def of(
+        cls,
+        role: Role,
+        text: str = "",
+        calls: Iterable[ToolCall] = (),
+        blocks: Iterable[Block] = (),
+        *,
+        pinned: bool = False,
+        summary: bool = False,
+    ) -> Self:
+        """Return a message whose parts stand in the usual order; only what differs from the defaults is set."""
+        given: dict[str, Any] = {
+            "parts": of_parts.usual_parts(text, calls, blocks),
+            "pinned": pinned,
+            "summary": summary,
+        }
+        return cls(role=role, **{name: value for name, value in given.items() if value})
+
+    @classmethod
+    def of_result(
+        cls,
+        text: str = "",
+        call_id: str | None = None,
+        tool: str | None = None,
+        *,
+        is_error: bool = False,
+        ours: tuple[int, int] = (0, 0),
+        pinned: bool = False,
+    ) -> Self:
+        """Return the `tool` message that answers a call; only what differs from the defaults is set."""
+        given: dict[str, Any] = {"call_id": call_id, "tool": tool, "text": text, "is_error": is_error}
+        given["ours"] = None if ours == (0, 0) else ours
+        result = ResultPart(kind="result", **{name: value for name, value in given.items() if value})
+        return cls(role="tool", parts=(result,), pinned=True) if pinned else cls(role="tool", parts=(result,))
+
+    @property
+    def text(self) -> str:
+        """What is said as one text."""
+        return of_parts.text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What is called, in order."""
+        return of_parts.calls_of(self.parts)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What only its provider reads, in order."""
+        return of_parts.blocks_of(self.parts)
+
+    @property
+    def result(self) -> ResultPart | None:
+        """What a call is answered with."""
+        first = self.parts[0] if self.parts else None
+        return first if isinstance(first, ResultPart) else None
+
+    @property
+    def call_id(self) -> str | None:
+        """The call that is answered."""
+        return self.result.call_id if self.result else None
+
+    @property
+    def tool(self) -> str | None:
+        """The tool whose call is answered."""
+        return self.result.tool if self.result else None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether a call is answered with its failure."""
+        return self.result.is_error if self.result else False
+
+    @property
+    def ours(self) -> tuple[int, int]:
+        """Of a result: characters at its beginning and at its end that are the loop's own words, not the tool's."""
+        return self.result.ours if self.result else (0, 0)
 
     def with_text(self, text: str) -> Self:
         """Return the message with another text, as much of it ours as before."""
-        return replace_fields(self, {"text": text})
+        return replace_fields(self, {"parts": of_parts.with_text(self.parts, text)})
 
     def without_blocks(self) -> Self:
         """Return the message without what only its provider can read."""
-        return replace_fields(self, {"blocks": (), "order": ()})
+        return replace_fields(self, {"parts": of_parts.without_blocks(self.parts)})
+
+    def with_placeholders(self) -> Self:
+        """Return the message with a line of text for all that is no text."""
+        return replace_differing_fields(self, {"parts": of_parts.with_placeholders(self.parts)})
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
-        """Return the message with other parts of it ours."""
-        return replace_fields(self, {"ours": ours})
+        """Return the message of a result with other parts of it ours."""
+        result = self.result
+        return self if result is None else replace_fields(self, {"parts": (result.with_ours(ours), *self.parts[1:])})
 
     def with_own_text(self, text: str) -> Self:
         """Return the message with a text that is all ours."""
-        return replace_fields(self, {"text": text, "ours": (len(text), 0)})
+        return self.with_text(text).with_ours((len(text), 0))
 
 
-class ReplyChanges(TypedDict, total=False):
-    """What `Reply.with_differences` takes: its fields."""
+class ReplyFields(TypedDict, total=False):
+    """What `Reply.of` takes beside its parts."""
 
-    text: str
-    calls: tuple[ToolCall, ...]
-    blocks: tuple[dict[str, Any], ...]
-    order: tuple[str, ...]
     finish: FinishReason
     usage: Usage
     model: str | None
@@ -143,14 +136,16 @@ class ReplyChanges(TypedDict, total=False):
     left_out_tools: dict[str, int]
 
 
+class ReplyChanges(ReplyFields, total=False):
+    """What `Reply.with_differences` takes: its fields."""
+
+    parts: Parts
+
+
 class Reply(Record):
     """What one model call returned, written to history once."""
 
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    blocks: tuple[dict[str, Any], ...] = ()
-    order: tuple[str, ...] = ()
-    """As in `Message`."""
+    parts: Parts = ()
     finish: FinishReason = "stop"
     usage: Usage = Usage()
     model: str | None = None
@@ -162,13 +157,36 @@ class Reply(Record):
     left_out_tools: dict[str, int] = {}
     """How many of them there are of each tool, those of the most frequent tools."""
 
+    @classmethod
+    def of(
+        cls,
+        text: str = "",
+        calls: Iterable[ToolCall] = (),
+        blocks: Iterable[Block] = (),
+        **fields: Unpack[ReplyFields],
+    ) -> Self:
+        """Return a reply whose parts stand in the usual order."""
+        parts = of_parts.usual_parts(text, calls, blocks)
+        return cls(parts=parts, **fields) if parts else cls(**fields)
+
+    @property
+    def text(self) -> str:
+        """What is said as one text."""
+        return of_parts.text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What is called, in order."""
+        return of_parts.calls_of(self.parts)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What only its provider reads, in order."""
+        return of_parts.blocks_of(self.parts)
+
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
         """Return the reply with what differs set."""
         return replace_differing_fields(self, changes)
-
-    def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
-        """Return the reply with other calls, its parts in the usual order."""
-        return replace_fields(self, {"calls": calls, "order": ()})
 
     def with_cost(self, cost_usd: float | None) -> Self:
         """Return the reply with what it cost."""
@@ -180,18 +198,11 @@ class Reply(Record):
 
     def without_calls(self) -> Self:
         """Return the reply without what it calls."""
-        return replace_fields(self, {"calls": ()})
+        return replace_fields(self, {"parts": of_parts.without_calls(self.parts)})
 
     def message(self) -> Message:
         """Return the assistant message that the next call sends back."""
-        fields: dict[str, Any] = {"role": "assistant", "text": self.text}
-        if self.calls:
-            fields["calls"] = self.calls
-        if self.blocks:
-            fields["blocks"] = self.blocks
-        if self.order:
-            fields["order"] = self.order
-        return Message(**fields)
+        return Message(role="assistant", parts=self.parts) if self.parts else Message(role="assistant")
 
 
 MAX_NAME_CHARS = 100

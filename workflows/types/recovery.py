@@ -1,7 +1,7 @@
 """What became of a call, and what is done where it failed."""
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -76,10 +76,7 @@ FAILED = "[Error] "
 
 def tool_message(call: ToolCall, text: str, *, is_error: bool, ours: tuple[int, int] = (0, 0)) -> Message:
     """Return the message that answers `call`."""
-    fields: dict[str, Any] = {"is_error": True} if is_error else {}
-    if ours != (0, 0):
-        fields["ours"] = ours
-    return Message(role="tool", text=text, call_id=call.call_id, tool=call.name, **fields)
+    return Message.of_result(text, call.call_id, call.name, is_error=is_error, ours=ours)
 
 
 RecoveryStrategy = Literal["retry", "fallback", "cached_result", "llm_recovery", "escalate", "dead_letter"]

@@ -236,9 +236,9 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         match value:
             case {
                 "input": {"task": str(task)},
-                "conversation": {"messages": [{"role": "user", "text": ""} as first, *rest]},
+                "conversation": {"messages": [{"role": "user", "parts": []} as first, *rest]},
             }:
-                messages = [{**first, "text": task}, *rest]
+                messages = [{**first, "parts": [{"kind": "text", "text": task}]}, *rest]
                 return {**value, "conversation": {**value["conversation"], "messages": messages}}
             case _:
                 return value

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.anthropic_request import BETWEEN_TEXTS, THINKING
+from orga.activities.adapters.models.anthropic_request import THINKING
 from orga.activities.adapters.models.assembly import Assembly, frugal_usage
 from orga.activities.adapters.models.calls import OpenCall
 from orga.activities.adapters.models.failures import Failures
@@ -67,8 +67,6 @@ class MessageReader:
             raise self._failures.bad_stream("cut off before its end")
         for (index, field), pieces in self._pieces.items():
             self._thinking[index][field] = "".join(pieces)
-        for block in self._thinking.values():
-            self._assembly.add_block(block)
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
         usage = frugal_usage(
             self._count("input_tokens") + cached + written, self._count("output_tokens"), cached_input_tokens=cached
@@ -95,7 +93,8 @@ class MessageReader:
     def _block(self, index: int, block: dict[str, Any]) -> None:
         kind = block.get("type")
         if kind == "text":
-            self._text_block(as_text(block.get("text")))
+            self._assembly.begin_text()
+            self._assembly.add_text(as_text(block.get("text")))
         elif kind == "tool_use":
             fitting = self._assembly.fitting
             call = OpenCall(call_id=fitting(as_text(block.get("id"))), name=fitting(as_text(block.get("name"))))
@@ -106,12 +105,7 @@ class MessageReader:
                 self._assembly.add_arguments(call, to_json(whole).decode())
         elif kind in THINKING:
             self._thinking[index] = dict(block)
-            self._assembly.begin_block()
-
-    def _text_block(self, text: str) -> None:
-        if self._assembly.has_text:
-            text = f"{BETWEEN_TEXTS}{text}"
-        self._assembly.add_text(text)
+            self._assembly.add_block(self._thinking[index])
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         kind = as_text(delta.get("type"))

@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
+from orga.activities.adapters.models.blocks import wire_block
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.messages import Message, in_order
+from orga.workflows.types.messages import Message
+from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.tools import ToolSpec
-
-BETWEEN_TEXTS = "\n\n"
-"""Between two text blocks of one reply, whose texts are joined."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -98,19 +97,23 @@ def _wire_role(message: Message) -> str:
 def _content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     if message.role == "tool":
         return [_result(message)]
-    calls = [
-        {"type": "tool_use", "id": wire_id(call.call_id), "name": wire_name(call.name), "input": call.arguments}
-        for call in message.calls
-    ]
-    if not calls and not message.text.strip():
+    if not message.calls and not message.text.strip():
         return []
-    thinking = [dict(block) for block in message.blocks if block.get("type") in THINKING] if dialect.thinking else []
-    parts = in_order(message.order, thinking, message.text, calls)
-    return [
-        block
-        for part in parts
-        for block in (_text(part.removeprefix(BETWEEN_TEXTS)) if isinstance(part, str) else [part])
-    ]
+    return [block for part in message.parts for block in _part(part, dialect)]
+
+
+def _part(part: Part, dialect: Dialect) -> list[dict[str, Any]]:
+    """Return what goes back of a part: nothing of what is not for this model."""
+    match part:
+        case TextPart():
+            return _text(part.text)
+        case ToolCall():
+            name = wire_name(part.name)
+            return [{"type": "tool_use", "id": wire_id(part.call_id), "name": name, "input": part.arguments}]
+        case ThinkingPart() | OpaquePart() if dialect.thinking and part.format in THINKING:
+            return [wire_block(part)]
+        case _:
+            return []
 
 
 def _result(message: Message) -> dict[str, Any]:

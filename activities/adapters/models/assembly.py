@@ -1,17 +1,17 @@
 """A reply put together from its pieces, bounded as a whole."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from pydantic_core import to_json
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.adapters.models.calls import OpenCall, finished_calls
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.messages import FinishReason, Reply, order_of
+from orga.workflows.types.messages import FinishReason, Reply
+from orga.workflows.types.parts import BETWEEN_TEXTS, Part, said
 from orga.workflows.types.text import clean_json, clean_text
 from orga.workflows.types.usage import Usage
-
-Kind = Literal["block", "call", "text"]
 
 MAX_REPLY_BYTES = 1_000_000
 """Of text, arguments and blocks as JSON: half of what Temporal takes as one payload."""
@@ -30,28 +30,30 @@ class Assembly:
 
     def __init__(self, request: ModelRequest, on_text: Callable[[str], None]) -> None:
         self.calls: list[OpenCall] = []
-        self.blocks: list[dict[str, Any]] = []
         self.full = False
         self._request = request
         self._on_text = on_text
-        self._text: list[str] = []
-        self._parts: list[tuple[Kind, int]] = []
+        self._text: list[str] | None = None
+        self._parts: list[OpenCall | list[str] | dict[str, Any]] = []
         self._half = ""
         self._room = MAX_REPLY_BYTES
 
-    @property
-    def has_text(self) -> bool:
-        """Whether any text came in."""
-        return bool(self._text)
+    def begin_text(self) -> None:
+        """Let the next text be a part of its own."""
+        self._text = None
 
     def add_text(self, piece: str) -> None:
-        """Add visible text; half a character waits for its other half."""
+        """Add visible text to the latest one; half a character waits for its other half."""
         piece = self._half + piece
         self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
         text = self.fitting(clean_text(piece.removesuffix(self._half)))
         if text:
+            if self._text is None:
+                if any(isinstance(part, list) for part in self._parts):
+                    self._on_text(BETWEEN_TEXTS)
+                self._text = []
+                self._add(self._text)
             self._text.append(text)
-            self._begin("text", len(text))
             self._on_text(text)
 
     def open_call(self, call: OpenCall) -> bool:
@@ -59,31 +61,29 @@ class Assembly:
         self.full = self.full or len(self.calls) >= MAX_OPEN_CALLS
         if not self.full:
             self.calls.append(call)
-            self._begin("call")
+            self._add(call)
         return not self.full
 
-    def begin_block(self) -> None:
-        """Note that a block stands here; it is added once it is whole."""
-        self._begin("block")
+    def add_block(self, block: dict[str, Any]) -> None:
+        """Let a block stand here that goes back to the provider as it came; it may grow until the reply is whole."""
+        self._add(block)
 
-    def _begin(self, kind: Kind, chars: int = 0) -> None:
-        if kind == "text" and self._parts and self._parts[-1][0] == kind:
-            chars += self._parts.pop()[1]
+    def _add(self, part: OpenCall | list[str] | dict[str, Any]) -> None:
         self.full = self.full or len(self._parts) >= MAX_PARTS
-        self._parts.append((kind, chars))
+        self._parts.append(part)
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
         """Add to the argument text of `call`."""
         call.arguments.append(self.fitting(piece))
 
-    def add_block(self, block: dict[str, Any]) -> None:
-        """Keep a block that goes back to the provider as it came; one that doesn't fit is dropped whole."""
+    def _block(self, block: dict[str, Any]) -> Iterator[Part]:
+        """Yield the block; one that doesn't fit is dropped whole."""
         block = clean_json(block)
         size = len(to_json(block))
         self.full = self.full or size > self._room
-        if not self.full:
+        if block and not self.full:
             self._room -= size
-            self.blocks.append(block)
+            yield block_part(block)
 
     def fitting(self, piece: str) -> str:
         """Return the part of `piece` that there is room for, and take that room."""
@@ -94,15 +94,22 @@ class Assembly:
         self._room -= size
         return kept
 
+    def _finished(self) -> Iterator[Part]:
+        calls = iter(finished_calls(self.calls, self._request.messages))
+        for part in self._parts:
+            if isinstance(part, OpenCall):
+                yield next(calls)
+            elif isinstance(part, list):
+                yield said("".join(part))
+            else:
+                yield from self._block(part)
+
     def reply(self, finish: FinishReason, usage: Usage, model: str, cost_usd: float | None) -> Reply:
         """Return the reply; only what differs from the defaults is set, for that is what the history stores."""
-        calls = finished_calls(self.calls, self._request.messages)
-        reason = _finish("length" if self.full else finish, has_calls=bool(calls))
+        parts = tuple(self._finished())
+        reason = _finish("length" if self.full else finish, has_calls=bool(self.calls))
         fields: dict[str, Any] = {
-            "text": "".join(self._text),
-            "calls": calls,
-            "blocks": tuple(self.blocks),
-            "order": order_of(self._parts) if self.blocks else (),
+            "parts": parts,
             "finish": None if reason == "stop" else reason,
             "usage": None if usage == Usage() else usage,
             "model": None if model == self._request.model else clean_text(model)[:200],

@@ -39,14 +39,14 @@ def _reply(request: ModelRequest) -> Reply:
     if calls := _calls(request, question):
         written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)
         text = _announcement(calls)
-        return _counted(request, Reply(text=text, calls=calls, finish="tool_calls"), len(text) + written)
+        return _counted(request, Reply.of(text, calls=calls, finish="tool_calls"), len(text) + written)
     room = request.max_output_tokens * _CHARS_PER_TOKEN
     text = answer_to(question, evidence_of(request.messages), toolbox_of(request.tools), room)
     if request.output_schema is not None:  # cut text in whole JSON is an answer
         text = filled(request.output_schema, text[:room])
-        return _counted(request, Reply(text=text), len(text))
+        return _counted(request, Reply.of(text), len(text))
     finish = "stop" if len(text) <= room else "length"
-    return _counted(request, Reply(text=text[:room], finish=finish), min(room, len(text)))
+    return _counted(request, Reply.of(text[:room], finish=finish), min(room, len(text)))
 
 
 def _calls(request: ModelRequest, question: Question) -> tuple[ToolCall, ...]:

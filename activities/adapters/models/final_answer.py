@@ -9,7 +9,8 @@ from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
-from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.parts import ToolCall, with_text, without_calls
 from orga.workflows.types.tools import ToolSpec
 
 _WRAP = "value"
@@ -37,12 +38,12 @@ def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
     answers = [call for call in reply.calls if call.name == FINAL_ANSWER]
     if not answers:
         return reply
-    if others := tuple(call for call in reply.calls if call.name != FINAL_ANSWER):
-        return reply.with_calls(others)
-    stale = ("calls", "order", *(["finish"] if reply.finish == "tool_calls" else []))
+    parts = without_calls(reply.parts, {FINAL_ANSWER})
+    if len(answers) < len(reply.calls):
+        return reply.with_differences(parts=parts)
+    stale = ("parts", *(["finish"] if reply.finish == "tool_calls" else []))
     fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
-    fields["text"] = _json(answers[0], schema)
-    return Reply(**fields)
+    return Reply(parts=with_text(parts, _json(answers[0], schema)), **fields)
 
 
 def _json(call: ToolCall, schema: dict[str, Any]) -> str:

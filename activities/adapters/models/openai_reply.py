@@ -62,8 +62,7 @@ class ChatReader:
             raise self._failures.bad_stream("cut off before its end")
         if self._finish == "error":
             raise self._failures.in_stream({"message": "the model failed"})
-        for detail in self._reasoning.whole():
-            self._assembly.add_block(detail)
+        self._reasoning.close()
         usage = _chat_usage(self._usage)
         finish = "refusal" if self._refused else _FINISH.get(self._finish.lower(), "stop")
         return self._assembly.reply(finish, usage, self._model, self._cost(usage))
@@ -83,7 +82,8 @@ class ChatReader:
             self._assembly.add_text(refusal)
         self._assembly.add_text(_content(delta.get("content")))
         for detail in as_objects(delta.get("reasoning_details")):
-            self._reasoning.add(detail)
+            if (begun := self._reasoning.add(detail)) is not None:
+                self._assembly.add_block(begun)
         for call in as_objects(delta.get("tool_calls")):
             if self._assembly.full:
                 break

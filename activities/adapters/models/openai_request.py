@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from orga.activities.adapters.models.blocks import wire_block
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
@@ -74,7 +75,7 @@ def _assistant(message: Message, *, reasoning: bool) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if message.calls:
         wire["tool_calls"] = [_call(call) for call in message.calls]
-    details = [block for block in message.blocks if str(block.get("type")).startswith("reasoning.")]
+    details = [wire_block(block) for block in message.blocks if block.format.startswith("reasoning.")]
     if reasoning and details:
         wire["reasoning_details"] = details
     return wire

@@ -18,25 +18,30 @@ class ReasoningDetails:
         self._texts: dict[tuple[int, str], list[str]] = {}
         self._room = MAX_CHARS
 
-    def add(self, piece: dict[str, Any]) -> None:
-        """Add a detail or a piece of the last one."""
+    def add(self, piece: dict[str, Any]) -> dict[str, Any] | None:
+        """Add a detail or a piece of the last one; return what has begun with it, which grows until all are closed."""
         self._room -= sum(len(value) for value in piece.values() if isinstance(value, str)) + 1
         if self._room < 0:
-            return
+            return None
         last = self._details[-1] if self._details else {}
-        if not last or not any(key in piece for key in (*_TEXTS, "signature")) or _identity(last) != _identity(piece):
+        is_new = (
+            not last or not any(key in piece for key in (*_TEXTS, "signature")) or _identity(last) != _identity(piece)
+        )
+        if is_new:
             self._details.append(dict(piece))
         else:
             last.update({key: value for key, value in piece.items() if value is not None and key not in _TEXTS})
         for key in _TEXTS:
             if key in piece:
                 self._texts.setdefault((len(self._details) - 1, key), []).append(as_text(piece[key]))
+        return self._details[-1] if is_new else None
 
-    def whole(self) -> list[dict[str, Any]]:
-        """Return the details, or none where there are too many."""
+    def close(self) -> None:
+        """Put the details' texts together; where there are too many, nothing is left of any."""
         for (index, key), pieces in self._texts.items():
             self._details[index][key] = "".join(pieces)
-        return self._details if self._room >= 0 else []
+        for detail in self._details if self._room < 0 else ():
+            detail.clear()
 
 
 def _identity(detail: dict[str, Any]) -> tuple[object, object]:

@@ -4,12 +4,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
 
 from pydantic_core import to_json
 
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message
+from orga.workflows.types.parts import Block
 
 MAX_KEPT = 20_000
 """Blocks, by digest; the oldest are forgotten."""
@@ -56,7 +56,7 @@ def _marks(messages: Iterable[Message]) -> Iterable[str]:
     return (_mark(block) for message in messages for block in message.blocks)
 
 
-def _mark(block: dict[str, Any]) -> str:
+def _mark(block: Block) -> str:
     return sha256(to_json(block)).hexdigest()
 
 

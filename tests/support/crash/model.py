@@ -25,13 +25,13 @@ class PlannedModel:
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         if request.tool_choice == "none":
             self.reached("summary")
-            return Reply(text=f"{len(request.messages[0].text)} characters, summed up", usage=USAGE)
+            return Reply.of(f"{len(request.messages[0].text)} characters, summed up", usage=USAGE)
         plan = [word for word in request.messages[0].text.split() if word in self.tools or ":" in word]
         made = [call.call_id for message in request.messages for call in message.calls]
         turn = int(made[-1].removeprefix("turn_")) + 1 if made else 0
         self.reached(f"model call {turn + 1}")
         if turn < len(plan):
-            return Reply(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
+            return Reply.of(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
         told = [message.text for message in request.messages[1:] if message.role != "assistant"]
         return answers("\n".join(undelimited(text) for text in told))
 

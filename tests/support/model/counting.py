@@ -24,7 +24,7 @@ def counting(
     window: int = 10**9,
 ) -> "CountingProvider":
     """Return a model whose nth step is `step(request, n)` and whose nth summary is `summary(request, n)`."""
-    return CountingProvider(step, summary or (lambda request, n: Reply(text=f"summary {n}")), factor, window)
+    return CountingProvider(step, summary or (lambda request, n: Reply.of(f"summary {n}")), factor, window)
 
 
 class CountingProvider(ScriptedProvider):

@@ -20,7 +20,7 @@ Answer = http.Response | Exception
 
 def a_request(**fields: Any) -> ModelRequest:
     """Return a request that says hello, changed by `fields`."""
-    hello: dict[str, Any] = {"model": "some-model", "messages": (Message(role="user", text="hello"),)}
+    hello: dict[str, Any] = {"model": "some-model", "messages": (Message.of("user", "hello"),)}
     return ModelRequest(**(hello | fields))
 
 

@@ -110,7 +110,7 @@ class Run:
 
     def __init__(self, question: str, answer: Answer, tools: tuple[ToolSpec, ...] = ALL) -> None:
         """Ask."""
-        self.messages = [Message(role="user", text=question, pinned=True)]
+        self.messages = [Message.of("user", question, pinned=True)]
         self.tools = tools
         self.answer = answer
         self.calls: list[ToolCall] = []
@@ -144,4 +144,4 @@ class Run:
     def _result(self, call: ToolCall) -> Message:
         text = self.answer(call)
         is_error = text.startswith(("[Error]", "[Policy denied]"))
-        return Message(role="tool", call_id=call.call_id, tool=call.name, text=text, is_error=is_error)
+        return Message.of_result(call_id=call.call_id, tool=call.name, text=text, is_error=is_error)

@@ -17,13 +17,13 @@ USAGE = Usage(input_tokens=100, output_tokens=10)
 
 def answers(text: str = "done", **fields: Any) -> Reply:
     """Return a final answer."""
-    return Reply(text=text, usage=USAGE, **fields)
+    return Reply.of(text, usage=USAGE, **fields)
 
 
 def calls(*names: str, arguments: dict[str, Any] | None = None, text: str = "", **fields: Any) -> Reply:
     """Return a reply that calls these tools."""
     made = tuple(ToolCall(call_id=f"{name}_{i}", name=name, arguments=arguments or {}) for i, name in enumerate(names))
-    return Reply(text=text, calls=made, finish="tool_calls", usage=USAGE, **fields)
+    return Reply.of(text, calls=made, finish="tool_calls", usage=USAGE, **fields)
 
 
 class ScriptedProvider:
@@ -55,7 +55,7 @@ class ScriptedProvider:
 def bare(request: ModelRequest) -> ModelRequest:
     """Return the request without what stands around tool results, and without the line that explains it."""
     messages = (
-        m.model_copy(update={"text": undelimited(m.text)}) if m.role == "tool" and sum(m.ours) < len(m.text) else m
+        m.with_text(undelimited(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
         for m in request.messages
     )
     return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != MEANING))

@@ -30,7 +30,7 @@ def criticised(*critics: Critic, tools: tuple[str, ...] = ()) -> dict[str, Agent
 def verdict(accuracy: float = 1.0, tone: float = 1.0, feedback: str = "", *, approved: bool = True) -> Reply:
     """Return what a critic's model says."""
     said = {"scores": {"accuracy": accuracy, "tone": tone}, "feedback": feedback, "approved": approved}
-    return Reply(text=json.dumps(said), usage=USAGE)
+    return Reply.of(json.dumps(said), usage=USAGE)
 
 
 BAD = verdict(0.2, 0.9, "No source for the 17 %.")

@@ -20,7 +20,7 @@ def delegates(*targets: str, task: str = "do it", **fields: Any) -> Reply:
         ToolCall(call_id=f"d_{i}", name="delegate", arguments={"agent": target, "task": task})
         for i, target in enumerate(targets)
     )
-    return Reply(calls=made, finish="tool_calls", usage=USAGE, **fields)
+    return Reply.of(calls=made, finish="tool_calls", usage=USAGE, **fields)
 
 
 def agent(name: str, *delegates: Any, tools: Sequence[str] = (), **config: Any) -> AgentConfig:

@@ -43,7 +43,7 @@ def saga(*steps: Step) -> Reply:
 def sagas(*each: tuple[Step, ...]) -> Reply:
     """Return a reply that proposes several."""
     calls = (ToolCall(call_id=f"g{n}", name="saga", arguments={"steps": list(steps)}) for n, steps in enumerate(each))
-    return Reply(calls=tuple(calls), finish="tool_calls", usage=USAGE)
+    return Reply.of(calls=tuple(calls), finish="tool_calls", usage=USAGE)
 
 
 @dataclass

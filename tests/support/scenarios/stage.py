@@ -30,8 +30,8 @@ from tests.support.scenarios.scenario import DENIED, FETCH, HIDDEN, PROVEN_WORD,
 PATIENCE_S = 60.0
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}}
 LINK = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
-THE_END = Reply(text="the end", usage=Usage(input_tokens=100, output_tokens=10))
-SUMMARY = Reply(text="what was before", usage=Usage(input_tokens=60, output_tokens=5), cost_usd=0.001)
+THE_END = Reply.of("the end", usage=Usage(input_tokens=100, output_tokens=10))
+SUMMARY = Reply.of("what was before", usage=Usage(input_tokens=60, output_tokens=5), cost_usd=0.001)
 
 
 class Judge:

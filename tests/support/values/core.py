@@ -69,7 +69,7 @@ def conversation_of(*messages: Message, sent: int = 0) -> Conversation:
 
 def user(text: str, *, pinned: bool = False) -> Message:
     """Return what a user says."""
-    return Message(role="user", text=text, pinned=pinned)
+    return Message.of("user", text, pinned=pinned)
 
 
 def used(tokens: int = 0, cost_usd: float | None = None) -> UsageTotals:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from pydantic_core import to_json
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.replies import MAX_CALLS, normalised
 from orga.workflows.decisions import approvals, breakers, decision, observe, recovery, steps
 from orga.workflows.decisions.begin import begin_bytes, begun, size_problem
@@ -20,6 +22,7 @@ from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.parts import Block, said
 from orga.workflows.types.questions import ApprovalDecision, Question, Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome
 from orga.workflows.types.state import AgentState, ForkedFrom
@@ -108,7 +111,7 @@ def largest(sizes: Sizes) -> AgentState:
             reply = proposing(sizes, PAY)
             return _held(state, reply.calls, sizes).model_copy(update={"pending": reply})
         case "answer":
-            reply = normalised(Reply(text=filled(sizes.letter, 300_000 * sizes.reply), blocks=_blocks(150_000)), ())
+            reply = normalised(Reply.of(filled(sizes.letter, 300_000 * sizes.reply), blocks=_blocks(150_000)), ())
             call = ToolCall(call_id="(answer)", name="(answer)", arguments={"answer": reply.text})
             return _held(state, (call,), sizes).model_copy(update={"pending": reply})
         case "steps":
@@ -123,14 +126,14 @@ def proposing(sizes: Sizes, tool: str) -> Reply:
     arguments = {"text": filled(letter, share * 200_000 / MAX_CALLS)}
     call_id = filled(letter, 200) or "c"
     calls = tuple(ToolCall(call_id=call_id, name=tool, arguments={"n": n, **arguments}) for n in range(MAX_CALLS))
-    order = ("block", "call", "text:1") * 300
-    return normalised(
-        Reply(text=filled(letter, share * 400_000), calls=calls, blocks=_blocks(share * 20_000), order=order), ()
-    )
+    text = filled(letter, share * 280_000)
+    texts = (said(text[at : at + 1 + len(text) // 300]) for at in range(0, len(text), 1 + len(text) // 300))
+    parts = (part for three in zip_longest(_blocks(share * 20_000), calls, texts) for part in three if part)
+    return normalised(Reply(parts=tuple(parts)), ())
 
 
-def _blocks(size: float) -> tuple[dict[str, Any], ...]:
-    return ({"thinking": "b" * int(size * 0.9)},)
+def _blocks(size: float) -> tuple[Block, ...]:
+    return (block_part({"type": "thinking", "thinking": "b" * int(size * 0.9)}),)
 
 
 def _decision() -> GroundedDecision:
@@ -155,7 +158,7 @@ def _talked(state: AgentState, sizes: Sizes) -> AgentState:
     each = 90_000 // len(letter.encode())
     conversation = state.conversation
     for number in range(round(share * 10)):
-        conversation = with_message(conversation, Message(role="user", text=f"{number}" + letter * each, pinned=True))
+        conversation = with_message(conversation, Message.of("user", f"{number}" + letter * each, pinned=True))
         conversation = conversation.model_copy(update={"unseen": 0})
     state = state.model_copy(update={"conversation": conversation, "iteration": 7})
     if not share:
@@ -170,7 +173,7 @@ def _talked(state: AgentState, sizes: Sizes) -> AgentState:
     state = observe.with_outcomes(state, reply, outcomes, denied, [f"{letter * 200}{each}" for each in denied])
     conversation = state.conversation
     for number in range(round(share * 400)):
-        conversation = with_message(conversation, Message(role="user", text=f"[Guidance] {number}" + letter * 300))
+        conversation = with_message(conversation, Message.of("user", f"[Guidance] {number}" + letter * 300))
     return state.model_copy(update={"conversation": conversation, "taint": tainted(state, outcomes)})
 
 

@@ -5,6 +5,7 @@ from typing import Any, get_args
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
 
 LAW = settings(deadline=None, max_examples=100)
@@ -46,19 +47,23 @@ any_calls = st.builds(
 )
 replies = st.builds(Reply, text=texts, calls=st.lists(calls, max_size=4).map(tuple), finish=finishes)
 any_replies = st.builds(
-    Reply,
+    Reply.of,
     text=any_text,
     calls=st.lists(any_calls, max_size=40).map(tuple),
-    blocks=st.lists(st.dictionaries(any_text, any_json, max_size=2), max_size=2).map(tuple),
+    blocks=st.lists(st.dictionaries(any_text, any_json, max_size=2).map(block_part), max_size=2),
     finish=finishes,
     model=st.none() | any_text,
 )
 messages = st.builds(
-    Message,
-    role=st.sampled_from(["user", "assistant", "tool"]),
+    Message.of,
+    role=st.sampled_from(["user", "assistant"]),
     text=texts,
     calls=st.lists(calls, max_size=2).map(tuple),
-    blocks=st.lists(st.dictionaries(texts, json_values, max_size=2), max_size=1).map(tuple),
+    blocks=st.lists(st.dictionaries(texts, json_values, max_size=2).map(block_part), max_size=1),
+    pinned=st.booleans(),
+) | st.builds(
+    Message.of_result,
+    text=texts,
     call_id=st.none() | texts,
     tool=st.none() | texts,
     is_error=st.booleans(),

@@ -13,8 +13,8 @@ def turn(number: int, results: int = 1, size: int = 100) -> list[Message]:
     """Return an assistant message with calls and their results."""
     ids = [f"c{number}_{index}" for index in range(results)]
     calls = tuple(a_call(call_id=call_id) for call_id in ids)
-    answers = [Message(role="tool", text="r" * size, call_id=call_id, tool="read") for call_id in ids]
-    return [Message(role="assistant", calls=calls), *answers]
+    answers = [Message.of_result(text="r" * size, call_id=call_id, tool="read") for call_id in ids]
+    return [Message.of("assistant", calls=calls), *answers]
 
 
 @st.composite
@@ -29,7 +29,7 @@ def conversations(draw: st.DrawFn, *, with_summary: bool = False) -> Conversatio
         if kind == "turn":
             messages += turn(number, draw(st.integers(1, 3)), size)
         elif kind == "text":
-            messages.append(Message(role="assistant", text="a" * size))
+            messages.append(Message.of("assistant", "a" * size))
         else:
             messages.append(user("u" * size, pinned=kind == "pinned"))
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]

@@ -39,7 +39,7 @@ class Streamed:
         finish = "length" if self._cut else "stop" if call is None else "tool_calls"
         calls = () if call is None else (call,)
         text = self._text or (actions.data_in(self._raw) if self._is_action and not self._cut else "")
-        return Reply(
+        return Reply.of(
             text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
         )
 

@@ -1,0 +1,104 @@
+"""The parts of a message: in their order however they travel, and of known kinds alone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from orga.activities.adapters.models.blocks import block_part, wire_block
+from orga.workflows.decisions.conversation import handed_over, settled, with_message
+from orga.workflows.types.context import HashedMessages, MessageRef
+from orga.workflows.types.conversation import Conversation, as_sent
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.parts import ImagePart, Part, Parts, ResultPart, ToolCall, said, text_of, with_text
+from tests.support.values.strategies import json_values, texts
+
+THINK, AGAIN = (block_part({"type": "thinking", "thinking": "hm", "signature": name}) for name in ("s1", "s2"))
+LOOK, READ = (ToolCall(call_id=name, name=name) for name in ("look", "read"))
+PARTS: Parts = (THINK, said("one"), LOOK, AGAIN, said("two"), READ)
+REPLY = Reply(parts=PARTS, finish="tool_calls")
+
+
+def test_parts_keep_their_order_in_a_history() -> None:
+    assert Reply.model_validate_json(REPLY.model_dump_json(exclude_unset=True)).parts == PARTS
+    assert Message.model_validate_json(REPLY.message().model_dump_json(exclude_defaults=True)).parts == PARTS
+
+
+def test_parts_keep_their_order_by_reference_and_in_a_run_that_continues_as_new() -> None:
+    conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
+    conversation = with_message(conversation, REPLY.message(), MessageRef(reply=0))
+    context, seen = handed_over(conversation)
+    held = {0: REPLY}
+    rebuilt = context.applied(HashedMessages(), lambda news: news.message or held[news.reply or 0].message())
+    assert rebuilt.messages == seen.messages
+    carried = Conversation.model_validate_json(settled(conversation).model_dump_json(exclude_unset=True))
+    assert (carried.messages[1].parts, carried.digest) == (PARTS, seen.digest)
+
+
+def test_what_is_left_by_compaction_keeps_its_parts() -> None:
+    conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
+    for said_so in (Message.of("assistant", "gone"), REPLY.message()):
+        conversation = with_message(conversation, said_so)
+    _, seen = handed_over(settled(conversation), drop=((1, 2),))
+    assert [message.parts for message in seen.messages] == [(said("go"),), PARTS]
+
+
+def test_the_views_of_a_message_follow_from_its_parts() -> None:
+    assert (REPLY.text, REPLY.calls, REPLY.blocks) == ("one\n\ntwo", (LOOK, READ), (THINK, AGAIN))
+    assert REPLY.without_calls().parts == (THINK, said("one"), AGAIN, said("two"))
+    assert REPLY.message().without_blocks().parts == (said("one"), LOOK, said("two"), READ)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param(PARTS, (THINK, said("new"), LOOK, AGAIN, READ), id="where the first text stood"),
+        pytest.param((THINK, LOOK), (THINK, said("new"), LOOK), id="before the calls where there was none"),
+        pytest.param((), (said("new"),), id="alone"),
+        pytest.param(
+            (ResultPart(kind="result", call_id="c", text="old"),),
+            (ResultPart(kind="result", call_id="c", text="new"),),
+            id="as the text of a result",
+        ),
+    ],
+)
+def test_another_text_stands_in_one_place(parts: Parts, expected: Parts) -> None:
+    assert with_text(parts, "new") == expected
+    assert text_of(with_text(parts, "")) == ""
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"kind": "hologram", "text": "x"}, id="unknown"),
+        pytest.param({"kind": None, "call_id": "c", "name": "n"}, id="none"),
+        pytest.param({"kind": ["text"], "text": "x"}, id="no word"),
+        pytest.param({"text": "x"}, id="not said, and no call"),
+        pytest.param("text", id="no object"),
+    ],
+)
+def test_a_part_of_unknown_kind_is_refused_not_dropped(part: Any) -> None:
+    with pytest.raises(ValidationError):
+        Message.model_validate({"role": "assistant", "parts": [{"kind": "text", "text": "a"}, part]})
+
+
+def test_a_picture_is_kept_and_named_to_a_model_that_cannot_see_it() -> None:
+    picture: Part = ImagePart(kind="image", media_type="image/png", base64="AA==", name="a.png")
+    message = Message(role="user", parts=(said("see"), picture))
+    assert Message.model_validate_json(message.model_dump_json(exclude_unset=True)) == message
+    (sent,) = as_sent((message,), ())
+    assert sent.text == "see\n\n[The image 'image/png a.png' cannot be shown to you]"
+
+
+@given(st.dictionaries(st.sampled_from(["type", "thinking", "text", "summary", "data"]) | texts, json_values))
+def test_a_block_goes_back_word_for_word(block: dict[str, Any]) -> None:
+    assert wire_block(block_part(block)) == block
+
+
+@pytest.mark.parametrize("kind", ["thinking", "reasoning.text", "reasoning.summary", "redacted_thinking", "", 7, None])
+@given(text=texts | st.none(), key=st.sampled_from(["thinking", "text", "summary"]))
+def test_so_does_one_of_a_type_that_is_known(kind: Any, text: str | None, key: str) -> None:
+    block = {"type": kind, key: text, "signature": "s"}
+    assert wire_block(block_part(block)) == block
