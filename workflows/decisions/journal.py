@@ -106,7 +106,7 @@ class JournalFold:
 
     def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Lazily: what ends an iteration is told before the next one begins."""
-        if happening.name != "reason":
+        if happening.name not in names.TURNS:
             if self._run.begins(happening.key):
                 yield from self._dispatched(is_begun=True)
             return
@@ -124,7 +124,7 @@ class JournalFold:
             names.READ_PAST: self._forked,
             "prepare": self._prepared,
             "summarise": self._summarised,
-            "reason": self._reasoned,
+            **dict.fromkeys(names.TURNS, self._reasoned),
             "gate": self._gated,
             names.NOTIFY: lambda _: [],
             "critique": lambda _: [],

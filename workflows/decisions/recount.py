@@ -11,7 +11,7 @@ from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
 from orga.workflows.types.journal import Happening
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.names import READ_PAST
+from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
 from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.result import AgentResult
 from orga.workflows.types.state import AgentState
@@ -47,7 +47,7 @@ class ContextFold:
         match happening.kind:
             case "started":
                 self._start(happening)
-            case "scheduled" if happening.name in {"reason", "summarise"}:
+            case "scheduled" if happening.name == "summarise" or happening.name in TURNS:
                 self._model_call(ReasonRequest.model_validate(happening.value))
             case "finished":
                 self._finish(happening)
@@ -71,7 +71,7 @@ class ContextFold:
                 self._take_over(AgentState.model_validate(happening.value))
             case "prepare":
                 self.setup = Setup.model_validate(happening.value)
-            case "reason":
+            case turn if turn in TURNS:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
@@ -114,7 +114,7 @@ _ALTERNATIVE = re.compile(r"\.f\d+$")
 _LOOKUP = re.compile(r"0\.\d+")
 """The place of a lookup before the first step."""
 
-MODEL_CALLS = frozenset({"reason", "summarise", "critique"})
+MODEL_CALLS = TURNS | {"summarise", "critique"}
 
 
 class Recount:
@@ -164,8 +164,9 @@ class Recount:
 
     def _count(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)
-        self._usage = self._usage.plus(reply.usage, reply.cost_usd)
-        if happening.name == "reason":
+        if reply.model != PLANNED:
+            self._usage = self._usage.plus(reply.usage, reply.cost_usd)
+        if happening.name in TURNS:
             self._iterations += 1
             self._proposals += len(reply.calls) + reply.left_out
 

@@ -249,6 +249,16 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return self.input.agent
 
     @property
+    def counted_iterations(self) -> int:
+        """What `max_iterations` counts."""
+        return self.iteration
+
+    @property
+    def step_timeout_s(self) -> float | None:
+        """Seconds of a delegate's clock, where its run is the step of a plan: its iterations are its own then."""
+        return None
+
+    @property
     def timeout_s(self) -> float:
         """The seconds of its config, or of an extension."""
         return self.config.timeout_s
