@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from orga.client.cli.held_calls import in_words
 from orga.client.cli.line import Line, Tone
+from orga.client.cli.narrated_goals import GOAL_TELLERS
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.journal import JournalEntry
@@ -136,6 +137,7 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     DECISION_GROUNDED: _decided_by_rule,
     "CritiqueEvaluated": _reviewed,
     "PastMissing": _missing,
+    **GOAL_TELLERS,
 }
 
 

@@ -154,7 +154,8 @@ class JournalFold:
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        told = {"actions": actions, "finish": reply.finish, **used(reply)}
+        turn = {"turn": happening.name} if happening.name in names.GOAL_TURNS else {}
+        told = {**turn, "actions": actions, "finish": reply.finish, **used(reply)}
         if reply.left_out:
             told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
         return [("ReasoningComplete", told)]

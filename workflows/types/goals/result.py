@@ -1,11 +1,14 @@
 """How a goal ended, and where one stands. Users script against the keys."""
 
-from typing import Any
+from typing import Any, Literal
 
 from orga.workflows.types.goals.pursuit import Scores, StepState
 from orga.workflows.types.record import Record
 from orga.workflows.types.result import AgentResult
 from orga.workflows.types.status import AgentStatus
+
+GOAL = "goal"
+"""What its answers say that they are of."""
 
 
 class ShownStep(Record):
@@ -42,6 +45,7 @@ class ShownPlan(Record):
 class GoalResult(AgentResult):
     """Result of a goal: that of an agent's run, its `iterations` the turns of the model, and what came of the plan."""
 
+    kind: Literal["goal"] = GOAL
     rounds: int
     """Rounds of steps that were executed; `max_iterations` counts these."""
     plan: tuple[str, ...]
@@ -55,5 +59,6 @@ class GoalResult(AgentResult):
 class GoalStatus(AgentStatus):
     """Where a goal stands: as an agent's run, with `plan` and `question` filled in."""
 
+    kind: Literal["goal"] = GOAL
     plan: Any = None
     confidence: float | None = None
