@@ -210,7 +210,7 @@ async def test_an_abort_cancels_what_runs_and_brings_what_was_found(client: Clie
 
     model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "hang", "a")]), evaluate=scored("a"))
     slow = FakeTool("hang", hang)
-    async with a_loop(client, model, FakeTool("look", lambda *_: "the treasure"), slow) as loop:
+    async with a_loop(client, model, FakeTool("look", lambda arguments, _: "the treasure"), slow) as loop:
         handle = await start(loop)
 
         async def hangs() -> bool:
@@ -311,7 +311,7 @@ async def test_the_model_makes_calls_whose_arguments_depend_on_others_and_no_oth
         input=[calls("look"), calls("use", arguments={"what": "seen"})],
         evaluate=[scored("a"), scored("b")],
     )
-    look, use = FakeTool("look", lambda *_: "seen"), FakeTool("use", lambda arguments, _: arguments["what"])
+    look, use = FakeTool("look", lambda arguments, _: "seen"), FakeTool("use", lambda arguments, _: arguments["what"])
     async with a_loop(client, model, look, use) as loop:
         pursued = await pursue(loop)
     assert pursued.reason == "completed"

@@ -45,7 +45,7 @@ NUMBERED = {key: HARD[key] for key in ("text", "numbers", "deep")}
         (
             'read [["page",1],["path","docs/report.md"]]',
             'read [["page",2],["path","docs/report.md"]]',
-            0.9761904761904762,
+            0.9767441860465116,
         ),
         ("the disk is full (17 of 20)", "the disk is full (18 of 20)", 0.962962962962963),
     ],

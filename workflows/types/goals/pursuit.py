@@ -177,11 +177,7 @@ class GoalState(AgentState):
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
         """Return the state with these changes of its pursuit."""
-        return self.pursuing(self.pursuit.with_fields(**changes))
-
-    def pursuing(self, pursuit: Pursuit) -> Self:
-        """Return the state with this pursuit."""
-        return replace_fields(self, {"pursuit": pursuit})
+        return replace_fields(self, {"pursuit": self.pursuit.with_fields(**changes)})
 
     @property
     def config(self) -> LoopConfig:
