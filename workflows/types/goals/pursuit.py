@@ -150,6 +150,10 @@ class Pursuit(Record):
 
     def with_fields(self, **changes: Unpack[PursuitChanges]) -> Self:
         """Return the pursuit with these changes."""
+        return self.with_changes(changes)
+
+    def with_changes(self, changes: PursuitChanges) -> Self:
+        """Return the pursuit with these changes, typed as those that `with_fields` takes."""
         return replace_fields(self, changes)
 
     def with_steps(self, changed: Iterable[PlanStep]) -> Self:
@@ -177,7 +181,7 @@ class GoalState(AgentState):
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
         """Return the state with these changes of its pursuit."""
-        return replace_fields(self, {"pursuit": self.pursuit.with_fields(**changes)})
+        return replace_fields(self, {"pursuit": self.pursuit.with_changes(changes)})
 
     @property
     def config(self) -> LoopConfig:
