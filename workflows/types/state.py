@@ -218,12 +218,9 @@ class Family(Record):
         return replace_fields(self, changes, _FAMILY)
 
 
-_TASK, _DIALOGUE, _BUDGET = (
-    frozenset(Task.model_fields),
-    frozenset(Dialogue.model_fields),
-    frozenset(Budget.model_fields),
-)
-_FAILURES, _FAMILY = frozenset(Failures.model_fields), frozenset(Family.model_fields)
+_TASK, _DIALOGUE = frozenset(Task.model_fields), frozenset(Dialogue.model_fields)
+_BUDGET, _FAILURES = frozenset(Budget.model_fields), frozenset(Failures.model_fields)
+_FAMILY = frozenset(Family.model_fields)
 
 
 class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
