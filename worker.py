@@ -19,6 +19,7 @@ from temporalio.worker import Worker
 from orga.activities.conversations import Conversations
 from orga.activities.critique import CritiqueActivities
 from orga.activities.gate import GateActivities
+from orga.activities.goals import GoalActivities
 from orga.activities.model_circuits import GuardedModels
 from orga.activities.notify import NotifyActivities
 from orga.activities.past import PastActivities
@@ -37,6 +38,7 @@ from orga.client.connect import Connection, connection
 from orga.client.errors import OrgaError
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.shared import RunPasts
+from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.patient import PatientRunner
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.endpoint import ServerUnavailable
@@ -53,7 +55,6 @@ from orga.client.workers.parts import Parts, configured_parts, secret_names
 from orga.client.workers.routing import to_make_current
 from orga.own_code import keep_out, seal
 from orga.start import worker as become_worker
-from orga.workflows.agent import AgentWorkflow
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
 """How old the live text of a model may be, and how soon an abort is heard."""
@@ -77,7 +78,7 @@ def build_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[AgentWorkflow],
+        workflows=WORKFLOWS,
         activities=_activities(parts, conversations, RunPasts(client)),
         interceptors=[NamedTasks(), ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)],
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
@@ -93,6 +94,7 @@ def _activities(parts: Parts, conversations: Conversations, pasts: Pasts) -> lis
         PastActivities(pasts).read_past,
         PrepareActivities(parts.agents, conversations).prepare,
         ReasonActivities(models, conversations, parts.secrets).reason,
+        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, parts.secrets)),
         SummariseActivities(models, conversations, parts.secrets).summarise,
         CritiqueActivities(models, conversations, parts.secrets).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
@@ -100,6 +102,10 @@ def _activities(parts: Parts, conversations: Conversations, pasts: Pasts) -> lis
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
         *([source_activity(parts.source, conversations, parts.secrets, parts.permits)] if parts.source else []),
     ]
+
+
+def _goal_turns(goal: GoalActivities) -> list[Callable[..., Any]]:
+    return [goal.plan, goal.prepare_calls, goal.evaluate, goal.decide, goal.compress, goal.summarise]
 
 
 async def serve(

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from orga.activities.tools_api import ToolContext, ToolError, tool
     from orga.client.connect import connect
     from orga.client.runs.agents import start_agent
+    from orga.client.runs.goals import start_goal
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
     from orga.workflows.types.status import AgentResult
@@ -21,6 +22,7 @@ __all__ = [
     "ToolError",
     "connect",
     "start_agent",
+    "start_goal",
     "tool",
 ]
 
@@ -33,6 +35,7 @@ _PLACES = {
     "ToolError": "orga.activities.tools_api",
     "connect": "orga.client.connect",
     "start_agent": "orga.client.runs.agents",
+    "start_goal": "orga.client.runs.goals",
     "tool": "orga.activities.tools_api",
 }
 

@@ -44,6 +44,7 @@ _REASONS: dict[StopReason, ExitCode] = {
     "policy_denial": ExitCode.DENIED,
     "aborted": ExitCode.ABORTED,
     "escalated": ExitCode.FAILED,
+    "stuck": ExitCode.FAILED,
     "error": ExitCode.FAILED,
 }
 

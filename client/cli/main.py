@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from typer.exceptions import TyperException
 
 from orga.client.cli import (
+    answer,
     approve,
     attach,
     audit,
@@ -22,6 +23,7 @@ from orga.client.cli import (
     doctor,
     extend,
     fork,
+    goal,
     inbox,
     intervene,
     journal,
@@ -62,6 +64,7 @@ app = typer.Typer(
 _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
     "Runs": {
         "run": run.run,
+        "goal": goal.goal,
         "attach": attach.attach,
         "list": list_runs.list_runs,
         "status": status.status,
@@ -80,6 +83,7 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
     },
     "Deciding for a run": {
         "inbox": inbox.inbox,
+        "answer": answer.answer,
         "approve": approve.approve,
         "deny": approve.deny,
         "resolve": resolve.resolve,

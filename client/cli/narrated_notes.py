@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from orga.client.cli.held_calls import in_words
 from orga.client.cli.line import Line, Tone
+from orga.client.cli.narrated_goals import GOAL_TELLERS
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.loop_tools import SAGA_ENDED
@@ -141,6 +142,7 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "CritiqueEvaluated": _reviewed,
     "PastMissing": _missing,
     "BuildChanged": _handed_over,
+    **GOAL_TELLERS,
 }
 
 

@@ -51,7 +51,7 @@ class Narrator:
         actions: list[dict[str, Any]] = entry.data.get("actions", [])
         self._calls = [(str(a.get("call_id")), _call(a)) for a in actions if "tool" in a]
         lines = [Line(f"→ {call}", "call") for _, call in self._calls]
-        if not self._calls:
+        if not self._calls and entry.data.get("turn", ANSWERING) == ANSWERING:
             lines = [Line(f"answers: {on_one_line(str(a.get('respond', '')))}") for a in actions]
         finish = entry.data.get("finish")
         return (
@@ -104,6 +104,9 @@ class Narrator:
         reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 400)
         return [Line(f"{reason}{': ' if detail else ''}{detail}", "good" if reason == "completed" else "bad")]
 
+
+ANSWERING = "goal_summary"
+"""The one turn of a goal that is for people; what the others say is told by what comes of it."""
 
 _TELLERS: dict[str, Callable[[Narrator, JournalEntry], list[Line]]] = {
     "Started": Narrator._started,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orga.client.cli.nesting import run_of
-from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import Child
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
@@ -93,7 +93,7 @@ class Progress:
         """Take in what the server says is under way; it knows of a new phase before the journal does."""
         names = {activity.name for activity in activities}
         phase = self.phase
-        if "reason" in names:
+        if not TURNS.isdisjoint(names):
             phase = "reasoning"
         elif names - OWN_ACTIVITIES:
             phase = "acting"

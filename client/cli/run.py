@@ -1,5 +1,6 @@
 """`orga run`: start a run, work for it if nobody does, and follow it to its end."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +26,10 @@ class _Wish:
     checked: AgentInput
     run_id: str | None
     again: bool
+
+    async def start(self, here: Session) -> str:
+        """Start it and return its id."""
+        return (await start_agent(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
 def run(
@@ -72,23 +77,30 @@ def run(
     if again and id_ is None:
         raise UsageError("--again: names no run; add --id ID")
     wish = _Wish(agent_input(given), run_id_of(id_), again)
-    start = _detached if detach else _followed
-    return completed(start(wish, config, no_worker=no_worker, as_json=json))
+    if detach:
+        return completed(detached(wish.start, config, as_json=json))
+    return completed(followed(wish.start, config, no_worker=no_worker, as_json=json))
 
 
-async def _followed(wish: _Wish, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+Start = Callable[[Session], Awaitable[str]]
+"""Starts a run, of any kind, and returns its id."""
+
+
+async def followed(start: Start, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+    """Start a run and show it to its end; return the exit code."""
     async with session(config) as here:
         if no_worker:
-            run_id = await _start(here, wish)
+            run_id = await _announced(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
         async with kept_worker(here.client, here.worker_order(), note) as keeper:
-            run_id = await _start(here, wish)
+            run_id = await _announced(here, start)
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
 
-async def _detached(wish: _Wish, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+async def detached(start: Start, config: Path | None, *, as_json: bool) -> int:
+    """Start a run and leave it to its workers."""
     async with session(config) as here:
-        run_id = await _start(here, wish)
+        run_id = await _announced(here, start)
         there = await routing(here.client, here.task_queue)
         if there is not None and there.current is not None and not there.is_served:
             note(nobody_serves(there.current, here.task_queue))
@@ -107,12 +119,12 @@ def _nobody(task_queue: str, *, is_told: bool) -> str:
     return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one the run waits"
 
 
-async def _start(here: Session, wish: _Wish) -> str:
+async def _announced(here: Session, start: Start) -> str:
     if here.loaded.config.policy.engine == "allow":
         note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
-    run = await start_agent(here.client, wish.checked, workflow_id=wish.run_id, again=wish.again)
-    link = here.connection.link(run.id)
-    note(f"run {run.id}" + (f"  {link}" if link else ""))
+    run_id = await start(here)
+    link = here.connection.link(run_id)
+    note(f"run {run_id}" + (f"  {link}" if link else ""))
     if here.connection.endpoint.embedded:
         note(f"it acts in {on_one_line(here.connection.workplace.root)}")
-    return run.id
+    return run_id

@@ -15,7 +15,7 @@ from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
-from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.names import RUNS
 from orga.workflows.types.text import in_full
 
 LIVE = "running"
@@ -34,7 +34,7 @@ class Filter:
 
     def visibility(self) -> str:
         """Return the query in Temporal's words."""
-        parts = [f"WorkflowType = {_quoted(AGENT_WORKFLOW)}", "ExecutionStatus != 'ContinuedAsNew'"]
+        parts = [f"WorkflowType IN ({', '.join(map(_quoted, RUNS))})", "ExecutionStatus != 'ContinuedAsNew'"]
         if self.running:
             parts.append("ExecutionStatus = 'Running'")
         if self.dead_letters:

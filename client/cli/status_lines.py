@@ -1,6 +1,7 @@
 """A run's own word on where it stands, as lines."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
@@ -26,6 +27,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counted_calls(counts)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
+        *_plan_lines(status),
         *_questions(run_id, status),
     ]
     lines += [
@@ -42,6 +44,17 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         detail = on_one_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
+
+
+def _plan_lines(status: AgentStatus) -> list[str]:
+    """Return the steps of a goal's plan; none of a run that has no plan."""
+    plan: dict[str, list[dict[str, Any]]] = status.plan or {}
+    steps = plan.get("steps", [])
+    return [
+        f"step       {in_full(str(step.get('id')))} {in_full(str(step.get('skill')))}: {step.get('status')}"
+        + (f", {step.get('quality')} {step.get('score')}" if step.get("score") is not None else "")
+        for step in steps
+    ]
 
 
 def folder_line(place: Workplace) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 from orga.client.cli.exit_codes import UsageError
 from orga.client.config.problems import nearest
 from orga.client.config.text_values import annotation_at, from_text, known_keys
+from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
+from orga.workflows.types.record import Border
 from orga.workflows.types.text import clean_text
 
 
@@ -49,6 +51,38 @@ def agent_input(given: Given) -> AgentInput:
     return parse_input({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
 
 
+@dataclass(frozen=True)
+class GoalGiven:
+    """The options of `orga goal` as they were typed; None and empty where they were not."""
+
+    goal: str
+    agent: str | None = None
+    model: str | None = None
+    skills: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    max_iterations: int | None = None
+    timeout_s: float | None = None
+    tenant: str | None = None
+
+
+def goal_input(given: GoalGiven) -> GoalInput:
+    """Return the input of a goal, checked before anything is started.
+
+    Raises:
+        UsageError: An option that cannot be read.
+        InvalidInput: A value that is not allowed.
+    """
+    raw = {
+        "goal": task_text(given.goal),
+        "agent": given.agent,
+        "model": given.model,
+        "skills": _tools(given.skills),
+        "config": _with_limits(settings(given.settings, GoalConfig), given.max_iterations, given.timeout_s),
+        "tenant": given.tenant,
+    }
+    return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
+
+
 def task_text(task: str) -> str:
     """Return the task; `-` stands for what comes on standard input."""
     if task != "-":
@@ -76,8 +110,8 @@ def _tools(options: Sequence[str]) -> list[str] | None:
     return [name.strip() for option in options for name in option.split(",") if name.strip()]
 
 
-def settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the keys of the loop's config that `--set key=value` names.
+def settings(texts: Sequence[str], of: type[Border] = LoopConfig) -> dict[str, Any]:
+    """Return the keys of a config, the loop's or another, that `--set key=value` names.
 
     Raises:
         UsageError: There is no such key.
@@ -85,23 +119,23 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for text in texts:
         key, value = pair_of(text, "--set")
-        _put(config, tuple(key.split(".")), value)
+        _put(config, of, tuple(key.split(".")), value)
     return config
 
 
 def _config(given: Given) -> dict[str, Any]:
-    config = settings(given.settings)
-    if given.max_iterations is not None:
-        config["max_iterations"] = given.max_iterations
-    if given.timeout_s is not None:
-        config["timeout_s"] = given.timeout_s
-    return config
+    return _with_limits(settings(given.settings), given.max_iterations, given.timeout_s)
 
 
-def _put(config: dict[str, Any], path: tuple[str, ...], value: str) -> None:
-    annotation = annotation_at(LoopConfig, path)
+def _with_limits(config: dict[str, Any], max_iterations: int | None, timeout_s: float | None) -> dict[str, Any]:
+    limits = {"max_iterations": max_iterations, "timeout_s": timeout_s}
+    return config | {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _put(config: dict[str, Any], of: type[Border], path: tuple[str, ...], value: str) -> None:
+    annotation = annotation_at(of, path)
     if annotation is None:
-        known = known_keys(LoopConfig, path[:-1]) or list(LoopConfig.model_fields)
+        known = known_keys(of, path[:-1]) or list(of.model_fields)
         raise UsageError(f"--set {'.'.join(path)}: unknown key; {nearest(path[-1], known)}")
     for key in path[:-1]:
         config = config.setdefault(key, {})

@@ -1,6 +1,6 @@
 """The runs of a chain: one run of an agent through all its continue-as-new runs, as far as the server keeps them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from temporalio.api.enums.v1 import ContinueAsNewInitiator
@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
-from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.names import RUNS
 
 _OTHER_RUNS = {
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
@@ -28,15 +28,17 @@ class RunChain:
     """Whether the oldest runs are past the server's retention."""
 
 
-async def run_chain(client: Client, workflow_id: str, last_run: str | None = None) -> RunChain:
-    """Return the chain that ends with the latest run of this id, or with `last_run`.
+async def run_chain(
+    client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUNS
+) -> RunChain:
+    """Return the chain that ends with the latest run of this id, or with `last_run`; a run of these kinds.
 
     Raises:
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
     """
     run_ids: list[str] = []
-    run_id = last_run or await _latest(client, workflow_id)
+    run_id = last_run or await _latest(client, workflow_id, kinds)
     while run_id:
         try:
             started = await _started(client, workflow_id, run_id)
@@ -46,7 +48,7 @@ async def run_chain(client: Client, workflow_id: str, last_run: str | None = Non
             if not run_ids:
                 raise RunNotFound(workflow_id, run_id) from None
             return RunChain(workflow_id, tuple(run_ids), is_cut=True)
-        if started.workflow_type.name != AGENT_WORKFLOW:
+        if started.workflow_type.name not in kinds:
             raise NotAnAgent(workflow_id, started.workflow_type.name)
         run_ids.insert(0, run_id)
         run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
@@ -80,14 +82,14 @@ def unreadable(workflow_id: str, error: RPCError) -> OrgaError:
     return OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`")
 
 
-async def _latest(client: Client, workflow_id: str) -> str:
+async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> str:
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise RunNotFound(workflow_id) from None
         raise unreadable(workflow_id, error) from error
-    if description.workflow_type != AGENT_WORKFLOW:
+    if description.workflow_type not in kinds:
         raise NotAnAgent(workflow_id, description.workflow_type)
     return description.run_id
 

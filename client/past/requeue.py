@@ -13,6 +13,7 @@ from orga.client.past.fork import fork
 from orga.client.past.replayed_state import replayed_state
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.limits import LIMITS
+from orga.workflows.types.names import AGENTS
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState
 
@@ -32,7 +33,7 @@ class Remains:
 
 async def remains(client: Client, workflow_id: str) -> Remains:
     """Return the last state of a run, replayed from its history; no worker is needed."""
-    runs = await histories(client, await run_chain(client, workflow_id))
+    runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENTS))
     return Remains(workflow_id, await replayed_state(runs[-1].history, client.data_converter))
 
 

@@ -17,6 +17,7 @@ from orga.workflows.decisions.begin import fork_of
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.digest import digest_of
+from orga.workflows.types.names import AGENTS
 from orga.workflows.types.past import ForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState, ForkedFrom
@@ -52,7 +53,7 @@ async def shared_past(client: Client, wish: ForkInput) -> AgentState:
         OrgaError: The past is too large, ends with the answer, or is not what its history says.
     """
     fork = wish.fork
-    chain = await run_chain(client, fork.workflow_id, fork.run_id or None)
+    chain = await run_chain(client, fork.workflow_id, fork.run_id or None, AGENTS)
     runs = await histories(client, chain)
     run, history, at = await _end(client, fork.workflow_id, runs, fork.iteration)
     state = await replayed_state(history, client.data_converter)

@@ -11,6 +11,7 @@ from orga.client.history.events import read_events
 from orga.client.journal.reading import past_missing
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.recount import ContextFold, Recount
+from orga.workflows.types.names import TURNS
 from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.text import one_line
 
@@ -65,7 +66,7 @@ class ChainFolds:
         try:
             async for happening in read_events(client, _each(run.events)):
                 last = happening.event_id
-                calls += happening.kind == "scheduled" and happening.name == "reason"
+                calls += happening.kind == "scheduled" and happening.name in TURNS
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
                 self._feed(happening)
         except Exception as error:  # as with a fold

@@ -13,10 +13,10 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
 from orga.client.history.chain import RunHistory
+from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner, Observer
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.endpoint import Report
-from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.text import one_line
 
 MESSAGE_CHARS = 500
@@ -41,9 +41,7 @@ async def replayed(history: WorkflowHistory, converter: DataConverter, *watching
             look(activation, completion)
 
     runner = ObservedRunner(workflow_runner(converter), observe)
-    replayer = Replayer(
-        workflows=[AgentWorkflow], data_converter=converter, workflow_runner=runner, build_id=REPLAY_BUILD
-    )
+    replayer = Replayer(workflows=WORKFLOWS, data_converter=converter, workflow_runner=runner, build_id=REPLAY_BUILD)
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if outcome.replay_failure is not None:
         return Replayed(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)

@@ -13,10 +13,11 @@ from orga.client.config.workplace import settled
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
+from orga.client.runs.kinds import kind_of
 from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
-from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.record import Border, InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
 from orga.workflows.types.text import as_line, can_be_typed, clean_text, one_line
 
@@ -123,7 +124,8 @@ class AgentHandle:
         Raises:
             NoAnswer: No worker is there to answer.
         """
-        return AgentStatus.model_validate(await self._exchange.query("status"))
+        answer = await self._exchange.query("status")
+        return kind_of(answer).status.model_validate(answer)
 
     async def live_status(self) -> AgentStatus:
         """Return where the run stands, to decide something about it; says at once when nobody could take that.
@@ -150,7 +152,8 @@ class AgentHandle:
         """
         while True:
             try:
-                return AgentResult.model_validate(await self._exchange.workflow.result())
+                ended = await self._exchange.workflow.result()
+                return kind_of(ended).result.model_validate(ended)
             except WorkflowFailureError as error:
                 if not await self._goes_on(error):
                     raise RunFailed(_cause(error)) from None
@@ -197,27 +200,55 @@ async def start_agent(
     """
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
-    workflow_id = run_id_of(workflow_id)
+    run_id = run_id_of(workflow_id)
+    await start_run(
+        client,
+        AGENT_WORKFLOW,
+        checked,
+        checked.task,
+        run_id,
+        task_queue=task_queue,
+        again=again,
+        attributes=search_attributes,
+    )
+    return AgentHandle(client, run_id)
+
+
+async def start_run(
+    client: Client,
+    workflow: str,
+    checked: Border,
+    summary: str,
+    run_id: str,
+    *,
+    task_queue: str | None,
+    again: bool,
+    attributes: TypedSearchAttributes,
+) -> None:
+    """Start a run of any kind under an id that was checked; as `start_agent` does.
+
+    Raises:
+        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
+    """
     if task_queue is not None:
         _has_no_hidden(task_queue, "task_queue")
     queue, place = settled(client)
     try:
-        handle = await client.start_workflow(
-            AGENT_WORKFLOW,
+        await client.start_workflow(
+            workflow,
             checked.model_dump(mode="json", exclude_unset=True),
-            id=workflow_id,
+            id=run_id,
             task_queue=task_queue or queue,
             id_reuse_policy=reuse_policy(again=again),
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            static_summary=one_line(checked.task, SUMMARY_CHARS),
-            search_attributes=search_attributes,
+            static_summary=one_line(summary, SUMMARY_CHARS),
+            search_attributes=attributes,
             memo=None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")},
         )
     except RPCError as error:
-        raise translated(error, workflow_id) from error
+        raise translated(error, run_id) from error
     except WorkflowAlreadyStartedError:
-        raise await id_taken(client, workflow_id) from None
-    return AgentHandle(client, handle.id)
+        raise await id_taken(client, run_id) from None
 
 
 def run_id_of(given: str | None) -> str:

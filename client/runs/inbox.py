@@ -12,11 +12,11 @@ from orga.client.errors import OrgaError
 from orga.client.runs.asking import AT_ONCE, Asked, Asking
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.server.lacking import reason_of
-from orga.workflows.types.names import AGENT, AGENT_WORKFLOW, WAITING
+from orga.workflows.types.names import AGENT, RUNS, WAITING
 from orga.workflows.types.questions import QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus
 
-WAITING_RUNS = f"WorkflowType = '{AGENT_WORKFLOW}' AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
+WAITING_RUNS = f"WorkflowType IN {RUNS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
 """Running ones only: a run that was terminated could not say that it waits no more."""
 
 

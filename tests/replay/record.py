@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.replay import features, plain, trust
+from tests.replay import features, goals, plain, trust
 from tests.support.parts.temporal import temporal_cli
 from tests.support.runs.loop import Ran, histories_of
 
@@ -49,6 +49,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "held": trust.held,
     "compensated": trust.compensated,
     "held-below": trust.held_below,
+    "pursued": goals.pursued,
 }
 
 

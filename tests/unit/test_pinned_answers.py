@@ -42,6 +42,11 @@ NUMBERED = {key: HARD[key] for key in ("text", "numbers", "deep")}
         ("🙂🙃", "🙃🙂", 0.0),
         ("abcdef" * 30, "abcdeg" * 30, 0.8333333333333334),
         ("x" * 600, "x" * 499 + "y" * 200, 0.998),
+        (
+            'read [["page",1],["path","docs/report.md"]]',
+            'read [["page",2],["path","docs/report.md"]]',
+            0.9767441860465116,
+        ),
         ("the disk is full (17 of 20)", "the disk is full (18 of 20)", 0.962962962962963),
     ],
 )

@@ -5,7 +5,7 @@ What a run begins with and carries ever after, and what may grow with it: refuse
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -158,6 +158,9 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+S = TypeVar("S", bound=AgentState)
+
+
 class NewerState(Exception):
     """The run before this one was of a version that knows more: going on without that would lose it.
 
@@ -193,7 +196,7 @@ def first_state(
         InvalidInput: With every problem, each naming its key.
     """
     if given is not None and (before or _is_forked(given)):
-        return _carried(given, before)
+        return carried_state(AgentState, given, before)
     if is_fork(raw):
         return awaiting_past(parse_fork(raw), origin, now)
     run_input = parse_input(raw)
@@ -206,17 +209,23 @@ def _is_forked(given: object) -> bool:
     return isinstance(given, dict) and bool(cast("dict[str, object]", given).get("forked_from"))
 
 
-def _carried(given: object, before: str | None) -> AgentState:
+def carried_state(kind: type[S], given: object, before: str | None) -> S:
+    """Return the state that the run `before` carried over.
+
+    Raises:
+        InvalidInput: It is none, or another made it.
+        NewerState: It says more than this version knows.
+    """
     if not before:
         raise InvalidInput("carried state: no run takes a state from its starter; a fork is an input with a `fork`")
     try:
-        state = AgentState.model_validate(given)
+        state = kind.model_validate(given)
     except ValidationError as error:
         raise InvalidInput("carried state: " + "; ".join(problems(error))) from None
     if state.carried_by != before:
         raise InvalidInput("carried state: it was not made by the run before; start with the input alone")
     try:
-        return AgentState.model_validate(given, extra="forbid")
+        return kind.model_validate(given, extra="forbid")
     except ValidationError as error:
         raise NewerState("; ".join(problems(error))) from None
 

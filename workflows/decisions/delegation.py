@@ -50,12 +50,12 @@ def ceiling_for(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
     reserved = [child.ceiling for child in children if child.ceiling is not None and child.workflow_id != workflow_id]
     waiting = max(len(children) - len(reserved), 1)
     limits: dict[str, float | int | None] = {
-        "max_iterations": left.iterations,
+        "max_iterations": left.iterations if state.step_timeout_s is None else None,
         "max_total_tokens": _share(
             left.tokens - reading_tokens(state, left.tokens), [each.max_total_tokens for each in reserved], waiting
         ),
         "max_cost_usd": None,
-        "timeout_s": round(left.time_s - min(ENDING_S, left.time_s * ENDING_SHARE), 3),
+        "timeout_s": _seconds(left.time_s, state.step_timeout_s),
         "max_model_calls": _share(left.model_calls, [1, *(each.max_model_calls for each in reserved)], waiting),
         "max_tool_calls": _share(left.tool_calls, [begun, *(each.max_tool_calls for each in reserved)], waiting),
         "max_delegation_depth": state.config.max_delegation_depth,
@@ -64,6 +64,11 @@ def ceiling_for(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
         spendable = left.cost_usd * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
         limits["max_cost_usd"] = max(spendable, 0.0) / waiting
     return Ceiling.model_validate({key: value for key, value in limits.items() if value is not None})
+
+
+def _seconds(left_s: float, step_s: float | None) -> float:
+    most = left_s - min(ENDING_S, left_s * ENDING_SHARE)
+    return round(most if step_s is None else min(most, step_s), 3)
 
 
 def reading_tokens(state: AgentState, left: int) -> int:

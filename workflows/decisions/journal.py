@@ -112,7 +112,7 @@ class JournalFold:
 
     def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Lazily: what ends an iteration is told before the next one begins."""
-        if happening.name != "reason":
+        if happening.name not in names.TURNS:
             if self._run.begins(happening.key):
                 yield from self._dispatched(is_begun=True)
             return
@@ -130,7 +130,7 @@ class JournalFold:
             names.READ_PAST: self._forked,
             "prepare": self._prepared,
             "summarise": self._summarised,
-            "reason": self._reasoned,
+            **dict.fromkeys(names.TURNS, self._reasoned),
             "gate": self._gated,
         }
         if happening.name in names.OWN_ACTIVITIES - readers.keys():
@@ -160,7 +160,8 @@ class JournalFold:
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        told = {"actions": actions, "finish": reply.finish, **used(reply)}
+        turn = {"turn": happening.name} if happening.name in names.GOAL_TURNS else {}
+        told = {**turn, "actions": actions, "finish": reply.finish, **used(reply)}
         if reply.left_out:
             told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
         return [("ReasoningComplete", told)]

@@ -135,8 +135,9 @@ class JournalStart:
 
     def _told(self, given: dict[str, Any], **forked: Any) -> Found:
         self.agent, self._awaiting = str(given.get("agent") or "default"), None
-        rest = {key: value for key, value in given.items() if key not in {"task", "fork"}}
-        return [("Started", {"task": str(given.get("task") or ""), "input": rest, **forked})]
+        rest = {key: value for key, value in given.items() if key not in {"task", "goal", "fork"}}
+        task = str(given.get("task") or given.get("goal") or "")
+        return [("Started", {"task": task, "input": rest, **forked})]
 
 
 def prepared(setup: Setup) -> dict[str, Any]:

@@ -37,9 +37,9 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     for call, times in state.invalid.items():
         if times >= MAX_DENIALS_IN_A_ROW:
             return "error", f"the same invalid call again: {call}, {times} iterations in a row"
-    cost = state.usage.cost_usd or 0.0
+    cost, iterations = state.usage.cost_usd or 0.0, config.max_iterations
     reached: list[tuple[bool, StopReason, str]] = [
-        (state.iteration >= config.max_iterations, "max_iterations", f"limit of {config.max_iterations} iterations"),
+        (state.counted_iterations >= iterations, "max_iterations", f"limit of {iterations} iterations"),
         (
             state.usage.total_tokens >= config.max_total_tokens,
             "max_tokens",
@@ -88,7 +88,7 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
     config = state.config
     cost_left = None if config.max_cost_usd is None else max(config.max_cost_usd - (state.usage.cost_usd or 0.0), 0.0)
     return Budgets(
-        iterations=max(config.max_iterations - state.iteration, 0),
+        iterations=max(config.max_iterations - state.counted_iterations, 0),
         max_iterations=config.max_iterations,
         tokens=max(config.max_total_tokens - state.usage.total_tokens, 0),
         max_total_tokens=config.max_total_tokens,

@@ -10,7 +10,7 @@ from orga.workflows.types.conversation import summary_message
 from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.names import READ_PAST
+from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
 from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Happening
@@ -46,7 +46,7 @@ class ContextFold:
         match happening.kind:
             case "started":
                 self._start(happening)
-            case "scheduled" if happening.name in {"reason", "summarise"}:
+            case "scheduled" if happening.name == "summarise" or happening.name in TURNS:
                 self._model_call(ReasonRequest.model_validate(happening.value))
             case "finished":
                 self._finish(happening)
@@ -70,7 +70,7 @@ class ContextFold:
                 self._take_over(AgentState.model_validate(happening.value))
             case "prepare":
                 self.setup = Setup.model_validate(happening.value)
-            case "reason":
+            case turn if turn in TURNS:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
@@ -161,8 +161,9 @@ class Recount:
 
     def _count(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)
-        self._usage = self._usage.plus(reply.usage, reply.cost_usd)
-        if happening.name == "reason":
+        if reply.model != PLANNED:
+            self._usage = self._usage.plus(reply.usage, reply.cost_usd)
+        if happening.name in TURNS:
             self._iterations += 1
             self._proposals += len(reply.calls) + reply.left_out
 

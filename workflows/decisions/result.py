@@ -52,7 +52,7 @@ def details(state: AgentState) -> str:
     """Return the current details of a run, in Markdown: where it stands, what it spent, what it did last."""
     setup, limit = state.setup, state.config.max_iterations
     lines = [
-        f"**{'paused' if state.paused else state.phase}**, iteration {state.iteration} of {limit}",
+        f"**{'paused' if state.paused else state.phase}**, iteration {state.counted_iterations} of {limit}",
         f"- model: {_code(setup.model if setup else state.input.model or 'default')}",
         f"- spent: {spent(state.usage)}",
         f"- tool calls: {counted_calls(state.tool_calls)}",

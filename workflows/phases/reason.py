@@ -5,6 +5,7 @@ is made once more with half of it.
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ class ModelCall(NamedTuple):
     max_attempts: int
     summary: str | None = None
     """What the Temporal UI shows beside it."""
+    result: type[Reply] = Reply
 
 
 async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError:
@@ -68,7 +70,7 @@ async def _reply(call: ModelCall) -> Reply:
     return await workflow.execute_activity(
         call.activity,
         call.request,
-        result_type=Reply,
+        result_type=call.result,
         activity_id=call.activity_id,
         summary=call.summary,
         schedule_to_close_timeout=timedelta(seconds=call.limit_s),
@@ -147,7 +149,22 @@ class NoReply(NamedTuple):
     """The context was too long for the provider."""
 
 
-async def propose(run: Run) -> Proposed | NoReply:
+def _reasoning(iteration: int, context: ContextRef) -> ReasonRequest:
+    return ReasonRequest(iteration=iteration, context=context)
+
+
+class Turn(NamedTuple):
+    """What the model is asked for: an activity, what its request begins with, and what it answers with."""
+
+    activity: str = "reason"
+    request: Callable[[int, ContextRef], ReasonRequest] = _reasoning
+    result: type[Reply] = Reply
+
+
+NEXT_STEP = Turn()
+
+
+async def propose(run: Run, turn: Turn = NEXT_STEP) -> Proposed | NoReply:
     """Ask the model for its next step; a context too long for it is halved, where it can be, and sent once more.
 
     Raises:
@@ -155,12 +172,12 @@ async def propose(run: Run) -> Proposed | NoReply:
     """
     run.change(with_frame)
     first = await compact_context(run, message_budget(run.state))
-    answer = await _ask(run, *first)
+    answer = await _ask(run, turn, *first)
     if isinstance(answer, Proposed) or not answer.is_overflow:
         return answer
     sent = first[1]
     shorter = await compact_context(run, halved_budget(sent))
-    return await _ask(run, *shorter) if shorter[1].tokens < sent.tokens else answer
+    return await _ask(run, turn, *shorter) if shorter[1].tokens < sent.tokens else answer
 
 
 def proposed_before(run: Run, reply: Reply) -> Proposed:
@@ -168,19 +185,20 @@ def proposed_before(run: Run, reply: Reply) -> Proposed:
     return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
 
 
-async def _ask(run: Run, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
-    request = _request(run, context)
+async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
+    request = _request(run, turn, context)
     limit_s = server_limit_s(run.state, run.now)
-    reply = await reply_to(run, ModelCall("reason", str(request.iteration), request, limit_s, MAX_ATTEMPTS))
+    call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, result=turn.result)
+    reply = await reply_to(run, call)
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
     run.change(with_calibration, seen, reply.usage.input_tokens)
     return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 
-def _request(run: Run, context: ContextRef) -> ReasonRequest:
+def _request(run: Run, turn: Turn, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
-    request = ReasonRequest(iteration=state.iteration + 1, context=context)
+    request = turn.request(state.iteration + 1, context)
     if not state.conversation.sent:
         request = request.with_setup(reference(record_digest(run.setup)))
     allowance = output_allowance(state, config)

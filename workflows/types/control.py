@@ -17,6 +17,7 @@ StopReason = Literal[
     "policy_denial",
     "aborted",
     "escalated",
+    "stuck",
     "error",
 ]
 

@@ -156,6 +156,7 @@ Task = Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
 Instructions = Annotated[str | None, AfterValidator(_not_huge)]
 
 
+TrustedContext = Annotated[dict[str, Any], AfterValidator(_small)]
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 
 
@@ -217,7 +218,7 @@ class AgentInput(Border):
     """A part of the agent's tools; a tool that its config does not list is refused."""
     config: LoopConfig = LoopConfig()
     """Keys that are given here win over the agent's config."""
-    trusted_context: Annotated[dict[str, Any], AfterValidator(_small)] = {}
+    trusted_context: TrustedContext = {}
     """Facts from whoever starts the run; no model and no tool can write them."""
     output_schema: Annotated[dict[str, Any] | None, AfterValidator(_small_schema)] = None
     """JSON Schema (2020-12) that the final answer has to fit; it is in the result as `data`."""

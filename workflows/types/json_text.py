@@ -82,6 +82,46 @@ def answer_json(text: str) -> Any:
     return value
 
 
+MAX_READ_CHARS = 100_000
+"""Of a text that an object is looked for in."""
+
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """Return the JSON object of a text: all of it, else the one that begins at its first brace.
+
+    Words and fences around it do no harm, nor commas too many.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if len(text) > MAX_READ_CHARS:
+        raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")
+    try:
+        value = answer_json(text)
+    except ValueError:
+        value = _embedded(text)
+        if value is None:
+            raise
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    raise ValueError(f"it is no object but {type(value).__name__}")
+
+
+def _embedded(text: str) -> Any:
+    start = text.find("{")
+    if start < 0:
+        return None
+    for candidate in (text[start:], _TRAILING_COMMA.sub("", text[start:])):
+        try:
+            _, end = json.JSONDecoder().raw_decode(candidate)
+            return answer_json(candidate[:end])
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
 def _unfenced(text: str) -> str:
     """Return what stands in the fence that a text is; no pattern finds that in a time linear in its spaces."""
     opening, _, rest = text.partition("\n")

@@ -1,6 +1,6 @@
 """Names that clients rely on, and the search attributes by which runs are listed."""
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from temporalio.common import SearchAttributeKey
 
@@ -8,6 +8,13 @@ TASK_QUEUE = "orga"
 """Task queue of workflows and of tools that name no other."""
 
 AGENT_WORKFLOW = "AgentWorkflow"
+GOAL_WORKFLOW = "GoalWorkflow"
+
+RUNS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
+"""The kinds of run: what takes one by its id, takes any of them."""
+
+AGENTS = (AGENT_WORKFLOW,)
+"""The kinds whose past can be gone back to."""
 
 NOTIFY = "deliver_notification"
 """Longer than it has to be: a tool may well be called `notify`."""
@@ -15,7 +22,18 @@ NOTIFY = "deliver_notification"
 READ_PAST = "read_past"
 """Reads the past of a fork from the history of the run whose past it is."""
 
-MODEL_CALLS = frozenset({"reason", "summarise", "critique"})
+GoalTurn = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
+
+GOAL_TURNS = frozenset[str](get_args(GoalTurn))
+"""What a goal asks its model for, each an activity: turns of one conversation."""
+
+TURNS = GOAL_TURNS | {"reason"}
+"""Activities whose reply is the next turn of the conversation."""
+
+PLANNED = "(plan)"
+"""In place of a model: who gave the calls of a reply where the plan had all of their arguments."""
+
+MODEL_CALLS = TURNS | {"summarise", "critique"}
 
 OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY}
 """Activities of the loop itself; no tool can have such a name."""

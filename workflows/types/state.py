@@ -218,12 +218,9 @@ class Family(Record):
         return replace_fields(self, changes, _FAMILY)
 
 
-_TASK, _DIALOGUE, _BUDGET = (
-    frozenset(Task.model_fields),
-    frozenset(Dialogue.model_fields),
-    frozenset(Budget.model_fields),
-)
-_FAILURES, _FAMILY = frozenset(Failures.model_fields), frozenset(Family.model_fields)
+_TASK, _DIALOGUE = frozenset(Task.model_fields), frozenset(Dialogue.model_fields)
+_BUDGET, _FAILURES = frozenset(Budget.model_fields), frozenset(Failures.model_fields)
+_FAMILY = frozenset(Family.model_fields)
 
 
 class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
@@ -247,6 +244,16 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
     def name(self) -> str:
         """The agent."""
         return self.input.agent
+
+    @property
+    def counted_iterations(self) -> int:
+        """What `max_iterations` counts."""
+        return self.iteration
+
+    @property
+    def step_timeout_s(self) -> float | None:
+        """Seconds of a delegate's clock, where its run is the step of a plan: its iterations are its own then."""
+        return None
 
     @property
     def timeout_s(self) -> float:

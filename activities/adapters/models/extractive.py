@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.reader.answer import answer_to
 from orga.activities.adapters.models.reader.evidence import call_id, evidence_of, turns_taken
 from orga.activities.adapters.models.reader.fill import filled
+from orga.activities.adapters.models.reader.goal import goal_text
 from orga.activities.adapters.models.reader.plan import any_call, next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
 from orga.activities.adapters.models.reader.toolbox import toolbox_of
@@ -35,6 +36,8 @@ class ExtractiveProvider:
 def _reply(request: ModelRequest) -> Reply:
     if request.tool_choice == "none" and not request.tools:  # a summary: the reader can quote, but not sum up
         return _counted(request, Reply(), 0)
+    if (said := goal_text(request)) is not None:
+        return _counted(request, Reply.of(text=said), len(said))
     question = question_of(request.messages)
     if calls := _calls(request, question):
         written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)

@@ -27,15 +27,23 @@ def wrapped(
     """Return the command line that runs `argv` in `folder` with nothing but `writable` to write to, and `kept` not.
 
     Raises:
-        ValueError: Bubblewrap is not installed, or the whole file system would be writable.
+        ValueError: Bubblewrap is not installed.
     """
-    if writable == Path(writable.root):
-        raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
     private = [part for path in _HIDDEN if Path(path).is_dir() for part in ("--tmpfs", path)]
     files = [*_SEEN, *private, *_kept(argv[0])]
     online = ["--share-net", *_kept(str(_RESOLVER.resolve()))] if network else []
     place = [*_writable(writable, kept), "--chdir", str(folder)]
     return [_bubblewrap(), *_ALONE, *files, *online, *place, "--", *argv]
+
+
+def check_writable(writable: Path) -> None:
+    """See to it that the whole file system is not what can be written to: its folders need not be looked through then.
+
+    Raises:
+        ValueError: It would be.
+    """
+    if writable == Path(writable.root):
+        raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
 
 
 def _writable(folder: Path, kept: Sequence[Path]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orga.activities.adapters.process_streams import ProcessStreams
 from orga.activities.adapters.rules import NO_RULES, Rules
-from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, wrapped
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_writable, wrapped
 from orga.activities.adapters.sandbox.finished import Finished
 from orga.activities.adapters.sandbox.limit_reached import limit_reached
 from orga.activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
@@ -104,6 +104,7 @@ def _program(name: str, search_path: str) -> str:
 def _wrapped(command: Sequence[str], cwd: Path, writable: Path, network: bool, rules: Rules) -> list[str]:
     writable = writable.resolve()
     try:
+        check_writable(writable)
         _make_missing(rules, writable)
         return wrapped(command, writable=writable, folder=cwd.resolve(), network=network, kept=rules.inside(writable))
     except ValueError as error:

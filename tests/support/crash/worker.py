@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.ports import RunKey, ToolContext
+from orga.activities.ports import ModelProvider, RunKey, ToolContext
 from orga.client.history.converter import data_converter
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
@@ -149,6 +149,7 @@ class CrashWorker:
     cast: Cast
     """A function of a module: only its name goes to the process."""
     notify: tuple[NotifyEvent, ...] = ()
+    model: Callable[[frozenset[str], Callable[[str], None]], ModelProvider] = PlannedModel
 
     def started(self) -> BaseProcess:
         """Start a process of its own, forked from one that has the imports done and nothing else."""
@@ -188,6 +189,5 @@ class CrashWorker:
             lambda model: self.fate.reached("prepare"),
             WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events, "notify": self.notify}),
         )
-        model = PlannedModel(frozenset(names), self.fate.reached)
-        policy, models = Lenient(self.fate.reached), ScriptedModels(model)
+        policy, models = Lenient(self.fate.reached), ScriptedModels(self.model(frozenset(names), self.fate.reached))
         return Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))

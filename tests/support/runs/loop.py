@@ -21,11 +21,11 @@ from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
 from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord
+from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import ObservedRunner
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
-from orga.workflows.agent import AgentWorkflow
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import Setup
@@ -238,7 +238,7 @@ async def replayed(history: WorkflowHistory) -> None:
     assert not marks, marks
     record = GateRecord(data_converter.payload_converter)
     runner = ObservedRunner(workflow_runner(), record.observe)
-    replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=runner)
+    replayer = Replayer(workflows=WORKFLOWS, data_converter=data_converter, workflow_runner=runner)
     await replayer.replay_workflow(history)
     assert await breaches(history, record, data_converter) == []
 

@@ -1,0 +1,70 @@
+"""What the journal of a goal tells of its plan, its steps and its decisions, as lines for people."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orga.client.cli.line import Line
+from orga.client.cli.terminal_text import on_one_line
+
+Data = dict[str, Any]
+
+
+def _planned(data: Data) -> list[Line]:
+    steps: list[Data] = data.get("steps", [])
+    lines = [Line(f"plan: {len(steps)} step{'' if len(steps) == 1 else 's'}")]
+    return lines + [
+        Line(f"  {_text(step, 'id')} {_text(step, 'skill')}: {_text(step, 'goal')}{_needs(step)}") for step in steps
+    ]
+
+
+def _needs(step: Data) -> str:
+    needs: list[Any] = step.get("depends_on") or []
+    return f" (after {on_one_line(', '.join(map(str, needs)))})" if needs else ""
+
+
+def _executed(data: Data) -> list[Line]:
+    is_ok = data.get("status") == "ok"
+    why = f": {_text(data, 'error')}" if data.get("error") else ""
+    mark = "✓" if is_ok else "✗"
+    return [Line(f"{mark} {_text(data, 'step')} {_text(data, 'status')}{why}", "good" if is_ok else "bad")]
+
+
+def _evaluated(data: Data) -> list[Line]:
+    told = f"{_text(data, 'step')} scored {data.get('score')}: {_text(data, 'quality')}"
+    return [Line(f"  {told}", "bad" if data.get("quality") == "failed" else "good")]
+
+
+def _decided(data: Data) -> list[Line]:
+    sure = f", confidence {data['confidence']}" if "confidence" in data else ""
+    why = f": {_text(data, 'reason')}" if data.get("reason") else ""
+    return [Line(f"decides ({_text(data, 'by')}{sure}): {_text(data, 'action')}{why}")]
+
+
+def _asked(data: Data) -> list[Line]:
+    return [Line(f"? {_text(data, 'question')}   answer it: orga answer ID TEXT", "person")]
+
+
+def _answered(data: Data) -> list[Line]:
+    by = f" by {_text(data, 'by')}" if data.get("by") else ""
+    return [Line(f"answered{by}: {_text(data, 'answer')}", "person")]
+
+
+def _compressed(data: Data) -> list[Line]:
+    how = "" if data.get("taken") else ", kept as it was"
+    return [Line(f"memory: {data.get('before')} bytes to {data.get('after')}{how}")]
+
+
+def _text(data: Data, key: str) -> str:
+    return on_one_line(str(data.get(key, "")))
+
+
+GOAL_TELLERS: Mapping[str, Callable[[Data], list[Line]]] = {
+    "PlanMade": _planned,
+    "PlanAdjusted": _planned,
+    "StepExecuted": _executed,
+    "StepEvaluated": _evaluated,
+    "DecisionMade": _decided,
+    "QuestionAsked": _asked,
+    "QuestionAnswered": _answered,
+    "MemoryCompressed": _compressed,
+}

@@ -1,0 +1,68 @@
+"""Goals from Python: start one, answer what it asks, and all that can be done with a run of an agent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import uuid_utils
+from temporalio.client import Client
+from temporalio.common import TypedSearchAttributes
+
+from orga.client.runs.agents import AgentHandle, run_id_of, start_run
+from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.names import GOAL_WORKFLOW
+from orga.workflows.types.text import clean_text
+
+
+class GoalHandle(AgentHandle):
+    """A goal, live or ended."""
+
+    async def answer(self, text: str, question_id: str = "", by: str = "") -> str:
+        """Answer what it asks, and return the id of the question.
+
+        Raises:
+            Refused: Nothing is asked, or not under this id.
+            RunEnded: It is not live.
+            NoAnswer: No worker is there to take it.
+        """
+        said = {"text": clean_text(text), "by": clean_text(by), **({"question_id": question_id} if question_id else {})}
+        return str(await self._exchange.update("answer", said))
+
+
+async def start_goal(
+    client: Client,
+    goal: GoalInput | Mapping[str, Any] | str,
+    *,
+    workflow_id: str | None = None,
+    task_queue: str | None = None,
+    again: bool = False,
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
+) -> GoalHandle:
+    """Start a goal and return its handle; a string is the goal, the rest is as for `start_agent`.
+
+    Raises:
+        InvalidInput: Before anything is started, naming each bad key.
+        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
+    """
+    given = {"goal": goal} if isinstance(goal, str) else goal
+    checked = parse_goal(given if isinstance(given, GoalInput) else dict(given))
+    run_id = goal_id_of(workflow_id)
+    await start_run(
+        client,
+        GOAL_WORKFLOW,
+        checked,
+        checked.goal,
+        run_id,
+        task_queue=task_queue,
+        again=again,
+        attributes=search_attributes,
+    )
+    return GoalHandle(client, run_id)
+
+
+def goal_id_of(given: str | None) -> str:
+    """Return the id that a new goal gets: `goal-<uuid7>` unless one is given.
+
+    Raises:
+        InvalidInput: As for a run.
+    """
+    return f"goal-{uuid_utils.uuid7()}" if given is None else run_id_of(given)

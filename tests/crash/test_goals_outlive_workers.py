@@ -1,0 +1,51 @@
+"""A worker dies in the middle of a goal: another one goes on, and nothing that cannot be repeated is done twice."""
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client
+
+from tests.support.crash.stage import NEVER, PATIENCE, everyone
+from tests.support.crash.worker import CrashWorker, Fate
+from tests.support.model.goals import SteadyModel
+from tests.support.runs.loop import check_tasks, histories_of, replayed
+
+pytestmark = pytest.mark.timeout(200)
+
+
+@pytest.mark.parametrize("moment", ["goal_plan", "look", "send", "goal_evaluate", "goal_summary"])
+async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment: str) -> None:
+    queue, effects = f"goals-{uuid4()}", tmp_path / "effects"
+    effects.touch()
+    address = client.service_client.config.target_host
+    first, second = (
+        CrashWorker(address, queue, effects, NEVER, fate, everyone, model=SteadyModel)
+        for fate in (Fate(moment), Fate())
+    )
+    handle = await client.start_workflow(
+        "GoalWorkflow",
+        {"goal": "see to it"},
+        id=f"goal-{uuid4()}",
+        task_queue=queue,
+        execution_timeout=PATIENCE,
+        task_timeout=timedelta(seconds=5),
+    )
+    dying = first.started()
+    dying.join(60)
+    assert dying.exitcode == -9
+    living = second.started()
+    ended = await handle.result()
+    living.kill()
+    living.join()
+    assert ended["termination"]["reason"] == "completed"
+    done = Counter((line.split()[0], line.split()[1]) for line in effects.read_text().splitlines())
+    distinct = Counter(tool for tool, _ in done)
+    assert (distinct["look"], distinct["note"]) == (2, 1)
+    sent = [count for (tool, _), count in done.items() if tool == "send"]
+    assert sent in ([1], [] if moment == "look" else [1])  # a call that may have had its effect is not made again
+    for history in await histories_of(client, handle.id):
+        check_tasks(history)
+        await replayed(history)

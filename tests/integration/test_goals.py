@@ -1,0 +1,373 @@
+"""Goals on a real server: planned, carried out, judged, decided about, and steered in between."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+
+from orga.activities.ports import ToolContext
+from orga.client.journal.reading import read_journal
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.status import JournalEntry
+from tests.support.hold import until
+from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.loop import (
+    WORKER_FACTS,
+    Deny,
+    FakeTool,
+    Loop,
+    a_loop,
+    check_journal,
+    check_tasks,
+    histories_of,
+    replayed,
+)
+
+
+class Pursued:
+    """A goal that has ended, as the outside sees it."""
+
+    def __init__(self, raw: Any, journal: list[JournalEntry]) -> None:
+        self.result = GoalResult.model_validate(raw)
+        self.reason = self.result.termination.reason
+        self.events = [entry.event for entry in journal]
+
+
+async def start(loop: Loop, goal: str = "find out", **config: Any) -> WorkflowHandle[Any, Any]:
+    return await loop.client.start_workflow(
+        "GoalWorkflow",
+        {"goal": goal, **({"config": config} if config else {})},
+        id=f"goal-{uuid4()}",
+        task_queue=loop.task_queue,
+        execution_timeout=timedelta(seconds=60),
+    )
+
+
+async def ended(handle: WorkflowHandle[Any, Any], client: Client) -> Pursued:
+    """Wait for the ending, replay the histories, read the journal."""
+    raw = await handle.result()
+    for history in await histories_of(client, handle.id):
+        check_tasks(history)
+        await replayed(history)
+    journal = [entry async for entry in read_journal(client, handle.id)]
+    check_journal(journal)
+    return Pursued(raw, journal)
+
+
+async def pursue(loop: Loop, goal: str = "find out", **config: Any) -> Pursued:
+    return await ended(await start(loop, goal, **config), loop.client)
+
+
+async def stands(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    return await handle.query("status")
+
+
+async def tell(handle: WorkflowHandle[Any, Any], answer: Any) -> Any:
+    return await handle.execute_update("answer", answer)  # pyright: ignore[reportUnknownMemberType]
+
+
+async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sources(client: Client) -> None:
+    """Each waits for the other two, so it ends only where all three are under way at once."""
+    under_way, together = list[Any](), asyncio.Event()
+
+    async def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        under_way.append(arguments["at"])
+        if len(under_way) == 3:
+            together.set()
+        await asyncio.wait_for(together.wait(), 10)
+        return f"seen {arguments['at']}"
+
+    steps = [a_step("a", at=1), a_step("b", at=2), a_step("c", at=3), a_step("d", "join", "a", "b", "c")]
+    model = GoalModel(plan=says(steps=steps), evaluate=[scored("a", "b", "c"), scored("d")])
+    join = FakeTool("join")
+    async with a_loop(client, model, FakeTool("look", look), join) as loop:
+        pursued = await pursue(loop)
+    assert pursued.reason == "completed"
+    assert pursued.result.output == "the final answer"
+    assert [step.status for step in pursued.result.steps] == ["done"] * 4
+    assert (pursued.result.rounds, len(under_way), len(join.contexts)) == (2, 3, 1)
+    assert model.turns == ["plan", "evaluate", "evaluate", "summary"]
+    assert pursued.result.usage.model_calls == 4
+    assert pursued.result.sources[0] == "look 1"
+    assert pursued.result.confidence == pytest.approx(0.812, abs=0.001)
+    told = [event for event in pursued.events if event in {"PlanMade", "StepExecuted", "StepEvaluated", "DecisionMade"}]
+    judged = ["StepEvaluated", "DecisionMade"]
+    assert told == ["PlanMade", *["StepExecuted"] * 3, *["StepEvaluated"] * 2, *judged, "StepExecuted", *judged]
+
+
+async def test_what_is_wrong_with_a_plan_is_told_and_the_next_one_counts(client: Client) -> None:
+    circle = says(steps=[a_step("a", "fly"), a_step("b", "look", "c"), a_step("c", "look", "b")])
+    fine = says(steps=[a_step("a", at=1)])
+    model = GoalModel(plan=[answers("I would look first."), circle, fine], evaluate=scored("a"))
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        pursued = await pursue(loop)
+    assert pursued.reason == "completed"
+    second, third = (text for _, text in model.asked[1:3])
+    assert "give one JSON object" in second
+    assert "skill 'fly' is none of look" in third
+    assert "goes round in a circle" in third
+
+
+async def test_arguments_of_a_plan_are_held_against_the_schema_of_the_skill(client: Client) -> None:
+    schema = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
+    wrong = 'Here: ```json\n{"steps": [{"id": "a", "goal": "g", "skill": "look", "arguments": {"at": "x"}},]}\n```'
+    model = GoalModel(plan=[answers(wrong), says(steps=[a_step("a", at=1)])], evaluate=scored("a"))
+    look = FakeTool("look", parameters=schema)
+    async with a_loop(client, model, look) as loop:
+        pursued = await pursue(loop)
+    assert (pursued.reason, len(look.contexts)) == ("completed", 1)
+    assert "a: arguments: $.at" in model.asked[1][1]
+
+
+async def test_three_plans_that_cannot_be_used_end_it_and_are_no_crash(client: Client) -> None:
+    async with a_loop(client, GoalModel(plan=answers("no")), FakeTool("look")) as loop:
+        pursued = await pursue(loop)
+    assert (pursued.reason, pursued.result.confidence, pursued.result.rounds) == ("stuck", 0.0, 0)
+    assert "3 replies in a row" in pursued.result.termination.detail
+
+
+async def test_a_failed_step_is_decided_about_and_the_plan_changed(client: Client) -> None:
+    def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        if arguments.get("at") == 1:
+            raise ValueError("nothing there")
+        return "found"
+
+    adjusted = says(action="adjust", confidence=0.9, reason="look elsewhere", steps=[a_step("b", at=2)])
+    model = GoalModel(
+        plan=says(steps=[a_step("a", at=1), a_step("x", "look", "a", at=3)]),
+        decide=[adjusted, says(action="done", confidence=0.9)],
+        evaluate=scored("b"),
+    )
+    async with a_loop(client, model, FakeTool("look", look)) as loop:
+        pursued = await pursue(loop)
+    assert pursued.reason == "completed"
+    assert [(step.id, step.status) for step in pursued.result.steps] == [("a", "failed"), ("b", "done")]
+    assert "nothing there" in pursued.result.steps[0].error
+    assert "PlanAdjusted" in pursued.events
+    assert model.turns == ["plan", "decide", "evaluate", "decide", "summary"]
+
+
+async def test_done_counts_from_its_confidence_on_and_an_impossible_decision_is_told(client: Client) -> None:
+    model = GoalModel(
+        plan=says(steps=[a_step("a")]),
+        evaluate=scored("a", relevance=3, completeness=3, usability=3, goal_progress=3),
+        decide=[
+            says(action="done", confidence=0.69),
+            says(action="continue", confidence=1),
+            says(action="done", confidence="70%"),
+        ],
+    )
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        pursued = await pursue(loop)
+    assert (pursued.reason, pursued.result.confidence) == ("completed", 0.5)
+    texts = [text for turn, text in model.asked if turn == "goal_decide"]
+    assert "done counts from a confidence of 0.7" in texts[1]
+    assert "no open step can be done now" in texts[2]
+
+
+async def test_a_question_waits_for_its_answer_which_the_model_reads_beside_it(client: Client) -> None:
+    model = GoalModel(
+        plan=says(steps=[a_step("a")]),
+        evaluate=scored("a", **BAD),
+        decide=[
+            says(action="ask_user", question="Which year?", confidence=0.9),
+            says(action="done", confidence=0.8),
+        ],
+    )
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        handle = await start(loop)
+
+        async def is_asked() -> bool:
+            return (await stands(handle))["question"] == "Which year?"
+
+        await until(is_asked)
+        [waiting] = (await stands(handle))["waiting"]
+        assert waiting["question"] == "Which year?"
+        for wrong in ("", {"question_id": "question-9", "text": "1999"}):
+            with pytest.raises(WorkflowUpdateFailedError):
+                await tell(handle, wrong)
+        assert await tell(handle, "1999") == waiting["wait_id"]
+        pursued = await ended(handle, client)
+    assert pursued.reason == "completed"
+    assert "[Question to the operator] Which year?\n[Answer of the operator] 1999" in model.asked[-1][1]
+    assert [event for event in pursued.events if event.startswith("Question")] == ["QuestionAsked", "QuestionAnswered"]
+
+
+async def test_an_abort_cancels_what_runs_and_brings_what_was_found(client: Client) -> None:
+    cancelled = asyncio.Event()
+
+    async def hang(arguments: dict[str, Any], _: ToolContext) -> str:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "never"
+
+    model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "hang", "a")]), evaluate=scored("a"))
+    slow = FakeTool("hang", hang)
+    async with a_loop(client, model, FakeTool("look", lambda arguments, _: "the treasure"), slow) as loop:
+        handle = await start(loop)
+
+        async def hangs() -> bool:
+            return bool(slow.contexts)
+
+        await until(hangs)
+        await handle.signal("abort", "enough")
+        pursued = await ended(handle, client)
+    assert (pursued.reason, pursued.result.termination.detail) == ("aborted", "enough")
+    assert cancelled.is_set()
+    assert "the treasure" in pursued.result.output
+    assert "ended early: aborted (enough)" in pursued.result.output
+    assert "summary" not in model.turns
+    assert 0 < pursued.result.confidence < 0.5
+
+
+async def test_a_pause_holds_it_where_it_stands_and_guidance_is_heard_before_what_is_next(client: Client) -> None:
+    """Two steps in a row would be gone on with by rule: guidance has the model decide."""
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        began.set()
+        await go.wait()
+        return "seen"
+
+    model = GoalModel(
+        plan=says(steps=[a_step("a"), a_step("b", "look", "a")]),
+        evaluate=[scored("a"), scored("b")],
+        decide=[says(action="continue", confidence=0.9), says(action="done", confidence=0.9)],
+    )
+    async with a_loop(client, model, FakeTool("look", look)) as loop:
+        handle = await start(loop)
+        await asyncio.wait_for(began.wait(), 10)
+        await handle.signal("pause")
+        await handle.signal("steer", "mind the gap")
+        await handle.signal("add_context", "the gap is wide")
+        go.set()
+
+        async def stands_still() -> bool:
+            return (await stands(handle))["phase"] == "paused"
+
+        await until(stands_still)
+        assert "evaluate" not in model.turns
+        await handle.signal("resume")
+        pursued = await ended(handle, client)
+    assert pursued.reason == "completed"
+    assert model.turns == ["plan", "evaluate", "decide", "evaluate", "summary"]
+    told = dict(model.asked)["goal_evaluate"]
+    assert told.index("mind the gap") < told.index("the gap is wide")
+
+
+async def test_a_denied_step_has_no_effect_and_an_answer_passes_the_gate_too(client: Client) -> None:
+    model = GoalModel(
+        plan=says(steps=[a_step("a", "harm")]),
+        decide=says(action="stuck", confidence=0.9, reason="not allowed"),
+        summary=[answers("a secret"), answers("nothing could be done")],
+    )
+    harm = FakeTool("harm")
+    async with a_loop(client, model, harm, engine=Deny("harm", words=["secret"])) as loop:
+        pursued = await pursue(loop)
+    assert (pursued.reason, pursued.result.termination.detail) == ("stuck", "not allowed")
+    assert harm.contexts == []
+    assert pursued.result.output == "nothing could be done"
+    assert pursued.result.steps[0].error.startswith("[Policy denied]")
+
+
+@pytest.mark.parametrize(
+    ("config", "reason", "turns"),
+    [
+        pytest.param({"max_iterations": 1}, "max_iterations", ["plan", "evaluate", "decide", "summary"], id="rounds"),
+        pytest.param({"max_llm_calls": 4}, "max_iterations", ["plan", "evaluate", "decide", "summary"], id="calls"),
+        pytest.param({"timeout_s": 1.5}, "timeout", ["plan", "evaluate"], id="time"),
+    ],
+)
+async def test_every_limit_ends_it_with_what_was_found(
+    client: Client, config: dict[str, Any], reason: str, turns: list[str]
+) -> None:
+    async def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        await asyncio.sleep(0.6 if "timeout_s" in config else 0)
+        return "the treasure"
+
+    plans = [says(action="adjust", confidence=0.5, steps=[a_step(f"n{n}", at=n)]) for n in range(9)]
+    judged = [scored(each, **BAD | {"relevance": 4, "usability": 4}) for each in ("a", *(f"n{n}" for n in range(9)))]
+    model = GoalModel(plan=says(steps=[a_step("a", at=99)]), evaluate=judged, decide=plans)
+    async with a_loop(client, model, FakeTool("look", look)) as loop:
+        pursued = await pursue(loop, **config)
+    assert pursued.reason == reason
+    assert model.turns[: len(turns)] == turns
+    assert ("summary" in model.turns) is ("summary" in turns)
+    assert pursued.result.output
+    assert 0 < pursued.result.confidence < 0.5
+
+
+async def test_the_model_makes_calls_whose_arguments_depend_on_others_and_no_others(client: Client) -> None:
+    later = {"id": "b", "goal": "use it", "skill": "use", "arguments": None, "depends_on": ["a"]}
+    model = GoalModel(
+        plan=says(steps=[a_step("a"), later]),
+        input=[calls("look"), calls("use", arguments={"what": "seen"})],
+        evaluate=[scored("a"), scored("b")],
+    )
+    look, use = FakeTool("look", lambda arguments, _: "seen"), FakeTool("use", lambda arguments, _: arguments["what"])
+    async with a_loop(client, model, look, use) as loop:
+        pursued = await pursue(loop)
+    assert pursued.reason == "completed"
+    assert (len(look.contexts), len(use.contexts)) == (1, 1)
+    assert model.turns == ["plan", "evaluate", "input", "input", "evaluate", "summary"]
+
+
+async def test_a_long_goal_continues_as_new(client: Client) -> None:
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 40})
+    steps = [a_step(f"s{n}", "look", *([f"s{n - 1}"] if n else []), at=n) for n in range(4)]
+    model = GoalModel(plan=says(steps=steps), evaluate=[scored(f"s{n}") for n in range(4)])
+    look = FakeTool("look")
+    async with a_loop(client, model, look, setup=facts) as loop:
+        handle = await start(loop)
+        pursued = await ended(handle, client)
+        runs = await histories_of(client, handle.id)
+    assert (pursued.reason, len(look.contexts), pursued.result.rounds) == ("completed", 4, 4)
+    assert len(runs) > 1
+
+
+async def test_a_step_that_is_held_up_is_asked_on_by_the_next_run_whatever_limit_was_reached_meanwhile(
+    client: Client,
+) -> None:
+    """Its reply is the last model call that the goal has: the run that continues must not end ahead of it."""
+    later = {"id": "b", "goal": "pay it", "skill": "pay", "arguments": None, "depends_on": ["a"]}
+    model = GoalModel(plan=says(steps=[a_step("a"), later]), input=calls("pay"), evaluate=[scored("a"), scored("b")])
+    look, pay = FakeTool("look"), FakeTool("pay")
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
+    async with a_loop(client, model, look, pay, engine=Asks(), setup=facts) as loop:
+        handle = await start(loop, max_llm_calls=4)
+        first = (await handle.describe()).run_id
+        [before] = await pending(handle)
+        for number in range(40):
+            await handle.signal("steer", f"hint {number}")
+        handle = client.get_workflow_handle(handle.id)
+
+        async def is_another() -> bool:
+            return (await handle.describe()).run_id != first
+
+        await until(is_another)
+        [now] = await pending(handle)
+        assert now["approval_id"] == before["approval_id"]
+        await handle.execute_update("approve", yes(now))  # pyright: ignore[reportUnknownMemberType]
+        pursued = await ended(handle, client)
+    assert (len(look.contexts), len(pay.contexts)) == (1, 1)
+    assert pursued.result.steps[1].status != "open"
+    assert pursued.result.output
+
+
+async def test_bad_input_is_told_key_by_key(client: Client) -> None:
+    async with a_loop(client, GoalModel(plan=answers("no")), FakeTool("look")) as loop:
+        handle = await loop.client.start_workflow(
+            "GoalWorkflow", {"goal": " ", "config": {"max_rounds": 3}}, id=f"goal-{uuid4()}", task_queue=loop.task_queue
+        )
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+    assert "goal" in str(failed.value.cause)
+    assert "max_rounds" in str(failed.value.cause)

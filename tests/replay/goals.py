@@ -1,0 +1,53 @@
+"""A goal whose history is recorded: plans, steps side by side, scores, a change, a question, an answer."""
+
+from typing import Any
+from uuid import uuid4
+
+from temporalio.client import Client
+
+from orga.activities.ports import ToolContext
+from tests.replay.plain import a_stage
+from tests.support.hold import until
+from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.runs.loop import EXECUTION_TIMEOUT, FakeTool, Ran
+
+
+def _look(arguments: dict[str, Any], _: ToolContext) -> str:
+    if arguments.get("at") == 0:
+        raise ValueError("nothing there")
+    return "seen " * 20
+
+
+async def pursued(client: Client) -> Ran:
+    kept = "the year is not known; " * 30
+    model = GoalModel(
+        plan=[says(steps=[a_step("a", "fly")]), says(steps=[a_step(each, at=n) for n, each in enumerate("abc")])],
+        evaluate=[
+            says(steps=[{"id": each, **BAD} for each in "bc"], memory=kept),
+            scored("d"),
+            says(steps=[{"id": "e", **BAD}], memory=kept),
+            scored("f"),
+        ],
+        decide=[
+            says(action="adjust", confidence=0.9, steps=[a_step("d", at=4), a_step("e", "look", "d", at=5)]),
+            says(action="ask_user", confidence=0.9, question="Which year?"),
+            says(action="adjust", confidence=0.5, steps=[a_step("f", at=6)]),
+            says(action="done", confidence=0.8),
+        ],
+        compress=says(memory="year unknown"),
+    )
+    async with a_stage(client, model, FakeTool("look", _look)) as loop:
+        handle = await client.start_workflow(
+            "GoalWorkflow",
+            {"goal": "find the year"},
+            id=f"goal-{uuid4()}",
+            task_queue=loop.task_queue,
+            execution_timeout=EXECUTION_TIMEOUT,
+        )
+
+        async def is_asked() -> bool:
+            return bool((await handle.query("status"))["waiting"])
+
+        await until(is_asked)
+        await handle.execute_update("answer", {"text": "1999", "by": "ada"})  # pyright: ignore[reportUnknownMemberType]
+        return await loop.ended(handle)

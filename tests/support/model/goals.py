@@ -1,0 +1,77 @@
+"""Models that pursue goals: one says for each turn what a test wrote down, one does whatever it is asked."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.messages import Reply
+from tests.support.model.scripted import answers
+
+GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
+BAD = {"relevance": 1, "completeness": 1, "usability": 2, "goal_progress": 1}
+
+
+def says(**said: Any) -> Reply:
+    """Return a reply of one JSON object."""
+    return answers(to_json(said).decode())
+
+
+def a_step(step_id: str, skill: str = "look", *needs: str, **arguments: Any) -> dict[str, Any]:
+    """Return a step as a plan has it."""
+    return {"id": step_id, "goal": f"do {step_id}", "skill": skill, "arguments": arguments, "depends_on": list(needs)}
+
+
+def scored(*ids: str, **scores: int) -> Reply:
+    """Return an evaluation of these steps; a good one without scores."""
+    return says(steps=[{"id": each, **(scores or GOOD)} for each in ids])
+
+
+def _asked(request: ModelRequest) -> str:
+    return next(m.text for m in reversed(request.messages) if m.role == "user" and turn_asked_for(m.text))
+
+
+class GoalModel:
+    """Says for each turn what a test wrote down for it: the replies of that turn in order, the last one again."""
+
+    def __init__(self, **turns: Reply | list[Reply]) -> None:
+        self._turns = {f"goal_{name}": said if isinstance(said, list) else [said] for name, said in turns.items()}
+        self.asked: list[tuple[str, str]] = []
+
+    @property
+    def turns(self) -> list[str]:
+        """The turns that it was asked for."""
+        return [turn.removeprefix("goal_") for turn, _ in self.asked]
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next reply of the turn."""
+        turn = turn_asked_for(_asked(request))
+        said = self._turns.get(turn) or [answers("the final answer")]
+        count = sum(1 for each, _ in self.asked if each == turn)
+        self.asked.append((turn, "\n".join(message.text for message in request.messages)))
+        return said[min(count, len(said) - 1)]
+
+
+class SteadyModel:
+    """Plans one step for each tool, side by side, and one behind them; finds all of them good. It knows no past."""
+
+    def __init__(self, tools: frozenset[str], reached: Callable[[str], None]) -> None:
+        self._tools = sorted(tools)
+        self._reached = reached
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Say what is asked for; whoever watches is told first."""
+        text = _asked(request)
+        turn = turn_asked_for(text)
+        self._reached(turn)
+        if turn == "goal_plan":
+            first = [a_step(tool, tool) for tool in self._tools]
+            return says(steps=[*first, a_step("last", self._tools[0], self._tools[0])])
+        if turn == "goal_evaluate":
+            return scored(*re.findall(r"^- (\S+): ", text, re.MULTILINE))
+        if turn == "goal_decide":
+            return says(action="done" if "No step is open" in text else "continue", confidence=0.9)
+        return answers("the final answer")

@@ -1,0 +1,107 @@
+"""Plans: what makes one, all that is wrong with one at once, which steps can be done, by which calls."""
+
+from typing import Any
+
+import pytest
+
+from orga.workflows.decisions.goals.plans import call_of, fits_steps, planned, ready_steps, skills_of
+from orga.workflows.decisions.goals.replies import Unusable
+from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.goals.pursuit import PlanStep
+from tests.support.values.core import a_call, a_setup, a_spec
+
+SKILLS = {"read": "reads", "scout": "an agent"}
+
+
+def said(step_id: str = "a", *needs: str, **fields: Any) -> dict[str, Any]:
+    return {"id": step_id, "goal": "g", "skill": "read", "depends_on": list(needs), **fields}
+
+
+def a_plan_step(step_id: str, *needs: str, **fields: Any) -> PlanStep:
+    given: dict[str, Any] = {"id": step_id, "goal": "g", "skill": "read", "depends_on": needs}
+    return PlanStep(**given | fields)
+
+
+def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
+    listed = [said("a", arguments={"path": "x"}), {"tool": "read", "description": "then", "depends_on": ["a"]}]
+    first, second = planned(listed, SKILLS, 8)
+    assert (first.arguments, second.id, second.goal, second.depends_on) == ({"path": "x"}, "s2", "then", ("a",))
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        pytest.param([], "at least one step", id="an empty one"),
+        pytest.param("read it", "at least one step", id="words"),
+        pytest.param(["read"], "step 1: give an object", id="a step of words"),
+        pytest.param([said(str(n)) for n in range(9)], "9 of them, at most 8", id="too many"),
+        pytest.param([said(skill="fly")], "skill 'fly' is none of read, scout", id="an unknown skill"),
+        pytest.param([said(goal="")], "goal: what it is for is missing", id="no goal"),
+        pytest.param([said("a"), said("a")], "a: the id stands there twice", id="an id twice"),
+        pytest.param([said("a", "z")], "depends on 'z', which is no step", id="an unknown dependency"),
+        pytest.param([said("a", "b"), said("b", "a")], "round in a circle", id="a circle"),
+        pytest.param([said("a", "a")], "round in a circle", id="a step that waits for itself"),
+        pytest.param([said(arguments="x")], "arguments: an object", id="arguments as words"),
+        pytest.param([said(arguments={"x": "y" * 4_000})], "at most 4000 bytes", id="arguments too large"),
+        pytest.param([said(depends_on=[1])], "depends_on: a list of ids", id="ids that are numbers"),
+        pytest.param([said("b", "old")], "depends on 'old', which failed", id="a dependency that failed"),
+        pytest.param([said("old")], "old: the id stands there twice", id="the id of a step that is over"),
+    ],
+)
+def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
+    with pytest.raises(Unusable, match=why):
+        planned(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
+
+
+def test_all_problems_are_told_at_once_and_bounded() -> None:
+    with pytest.raises(Unusable, match="and 6 more") as told:
+        planned([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
+    assert str(told.value).count("fly") == 5
+
+
+def test_steps_are_ready_once_all_they_depend_on_is_done() -> None:
+    steps = [
+        a_plan_step("a", state="done"),
+        a_plan_step("f", state="failed"),
+        a_plan_step("b", "a"),
+        a_plan_step("c", "a", "b"),
+        a_plan_step("d", "f"),
+        a_plan_step("e"),
+    ]
+    assert [step.id for step in ready_steps(steps, 8)] == ["b", "e"]
+    assert [step.id for step in ready_steps(steps, 1)] == ["b"]
+
+
+def test_skills_are_tools_and_agents_but_nothing_of_the_loop() -> None:
+    setup = a_setup(
+        *(a_spec(name) for name in ("read", "delegate", "terminate", "decide", "saga")),
+        delegates=(DelegateSpec(agent="scout", description="looks"), DelegateSpec(agent="read")),
+    )
+    assert skills_of(setup) == {"read": "", "scout": "looks"}
+    assert skills_of(a_setup(delegates=(DelegateSpec(agent="scout"),))) == {"read": ""}
+
+
+def test_a_step_is_a_call_and_one_by_an_agent_a_delegation() -> None:
+    tools = frozenset({"read", "delegate"})
+    made = call_of(a_plan_step("a", arguments={"path": "x"}), tools)
+    assert made is not None
+    assert (made.name, made.arguments) == ("read", {"path": "x"})
+    delegated = call_of(a_plan_step("a", skill="scout"), tools)
+    assert delegated is not None
+    assert (delegated.name, delegated.arguments) == ("delegate", {"agent": "scout", "task": "g"})
+    assert call_of(a_plan_step("a"), tools) is None
+    assert call_of(a_plan_step("a", "b", skill="scout"), tools) is None
+
+
+def test_only_the_calls_of_the_steps_fit_them() -> None:
+    setup = a_setup(a_spec("read"), a_spec("delegate"))
+    steps = [a_plan_step("a"), a_plan_step("b", skill="scout")]
+    fitting = [a_call("read"), a_call("delegate", agent="scout", task="t")]
+    assert fits_steps(fitting, steps, setup) == ""
+    for wrong in (
+        fitting[:1],
+        [*fitting, a_call("read")],
+        fitting[::-1],
+        [a_call("read"), a_call("delegate", agent="x")],
+    ):
+        assert fits_steps(wrong, steps, setup)

@@ -1,0 +1,132 @@
+"""What models write in place of JSON, and what is made of it: read tolerantly, never a crash."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_core import to_json
+
+from orga.workflows.decisions.goals.replies import (
+    Unusable,
+    confidence_in,
+    decision_in,
+    evaluations_in,
+    line,
+    memory_in,
+    said_in,
+    scores_in,
+)
+from orga.workflows.types.messages import Reply
+
+FIVES = dict.fromkeys(("relevance", "completeness", "usability", "goal_progress"), 5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"a": 1}', id="JSON alone"),
+        pytest.param('Sure:\n```json\n{"a": 1}\n```\nDone.', id="in a fence among words"),
+        pytest.param('{"a": 1,}', id="a comma too many"),
+        pytest.param('{"a": 1} and {"b": 2}', id="the first of two objects"),
+        pytest.param('I chose {"a": 1}', id="behind words"),
+    ],
+)
+def test_an_object_is_found(text: str) -> None:
+    assert said_in(Reply.of(text=text)) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no", "[1, 2]", '"a"', "{", '{"a": NaN}', '{"a": ', "{'a': 1}", "null", '{"a": 1' * 5_000, "x" * 200_000],
+    ids=lambda text: text[:12],
+)
+def test_what_holds_no_object_is_told(text: str) -> None:
+    with pytest.raises(Unusable):
+        said_in(Reply.of(text=text))
+
+
+def test_a_fence_in_a_string_and_a_zero_byte_do_no_harm() -> None:
+    assert said_in(Reply.of(text='{"a": "```json {} ```"}')) == {"a": "```json {} ```"}
+    assert line("a\x00b" * 200, 10).isprintable()
+
+
+@given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(str))
+def test_no_text_raises_anything_else(text: str) -> None:
+    try:
+        said = said_in(Reply.of(text=text))
+        decision_in(said)
+    except Unusable:
+        pass
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(JSON, JSON, JSON, JSON)
+def test_values_of_any_type_are_read_or_told(action: Any, confidence: Any, steps: Any, memory: Any) -> None:
+    said = {"action": action, "confidence": confidence, "steps": steps, "memory": memory, "question": memory}
+    assert isinstance(memory_in(said, "before"), str)
+    for read in (decision_in, scores_in):
+        with suppress(Unusable):
+            read(said)
+    with suppress(Unusable):
+        evaluations_in(said, ("s1",))
+
+
+@pytest.mark.parametrize(
+    ("given_", "confidence"),
+    [
+        *[(0.7, 0.7), (1, 1.0), ("0.85", 0.85), ("85%", 0.85), (85, 0.85), (-1, 0.0), (1.5, 1.0), (True, 0.0)],
+        *[("high", 0.0), (None, 0.0), (float("nan"), 0.0), (float("inf"), 0.0), ([0.9], 0.0), (900, 1.0)],
+    ],
+)
+def test_a_confidence_lies_between_0_and_1(given_: object, confidence: float) -> None:
+    assert confidence_in(given_) == confidence
+
+
+def test_scores_are_clamped_and_the_label_decides_nothing() -> None:
+    said = {"steps": [{"id": "a", **FIVES, "relevance": "7/5", "usability": -3, "quality": "failed"}]}
+    found = evaluations_in(said, ("a",))["a"]
+    assert (found.scores.relevance, found.scores.usability, found.label) == (5.0, 1.0, "failed")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"steps": []}, "no evaluation of a, b"),
+        ({"steps": [{"id": "a", **FIVES}]}, "no evaluation of b"),
+        ({"steps": [{"id": "a", **FIVES}, {"id": "b", "relevance": 3}]}, "b: a number from 1 to 5 is missing"),
+    ],
+)
+def test_each_step_has_all_of_its_scores(said: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unusable, match=why):
+        evaluations_in(said, ("a", "b"))
+
+
+def test_one_step_needs_no_list() -> None:
+    assert evaluations_in({**FIVES}, ("a",))["a"].scores.mean == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"action": "give up"}, "one of continue, adjust"),
+        ({"action": "ask_user", "question": " "}, "a question is missing"),
+        ({"action": "adjust", "new_plan": "look again"}, "a list of all steps"),
+    ],
+)
+def test_a_decision_that_says_nothing_is_told(said: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unusable, match=why):
+        decision_in(said)
+
+
+def test_a_memory_of_another_kind_is_kept_as_words() -> None:
+    assert memory_in({"memory": {"year": 1999}}, "before") == '{"year": 1999}'
+    assert memory_in({"memory": None}, "before") == "before"
+    assert len(memory_in({"memory": to_json("x" * 50_000).decode()}, "")) == 8_000

@@ -1,0 +1,25 @@
+"""The first state of a goal: from what its starter sent, or from what the run before it carried."""
+
+from datetime import datetime
+
+from orga.workflows.decisions.begin import begun, carried_state
+from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.goals.pursuit import GoalState
+
+
+def pursued(goal: GoalInput, origin: str, now: datetime) -> GoalState:
+    """Return the state of a new goal: the goal is the first message."""
+    agent = begun(goal.for_agent(), origin, now)
+    return GoalState(**{name: getattr(agent, name) for name in agent.model_fields_set}, goal_config=goal.config)
+
+
+def first_goal(raw: object, given: object, before: str | None, origin: str, now: datetime) -> GoalState:
+    """Return the state to start from; one that is given counts where the run `before` carried it.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+        NewerState: It was carried by a run of a version that knows more.
+    """
+    if given is not None and before:
+        return carried_state(GoalState, given, before)
+    return pursued(parse_goal(raw), origin, now)

@@ -1,0 +1,115 @@
+"""What a goal shows of itself, and brings in the end: however it ends, what its steps have found."""
+
+from datetime import datetime
+
+from orga.workflows.decisions.goals.progress import quality_of, trend_of
+from orga.workflows.decisions.goals.pursue import honest_confidence
+from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.result import details as run_details
+from orga.workflows.decisions.result import result, status, written_out
+from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.pursuit import GoalState, PlanStep
+from orga.workflows.types.goals.result import GoalResult, GoalStatus, ShownPlan, ShownStep
+from orga.workflows.types.text import clip, one_line
+
+FINDING_BYTES = 2_000
+"""Of each result that an ending without a model brings."""
+
+_NO_END = 10**9
+
+
+def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop | None:
+    """Return why the goal ends now. One model call is kept for the answer; rounds end it before another begins."""
+    config = state.config if counts_rounds else state.config.with_raised({"max_iterations": _NO_END})
+    if (stop := stop_reason(state, config, now)) is not None:
+        return stop
+    most = config.max_model_calls
+    if most is not None and state.usage.model_calls >= most - 1:
+        return "max_iterations", f"limit of {most} model calls"
+    return None
+
+
+def may_be_summarised(state: GoalState, now: datetime) -> bool:
+    """Return whether there is a model call left for the final answer."""
+    config = state.config.with_raised({"max_iterations": _NO_END})
+    return stop_reason(state.with_failures(denials={}, invalid={}), config, now) is None
+
+
+def best_effort(state: GoalState, ending: Stop) -> str:
+    """Return what the goal has found, where no model writes it; "" where that is nothing."""
+    found = [_finding(state, step) for step in state.pursuit.steps if step.state == "done"]
+    if not found:
+        return ""
+    reason, detail = ending
+    why = f"{reason}{f' ({one_line(detail, 200)})' if detail else ''}"
+    left = [step.id for step in state.pursuit.steps if step.state != "done"]
+    opened = f"\n\nNot done: {', '.join(left)}." if left else ""
+    head = f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. What was found until then:"
+    return head + "\n\n" + "\n\n".join(found) + opened
+
+
+def _finding(state: GoalState, step: PlanStep) -> str:
+    said = next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
+    text = step.summary if not said else clip(said, FINDING_BYTES)
+    return f"- {step.id}: {step.goal} ({step.source})\n{text}".rstrip()
+
+
+def details(state: GoalState) -> str:
+    """Return where a goal stands, in Markdown: what an agent's run tells, and its steps."""
+    lines = [f"- {step.state}: `{one_line(f'{step.id} {step.skill}', 100)}`" for step in state.pursuit.steps]
+    return "\n".join([run_details(state), *lines])
+
+
+def shown_step(step: PlanStep) -> ShownStep:
+    """Return a step as people are shown it."""
+    mean = None if step.scores is None else round(step.scores.mean, 3)
+    return ShownStep(
+        id=step.id,
+        goal=step.goal,
+        skill=step.skill,
+        depends_on=step.depends_on,
+        status=step.state,
+        attempts=step.attempts,
+        quality="" if step.scores is None else quality_of(step.scores.mean),
+        score=mean,
+        scores=step.scores,
+        output=step.place,
+        source=step.source,
+        summary=step.summary,
+        error=step.error,
+    )
+
+
+def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
+    """Return the result of a goal that ends now."""
+    steps = state.pursuit.steps
+    sources = tuple(dict.fromkeys(step.source for step in steps if step.state == "done" and step.source))
+    return written_out(
+        GoalResult.model_validate(
+            {
+                **dict(result(state, stop, now)),
+                "rounds": state.pursuit.rounds,
+                "plan": tuple(step.id for step in steps),
+                "steps": tuple(map(shown_step, steps)),
+                "confidence": honest_confidence(state),
+                "sources": sources,
+            }
+        )
+    )
+
+
+def goal_status(state: GoalState, now: datetime) -> GoalStatus:
+    """Return where the goal stands."""
+    pursuit = state.pursuit
+    trend = trend_of(pursuit.trend)
+    plan = ShownPlan(
+        stage=pursuit.stage,
+        rounds=pursuit.rounds,
+        steps=tuple(map(shown_step, pursuit.steps)),
+        trend="" if trend is None else trend.word,
+        average=None if trend is None else trend.average,
+        memory=pursuit.memory,
+    )
+    own = {"plan": plan.model_dump(mode="json"), "question": pursuit.question or None}
+    known = {**dict(status(state, now)), **own, "confidence": honest_confidence(state)}
+    return written_out(GoalStatus.model_validate(known))

@@ -1,0 +1,152 @@
+"""Plans: what a model proposes becomes steps, or a list of all that is wrong with it; which steps can be done now."""
+
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.goals.replies import Unusable, line
+from orga.workflows.types.context import Setup
+from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, PlanStep
+from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
+from orga.workflows.types.messages import ToolCall
+
+MAX_SHOWN_PROBLEMS = 10
+
+_SKILL = ("skill", "tool", "skill_name", "agent")
+_GOAL = ("goal", "description", "input_description", "reason")
+
+
+def skills_of(setup: Setup) -> dict[str, str]:
+    """Return what a step may be done by, each with what it does: tools, and agents that may be delegated to.
+
+    The loop's own tools are none: a plan decides what they would.
+    """
+    tools = {tool.name: tool.description for tool in setup.tools if tool.name not in LOOP_TOOLS}
+    if setup.tool(DELEGATE) is None:
+        return tools
+    return tools | {each.agent: each.description or "an agent" for each in setup.delegates if each.agent not in tools}
+
+
+def planned(
+    listed: object, skills: Mapping[str, str], most: int, before: Sequence[PlanStep] = ()
+) -> tuple[PlanStep, ...]:
+    """Return the steps of a plan, which takes the place of all that is open.
+
+    Args:
+        listed: As the model wrote them.
+        skills: What a step may be done by.
+        most: Steps that may be open.
+        before: Steps that are over: later ones may depend on them, and have other ids.
+
+    Raises:
+        Unusable: With each problem, naming its step.
+    """
+    if not isinstance(listed, list) or not listed:
+        raise Unusable("steps: a list of at least one step")
+    given = cast("list[Any]", listed)
+    if len(given) > most:
+        raise Unusable(f"steps: {len(given)} of them, at most {most} may be open; join some")
+    problems: list[str] = []
+    steps = [_step(each, number, skills, problems) for number, each in enumerate(given, start=1)]
+    over = {step.id: step for step in before}
+    problems += _of_graph(steps, over)
+    if problems:
+        left = len(problems) - MAX_SHOWN_PROBLEMS
+        raise Unusable("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {left} more" if left > 0 else ""))
+    return tuple(steps)
+
+
+def _step(said: object, number: int, skills: Mapping[str, str], problems: list[str]) -> PlanStep:
+    if not isinstance(said, dict):
+        problems.append(f"step {number}: give an object")
+        return PlanStep(id=f"?{number}", goal="", skill="")
+    given = cast("dict[str, Any]", said)
+    step_id = line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
+    skill = next((found for name in _SKILL if (found := line(given.get(name), 200))), "")
+    goal = next((found for name in _GOAL if (found := line(given.get(name), MAX_GOAL_CHARS))), "")
+    arguments: Any = given.get("arguments")
+    needs: Any = given.get("depends_on") or list[str]()
+    wrong = [
+        (len(step_id) > MAX_ID_CHARS, f"id: at most {MAX_ID_CHARS} characters"),
+        (skill not in skills, f"skill {skill!r} is none of {', '.join(skills)}"),
+        (not goal, "goal: what it is for is missing"),
+        (arguments is not None and not isinstance(arguments, dict), "arguments: an object, or null"),
+        (not _are_names(needs), "depends_on: a list of ids"),
+    ]
+    found = [what for is_wrong, what in wrong if is_wrong]
+    known = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
+    if known is not None and len(to_json(known, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
+        found.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
+    problems += [f"{step_id[:MAX_ID_CHARS]}: {what}" for what in found]
+    depends_on = tuple(cast("list[str]", needs)) if _are_names(needs) else ()
+    return PlanStep(id=step_id, goal=goal, skill=skill, arguments=known, depends_on=depends_on)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value))
+
+
+def _of_graph(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:
+    ids = [step.id for step in steps]
+    twice = [f"{each}: the id stands there twice, or is of a step that is over" for each in _repeated(ids, over)]
+    known = {*ids, *over}
+    missing = [
+        f"{step.id}: depends on {need!r}, which is no step"
+        for step in steps
+        for need in step.depends_on
+        if need not in known
+    ]
+    failed = [
+        f"{step.id}: depends on {need!r}, which failed"
+        for step in steps
+        for need in step.depends_on
+        if need in over and over[need].state == "failed" and need not in ids
+    ]
+    return [*twice, *missing, *failed, *_cycle(steps)]
+
+
+def _repeated(ids: Sequence[str], over: Mapping[str, PlanStep]) -> list[str]:
+    return sorted({each for each in ids if ids.count(each) > 1 or each in over})
+
+
+def _cycle(steps: Sequence[PlanStep]) -> list[str]:
+    try:
+        TopologicalSorter({step.id: step.depends_on for step in steps}).prepare()
+    except CycleError as error:
+        return [f"depends_on goes round in a circle: {' <- '.join(error.args[1])}"]
+    return []
+
+
+def ready_steps(steps: Sequence[PlanStep], most: int) -> tuple[PlanStep, ...]:
+    """Return the open steps whose dependencies are done, in the order of the plan: at most so many at once."""
+    done = {step.id for step in steps if step.state == "done"}
+    return tuple(step for step in steps if step.state == "open" and done.issuperset(step.depends_on))[:most]
+
+
+def call_of(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall | None:
+    """Return the call that does the step; None where its arguments depend on what others brought."""
+    if step.skill in skills_that_are_tools:
+        return None if step.arguments is None else ToolCall(call_id=step.id, name=step.skill, arguments=step.arguments)
+    task = (step.arguments or {}).get("task", step.goal)
+    if step.arguments is None and step.depends_on:
+        return None
+    return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": str(task)})
+
+
+def tool_of(step: PlanStep, setup: Setup) -> str:
+    """Return the tool whose call does the step."""
+    return step.skill if setup.tool(step.skill) is not None else DELEGATE
+
+
+def fits_steps(calls: Sequence[ToolCall], steps: Sequence[PlanStep], setup: Setup) -> str:
+    """Return why these calls do not do these steps, one for each in order; "" where they do."""
+    wanted = [tool_of(step, setup) for step in steps]
+    made = [call.name for call in calls]
+    if made != wanted:
+        return f"make exactly these calls, in this order: {', '.join(wanted)}; you made {', '.join(made) or 'none'}"
+    for call, step in zip(calls, steps, strict=True):
+        if call.name == DELEGATE and call.arguments.get("agent") != step.skill:
+            return f"{step.id}: delegate to {step.skill!r}"
+    return ""

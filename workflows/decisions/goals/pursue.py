@@ -1,0 +1,295 @@
+"""How a goal goes on: each turn's reply, and each round's outcomes, become the next state of its pursuit."""
+
+from collections.abc import Sequence
+
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.goals.plans import planned, ready_steps, skills_of
+from orga.workflows.decisions.goals.progress import (
+    MAX_ADJUSTS,
+    REPEATS,
+    TREND,
+    confidence_of,
+    foregone,
+    quality_of,
+    signature,
+    stuck,
+)
+from orga.workflows.decisions.goals.prompts import answered_text, problem_text
+from orga.workflows.decisions.goals.replies import (
+    Decision,
+    Unusable,
+    decision_in,
+    evaluations_in,
+    line,
+    memory_in,
+    said_in,
+)
+from orga.workflows.types.context import MessageRef, Setup
+from orga.workflows.types.control import Stop
+from orga.workflows.types.conversation import Conversation, source_of
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, MAX_MEMORY_CHARS, GoalState, PlanStep, Pursuit, Stage
+from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.names import PLANNED
+from orga.workflows.types.recovery import Outcome
+
+COMPRESS_EVERY = 3
+COMPRESS_BYTES = 500
+"""A memory beyond it is shortened, at every third round."""
+
+
+def with_told(state: GoalState, text: str) -> GoalState:
+    """Return the state in which the model is told this by its next turn."""
+    return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
+
+
+def with_turn(state: GoalState, reply: Reply, conversation: Conversation) -> GoalState:
+    """Count a turn, what it used, and take in that the model has seen the conversation: calls of the plan used none."""
+    state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
+    if reply.model == PLANNED:
+        return state
+    return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
+
+
+def with_said(state: GoalState, reply: Reply) -> GoalState:
+    """Take the words of a turn into the conversation."""
+    if not reply.text.strip():
+        return state
+    said = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    return state.with_dialogue(conversation=said)
+
+
+def with_unusable(state: GoalState, problem: str) -> GoalState:
+    """Tell the model what is wrong with its reply; one too many in a row is the end."""
+    after = with_told(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
+    return with_ending_if_stuck(after)
+
+
+def with_ending_if_stuck(state: GoalState) -> GoalState:
+    """Return the state with its ending decided where it gets nowhere."""
+    why = stuck(state.pursuit, state.goal_config)
+    return with_ending(state, ("stuck", why)) if why else state
+
+
+def with_ending(state: GoalState, ending: Stop) -> GoalState:
+    """Return the state whose ending is decided; the final answer is to be written."""
+    return state.with_pursuit(ending=ending, stage="summarise")
+
+
+def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
+    """Take in a plan, or tell the model what is wrong with it."""
+    state = with_said(state, reply)
+    try:
+        said = said_in(reply)
+        if (error := line(said.get("error"), 300)) and not said.get("steps"):
+            return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
+        after = _with_steps(state, said.get("steps"), reply, setup)
+    except Unusable as error:
+        return with_unusable(state, str(error))
+    memory = memory_in(said, state.pursuit.memory)
+    after = after.with_pursuit(stage="execute", memory=memory, unusable=0)
+    return after.with_note("PlanMade", steps=_told_steps(after.pursuit.open_steps))
+
+
+def _with_steps(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -> GoalState:
+    """Return the state with these steps in place of all that was open.
+
+    Raises:
+        Unusable: With all that is wrong with them.
+    """
+    over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
+    steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, over)
+    if reply.problems:
+        raise Unusable("; ".join(reply.problems))
+    longest = max(state.pursuit.longest, len(steps))
+    return state.with_pursuit(steps=(*over, *steps), longest=longest, due=())
+
+
+def _told_steps(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
+    return [
+        {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}
+        for step in steps
+    ]
+
+
+def with_round(state: GoalState) -> GoalState:
+    """Return the state with the steps that are done next: all that can be, side by side."""
+    pursuit = state.pursuit
+    if not pursuit.open_steps:
+        return state.with_pursuit(stage="decide", due=())
+    due = ready_steps(pursuit.steps, state.goal_config.max_parallel_steps)
+    if not due:
+        return state.with_pursuit(stage="decide", due=(), is_guided=True)
+    return state.with_pursuit(due=tuple(step.id for step in due))
+
+
+def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
+    """Take in what became of the steps that were due, in their order."""
+    pursuit, found = state.pursuit, list[PlanStep]()
+    for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
+        spec = state.setup.tool(outcome.call.name) if state.setup else None
+        is_done = outcome.status == "ok"
+        found.append(
+            step.with_fields(
+                state="done" if is_done else "failed",
+                arguments=None,
+                attempts=step.attempts + 1,
+                call_id=outcome.call.call_id,
+                place=f"{state.iteration}.{index}",
+                source=source_of(outcome.call, spec),
+                error="" if is_done else outcome.text[:300],
+            )
+        )
+    done = [step for step in found if step.state == "done"]
+    state = state.with_pursuit(
+        rounds=pursuit.rounds + 1,
+        steps=pursuit.with_steps(found).steps,
+        errors=0 if done else pursuit.errors + 1,
+        unhelpful=pursuit.unhelpful if done else pursuit.unhelpful + 1,
+        unusable=0,
+        recent=(*pursuit.recent, signature([outcome.call for outcome in outcomes]))[-REPEATS:],
+        stage="evaluate" if done else "decide",
+    )
+    for step, outcome in zip(found, outcomes, strict=True):
+        told = {"error": step.error} if step.error else {}
+        state = state.with_note(
+            "StepExecuted", step=step.id, skill=step.skill, place=step.place, status=outcome.status, **told
+        )
+    return state
+
+
+def to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:
+    """Return the steps of this round that brought something."""
+    return tuple(step for step in pursuit.due_steps if step.state == "done")
+
+
+def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
+    """Take in what the steps of this round are worth, or tell the model what is wrong with its word on them."""
+    state = with_said(state, reply)
+    pursuit, steps = state.pursuit, to_evaluate(state.pursuit)
+    try:
+        said = said_in(reply)
+        found = evaluations_in(said, tuple(step.id for step in steps))
+    except Unusable as error:
+        return with_unusable(state, str(error))
+    means = [found[step.id].scores.mean for step in steps]
+    qualities = [quality_of(mean) for mean in means]
+    judged = [
+        step.with_fields(
+            state="failed" if quality == "failed" else "done",
+            scores=found[step.id].scores,
+            label=found[step.id].label,
+            summary=found[step.id].summary,
+        )
+        for step, quality in zip(steps, qualities, strict=True)
+    ]
+    memory = memory_in(said, pursuit.memory)
+    is_long = len(memory.encode()) > COMPRESS_BYTES and pursuit.rounds % COMPRESS_EVERY == 0
+    state = state.with_pursuit(
+        steps=pursuit.with_steps(judged).steps,
+        bad=pursuit.bad + 1 if set(qualities) == {"failed"} else 0,
+        unhelpful=0 if "good" in qualities else pursuit.unhelpful + 1,
+        unusable=0,
+        trend=(*pursuit.trend, round(sum(means) / len(means), 4))[-TREND:],
+        memory=memory,
+        stage="compress" if is_long else "decide",
+    )
+    for step, mean, quality in zip(judged, means, qualities, strict=True):
+        state = state.with_note("StepEvaluated", step=step.id, score=round(mean, 3), quality=quality, label=step.label)
+    return state
+
+
+def with_compressed(state: GoalState, reply: Reply) -> GoalState:
+    """Take in a shorter memory; one that is no shorter, or none, changes nothing."""
+    state, before = with_said(state, reply), state.pursuit.memory
+    try:
+        memory = line(said_in(reply).get("memory"), MAX_MEMORY_CHARS)
+    except Unusable:
+        memory = ""
+    is_shorter = bool(memory) and len(memory.encode()) < len(before.encode())
+    told = {"before": len(before.encode()), "after": len(memory.encode()), "taken": is_shorter}
+    kept = memory if is_shorter else before
+    return state.with_pursuit(memory=kept, stage="decide").with_note("MemoryCompressed", **told)
+
+
+def with_foregone(state: GoalState) -> GoalState | None:
+    """Return the state with what is next where no model has to be asked; None where one has to."""
+    pursuit = state.pursuit
+    what = foregone(pursuit, state.goal_config)
+    if what is None:
+        return None
+    if what == "stuck":
+        state = with_ending_if_stuck(state)
+    elif what == "done":
+        state = with_ending(state, ("completed", ""))
+    else:
+        state = state.with_pursuit(stage="execute")
+    return state.with_note("DecisionMade", action=what, by="rule")
+
+
+def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
+    """Take in what is next, or tell the model why that cannot be."""
+    state = with_said(state, reply)
+    try:
+        said = said_in(reply)
+        decision = decision_in(said)
+        after = _decided(state, decision, reply, setup)
+    except Unusable as error:
+        return with_unusable(state, str(error))
+    after = after.with_pursuit(memory=memory_in(said, state.pursuit.memory), unusable=0, is_guided=False)
+    told = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
+    after = after.with_note("DecisionMade", by="model", **told)
+    if decision.action == "ask_user":
+        after = after.with_note("QuestionAsked", question=decision.question)
+    if decision.action == "adjust":
+        after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=_told_steps(after.pursuit.open_steps)))
+    return after
+
+
+def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setup) -> GoalState:
+    config, can_go_on = state.goal_config, bool(ready_steps(state.pursuit.steps, 1))
+    is_sure = decision.confidence >= config.done_confidence
+    if decision.action == "adjust":
+        count = state.pursuit.adjusted + 1 if is_sure else 0
+        after = _with_steps(state, decision.steps, reply, setup)
+        return after.with_pursuit(stage="execute", adjusted=min(count, MAX_ADJUSTS))
+    state = state.with_pursuit(adjusted=0)
+    match decision.action:
+        case "ask_user":
+            return state.with_pursuit(stage="ask", question=decision.question, questions=state.pursuit.questions + 1)
+        case "stuck":
+            return with_ending(state, ("stuck", decision.reason or "the model sees no way on"))
+        case "done" if is_sure:
+            return with_ending(state.with_pursuit(confidence=decision.confidence), ("completed", ""))
+        case "done" if not can_go_on:
+            raise Unusable(f"done counts from a confidence of {config.done_confidence:g}; adjust the plan, or be stuck")
+        case _ if not can_go_on:
+            raise Unusable("continue: no open step can be done now; adjust the plan, or end by done or stuck")
+        case _:
+            return state.with_pursuit(stage="execute")
+
+
+def with_answer_of_person(state: GoalState, text: str | None, by: str) -> GoalState:
+    """Take in what a person answered; None where nobody would. The model decides anew with it."""
+    question = state.pursuit.question
+    answer = text if text is not None else "(no answer; go on without)"
+    state = with_told(state, answered_text(question, answer))
+    state = state.with_pursuit(stage="decide", question="", is_guided=True)
+    return state.with_note("QuestionAnswered", question=question, answer=answer, by=by)
+
+
+def with_guidance_seen(state: GoalState) -> GoalState:
+    """Return the state in which people have said something: no rule decides before the model has heard it."""
+    pursuit = state.pursuit
+    stage: Stage = "decide" if pursuit.stage == "summarise" and _is_open_ended(pursuit) else pursuit.stage
+    ending = None if stage == "decide" and pursuit.stage == "summarise" else pursuit.ending
+    return state.with_pursuit(is_guided=True, stage=stage, ending=ending)
+
+
+def _is_open_ended(pursuit: Pursuit) -> bool:
+    return pursuit.ending is not None and pursuit.ending[0] == "completed"
+
+
+def honest_confidence(state: GoalState) -> float:
+    """Return how far what the goal brings can be relied on."""
+    return confidence_of(state.pursuit.steps, state.pursuit.confidence)

@@ -1,0 +1,143 @@
+"""What a model says of a plan, of steps and of what is next: read tolerantly, judged strictly.
+
+A reply that cannot be used raises `Unusable`, whose text the model is told.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from orga.workflows.types.goals.pursuit import MAX_MEMORY_CHARS, MAX_QUESTION_CHARS, MAX_SUMMARY_CHARS, Scores
+from orga.workflows.types.json_text import object_in
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.text import clean_text
+
+Action = Literal["continue", "adjust", "ask_user", "done", "stuck"]
+
+LOWEST, HIGHEST = 1.0, 5.0
+
+_NUMBER = re.compile(r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*(%|/\s*5)?\s*")
+
+
+class Unusable(ValueError):
+    """A reply that says nothing which can be gone by, and why."""
+
+
+class Decision(NamedTuple):
+    """What is next, as the model says."""
+
+    action: Action
+    confidence: float = 0.0
+    reason: str = ""
+    question: str = ""
+    steps: Any = None
+    """Of the plan that takes the place of what is open, as the model wrote them."""
+
+
+class Evaluation(NamedTuple):
+    """What the model says of one step."""
+
+    scores: Scores
+    label: str = ""
+    summary: str = ""
+
+
+def said_in(reply: Reply) -> dict[str, Any]:
+    """Return the JSON object that a reply is, or that stands in it.
+
+    Raises:
+        Unusable: There is none.
+    """
+    try:
+        return object_in(reply.text)
+    except ValueError as error:
+        raise Unusable(f"give one JSON object: {error}") from None
+
+
+def line(value: object, most: int) -> str:
+    """Return words of the model, bounded; anything else as JSON, and nothing for none."""
+    if value is None or value is False:
+        return ""
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean_text(said).strip()[:most]
+
+
+def memory_in(said: Mapping[str, Any], before: str) -> str:
+    """Return what is kept in mind from now on; a reply that does not say changes nothing."""
+    return line(said.get("memory"), MAX_MEMORY_CHARS) or before
+
+
+def number(value: object) -> float | None:
+    """Return a number that the model gave, also as text: `"4"`, `"85%"`, `"4/5"`; None for anything else."""
+    if isinstance(value, str):
+        found = _NUMBER.fullmatch(value)
+        if found is None:
+            return None
+        return float(found[1]) / 100 if found[2] == "%" else float(found[1])
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if isfinite(value) else None
+
+
+def confidence_in(value: object) -> float:
+    """Return a confidence from 0 to 1; 85 counts as 85 percent, nothing as none at all."""
+    found = number(value) or 0.0
+    return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
+
+
+def scores_in(said: Mapping[str, Any]) -> Scores:
+    """Return the scores, each from 1 to 5.
+
+    Raises:
+        Unusable: One is missing.
+    """
+    source = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
+    found = {name: number(source.get(name)) for name in Scores.model_fields}
+    if missing := [name for name, score in found.items() if score is None]:
+        raise Unusable(f"a number from 1 to 5 is missing: {', '.join(missing)}")
+    return Scores.model_validate({name: min(max(score or LOWEST, LOWEST), HIGHEST) for name, score in found.items()})
+
+
+def evaluations_in(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, Evaluation]:
+    """Return what is said of each of the steps that are due.
+
+    Raises:
+        Unusable: One is missing, or has not all of its scores.
+    """
+    listed = said.get("steps")
+    items = cast("list[Any]", listed) if isinstance(listed, list) else [said]
+    objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    by_id = {line(item.get("id"), 100): item for item in objects}
+    if len(due) == 1 and len(objects) == 1:
+        by_id = {due[0]: objects[0]}
+    if missing := [step_id for step_id in due if step_id not in by_id]:
+        raise Unusable(f"no evaluation of {', '.join(missing)}")
+    return {step_id: _evaluation(step_id, by_id[step_id]) for step_id in due}
+
+
+def _evaluation(step_id: str, said: Mapping[str, Any]) -> Evaluation:
+    try:
+        scores = scores_in(said)
+    except Unusable as error:
+        raise Unusable(f"{step_id}: {error}") from None
+    return Evaluation(scores, line(said.get("quality"), 40), line(said.get("summary"), MAX_SUMMARY_CHARS))
+
+
+def decision_in(said: Mapping[str, Any]) -> Decision:
+    """Return what is next.
+
+    Raises:
+        Unusable: No action that there is; a question or a plan is missing.
+    """
+    action = line(said.get("action"), 40).lower()
+    if action not in get_args(Action):
+        raise Unusable(f"action: one of {', '.join(get_args(Action))}, not {action!r}")
+    reason, question = line(said.get("reason"), MAX_SUMMARY_CHARS), line(said.get("question"), MAX_QUESTION_CHARS)
+    if action == "ask_user" and not question:
+        raise Unusable("ask_user: a question is missing")
+    steps = said.get("steps", said.get("new_plan"))
+    if action == "adjust" and not isinstance(steps, list):
+        raise Unusable("adjust: steps, a list of all steps still to be done, is missing")
+    return Decision(cast("Action", action), confidence_in(said.get("confidence")), reason, question, steps)

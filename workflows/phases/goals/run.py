@@ -1,0 +1,115 @@
+"""The run of a goal: an agent's run that knows of a pursuit; its turns with the model."""
+
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.control.interventions import is_time_to_roll_over
+from orga.workflows.decisions.goals.endings import details
+from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_told, with_turn
+from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weight
+from orga.workflows.phases import act
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
+from orga.workflows.phases.control.run import Length
+from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
+from orga.workflows.phases.run import Run
+from orga.workflows.types.context import ContextRef
+from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.turns import GoalReply, GoalRequest
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.names import GoalTurn
+
+P = ParamSpec("P")
+
+_DOING: dict[GoalTurn, str] = {
+    "goal_plan": "planning",
+    "goal_input": "executing",
+    "goal_evaluate": "evaluating",
+    "goal_decide": "deciding",
+    "goal_compress": "compressing",
+    "goal_summary": "summarising",
+}
+
+
+class GoalRun(Run):
+    """A run of `GoalWorkflow`."""
+
+    @property
+    def goal(self) -> GoalState:
+        """The state, which is a goal's."""
+        if not isinstance(self.state, GoalState):
+            raise TypeError(f"the state of a goal is no {type(self.state).__name__}")
+        return self.state
+
+    def pursue(self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Set the state to what `decide` makes of it."""
+        self.change(lambda _: decide(self.goal, *args, **kwargs))
+
+    def details(self) -> str:
+        """Return where the goal stands, step by step."""
+        return details(self.goal)
+
+    def can_be_carried(self, so_far: Length) -> bool:
+        """Return whether it is time, and all of the state with its plan fits into a payload."""
+        return super().can_be_carried(so_far) and self._fits
+
+    def end_if_outgrown(self) -> None:
+        """End where the history is long and no payload holds the state with its plan."""
+        super().end_if_outgrown()
+        length = self.length
+        is_time = is_time_to_roll_over(self.state, length.events, length.size, length.is_long)
+        if is_time and self.state.stop is None and not self._fits:
+            told = f"the goal cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
+            self.change(observe.with_stop, "error", told)
+
+    @property
+    def _fits(self) -> bool:
+        return weight(carried(self.state, "")) <= MAX_CARRIED_BYTES
+
+
+def hear(run: GoalRun) -> None:
+    """Take in what people sent: the model is told, and decides with it."""
+    if run.state.inbox:
+        run.pursue(with_guidance_seen)
+        run.change(observe.drain_inbox)
+
+
+async def take_turn(
+    run: GoalRun, name: GoalTurn, prompt: Callable[[GoalState], str], calls: tuple[ToolCall, ...] = ()
+) -> Proposed | None:
+    """Return what the model says when it is asked for this turn; None where it comes to no reply.
+
+    Args:
+        run: The run.
+        name: Its activity.
+        prompt: What is asked, once all that people sent is taken in.
+        calls: Of the plan, in place of the model's.
+
+    Raises:
+        Interrupted: The run is to end.
+        RollOver: The history has grown enough while the run stood still.
+    """
+    await act.send_again(run)
+    await checkpoint(run, may_roll_over=True)
+    hear(run)
+    enter(run, _DOING[name])
+    text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
+    if not latest or latest[0].text != text:  # it was asked before, and not answered in time
+        run.pursue(with_told, text)
+    with phase_span(name, run.state.iteration + 1):
+        proposed = await propose(run, _turn(name, calls))
+    if not isinstance(proposed, NoReply):
+        run.pursue(with_turn, proposed.judged.reply, proposed.seen)
+        return proposed
+    if not (proposed.is_out_of_time and is_time_for_another(run.state, run.now)):
+        run.change(observe.with_stop, "error", proposed.detail)
+    await wait_if_paused(run)
+    return None
+
+
+def _turn(name: GoalTurn, calls: tuple[ToolCall, ...]) -> Turn:
+    def request(iteration: int, context: ContextRef) -> GoalRequest:
+        return GoalRequest(iteration=iteration, context=context).with_calls(calls)
+
+    return Turn(name, request, GoalReply)

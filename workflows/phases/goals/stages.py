@@ -1,0 +1,158 @@
+"""The stages of a goal: plan, execute, evaluate, compress, decide, ask. Each leaves the next one in the state."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from orga.workflows.decisions import dispatch, observe, steps
+from orga.workflows.decisions.calls import not_run
+from orga.workflows.decisions.control.interventions import with_abort
+from orga.workflows.decisions.goals import prompts, pursue
+from orga.workflows.decisions.goals.plans import call_of, fits_steps
+from orga.workflows.decisions.goals.questions import question
+from orga.workflows.decisions.result import last_calls
+from orga.workflows.decisions.roll_over import holding_up
+from orga.workflows.phases import act, gate, questions
+from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
+from orga.workflows.phases.control.run import Interrupted, RollOver
+from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
+from orga.workflows.phases.reason import Proposed, proposed_before
+from orga.workflows.phases.stages import conclude, pass_stages
+from orga.workflows.types.goals.pursuit import PlanStep, Stage
+from orga.workflows.types.goals.turns import GoalReply
+
+
+async def _plan(run: GoalRun) -> None:
+    if proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
+        run.pursue(pursue.with_plan, _own(proposed), run.setup)
+
+
+async def _execute(run: GoalRun) -> None:
+    """Carry out all steps that can be: calls of one reply, through gate and stages like those of any agent."""
+    proposed = held_up_reply(run)
+    if proposed is None:
+        hear(run)
+        run.pursue(pursue.with_round)
+        due = run.goal.pursuit.due_steps
+        if not due:
+            return
+        proposed = await _prepared(run, due)
+    if proposed is None:
+        return
+    due, reply = run.goal.pursuit.due_steps, proposed.judged.reply
+    problem = "" if proposed.judged.kind == "calls" else "make the calls of this round, whole"
+    if problem := problem or fits_steps(reply.calls, due, run.setup):
+        run.change(observe.with_unjudged, reply, tuple(not_run(call, problem) for call in reply.calls))
+        run.pursue(pursue.with_unusable, problem)
+        return
+    await _carry_out(run, proposed)
+
+
+async def _prepared(run: GoalRun, due: tuple[PlanStep, ...]) -> Proposed | None:
+    """Return the calls of the steps: the plan's where it has the arguments of all, else those that the model makes."""
+    tools = frozenset(tool.name for tool in run.setup.tools)
+    made = [call_of(step, tools) for step in due]
+    calls = tuple(call for call in made if call is not None)
+    is_planned = len(calls) == len(due)
+    return await take_turn(
+        run,
+        "goal_input",
+        lambda _: prompts.input_prompt(due, is_planned=is_planned),
+        calls if is_planned else (),
+    )
+
+
+async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
+    reply = proposed.judged.reply
+    try:
+        gated = await judged(run, proposed)
+    except Interrupted:
+        run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
+        raise
+    if gated.conclusion is not None:
+        return conclude(run, gated)
+    run.change(last_calls, reply)
+    enter(run, "executing")
+    with phase_span("act", run.state.iteration):
+        acted = await act.run_tools(run, gated)
+    verdicts = tuple(each.verdict for each in acted.results)
+    denied = steps.repeated(acted.outcomes, verdicts, "denied")
+    invalid = steps.invalid_calls(acted.outcomes, verdicts)
+    run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
+    run.change(dispatch.with_attempts, acted.outcomes, run.now)
+    run.pursue(pursue.with_executed, acted.outcomes)
+    return await questions.resolve_stuck_steps(run)
+
+
+async def judged(run: GoalRun, proposed: Proposed) -> gate.Gated:
+    """Return the reply once it has passed the gate and its stages; one that people hold up is carried over.
+
+    Raises:
+        Interrupted: The run is to end first.
+        RollOver: The next run judges the reply, and asks on.
+    """
+    try:
+        await checkpoint(run, may_roll_over=True)
+        enter(run, "gating")
+        with phase_span("gate", run.state.iteration):
+            gated = await gate.judge(run, proposed.judged)
+        return await pass_stages(run, gated)
+    except RollOver:
+        run.change(holding_up, proposed.judged.reply)
+        raise
+
+
+def held_up_reply(run: GoalRun) -> Proposed | None:
+    """Return what was proposed when the run before this one continued as new."""
+    reply = run.state.pending
+    if reply is None:
+        return None
+    run.change(holding_up, None)
+    return proposed_before(run, reply)
+
+
+async def _evaluate(run: GoalRun) -> None:
+    asked = pursue.to_evaluate(run.goal.pursuit)
+    if proposed := await take_turn(run, "goal_evaluate", lambda _: prompts.evaluate_prompt(asked)):
+        run.pursue(pursue.with_evaluated, proposed.judged.reply)
+
+
+async def _compress(run: GoalRun) -> None:
+    if proposed := await take_turn(run, "goal_compress", lambda state: prompts.compress_prompt(state.pursuit)):
+        run.pursue(pursue.with_compressed, proposed.judged.reply)
+
+
+async def _decide(run: GoalRun) -> None:
+    """Go by the rules where they say what is next, else ask the model."""
+    hear(run)
+    if (foregone := pursue.with_foregone(run.goal)) is not None:
+        run.pursue(lambda _: foregone)
+        return
+    if proposed := await take_turn(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
+        run.pursue(pursue.with_decision, _own(proposed), run.setup)
+
+
+async def _ask(run: GoalRun) -> None:
+    """Ask the person that the goal is for; the clock stands still meanwhile."""
+    decided = (await ask(run, question(run.goal, run.now), may_roll_over=True)).resolution
+    if decided is None:
+        return
+    if decided.choice == "abort":
+        run.change(with_abort, decided.reason or "aborted by the operator")
+        return
+    run.pursue(pursue.with_answer_of_person, decided.result if decided.choice == "result" else None, decided.by)
+
+
+def _own(proposed: Proposed) -> GoalReply:
+    """Return the reply as one of a plan's turns, which may say what is wrong with its arguments."""
+    reply = proposed.judged.reply
+    return reply if isinstance(reply, GoalReply) else GoalReply.model_validate(dict(reply))
+
+
+STAGES: Mapping[Stage, Callable[[GoalRun], Awaitable[None]]] = {
+    "plan": _plan,
+    "execute": _execute,
+    "evaluate": _evaluate,
+    "compress": _compress,
+    "decide": _decide,
+    "ask": _ask,
+}
+"""All but the summary, which ends the goal: see `phases/goals/summary.py`."""

@@ -1,0 +1,81 @@
+"""The end of a goal: a final answer by the model, through gate and stages like any answer, or what the steps found."""
+
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.goals import prompts, pursue
+from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised
+from orga.workflows.decisions.result import with_output
+from orga.workflows.decisions.stages import is_in_question
+from orga.workflows.phases import gate
+from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
+from orga.workflows.phases.goals.stages import held_up_reply, judged
+from orga.workflows.phases.stages import conclude
+from orga.workflows.types.control import Stop
+
+MAX_TRIES = 3
+"""To write an answer that gate and critics let through."""
+
+
+async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
+    """Write the final answer, and return how the goal ends; None where people said something that it has to go by.
+
+    Raises:
+        RollOver: The next run writes it, or asks on about it.
+    """
+    run.pursue(pursue.with_ending, ending)
+    try:
+        for _ in range(MAX_TRIES):
+            if run.is_interrupted() or not may_be_summarised(run.goal, run.now):
+                break
+            hear(run)
+            await _answer(run)
+            if _goes_on(run) or _is_news(run, ending):
+                run.pursue(pursue.with_guidance_seen)
+                return None
+            if run.state.stop is not None or (run.state.output and ending[0] != "completed"):
+                break
+    except Interrupted:
+        pass
+    return _how(run, ending)
+
+
+async def _answer(run: GoalRun) -> None:
+    if _goes_on(run):
+        return
+    proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt)
+    if proposed is None or _goes_on(run):
+        return
+    if proposed.judged.kind not in {"answer", "cut_answer"}:
+        run.change(observe.with_repair, proposed.judged)
+        return
+    conclude(run, await judged(run, proposed))
+
+
+def _goes_on(run: GoalRun) -> bool:
+    """Return whether guidance came before the end was told."""
+    return run.goal.pursuit.ending is None
+
+
+def _is_news(run: GoalRun, ending: Stop) -> bool:
+    """Return whether people said something while a good end was told: it is not the end then."""
+    return ending[0] == "completed" and bool(run.state.inbox) and run.state.stop is None
+
+
+def _how(run: GoalRun, ending: Stop) -> Stop:
+    state = run.state
+    if state.aborted is not None:
+        return "aborted", state.aborted
+    if state.stop is not None and state.stop[0] not in {"completed", ending[0]}:
+        return ending if state.stop[0] == "error" and ending[0] != "completed" else state.stop
+    if ending[0] == "completed" and not state.output:
+        return "error", "no final answer was written that may be brought"
+    return ending
+
+
+async def bring_best_effort(run: GoalRun, ending: Stop) -> None:
+    """Let a goal without a final answer bring what its steps have found, as far as the gate lets it."""
+    if run.state.output or is_in_question(run.setup):
+        return
+    text = best_effort(run.goal, ending)
+    if text and await gate.lets_through(run, text):
+        run.change(with_output, text)

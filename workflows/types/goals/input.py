@@ -1,0 +1,96 @@
+"""What starts a goal: the input of `GoalWorkflow`, checked once, at the border."""
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, Field
+
+from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
+from orga.workflows.types.record import Border, InvalidInput, checked
+from orga.workflows.types.recovery import Recovery
+
+MAX_GOAL_BYTES = 50_000
+"""A longer one belongs into a file that a step reads; the state has to carry goal and plan beside the rest."""
+
+
+def _small(goal: str) -> str:
+    if (size := len(goal.encode("utf-8", "replace"))) > MAX_GOAL_BYTES:
+        raise ValueError(f"must not be longer than {MAX_GOAL_BYTES} bytes, it has {size}; put it into a file")
+    return goal
+
+
+class GoalConfig(Border):
+    """Limits and settings of one goal. A limit is reached at `>=`."""
+
+    max_iterations: int = Field(default=15, ge=1, le=1_000)
+    """Rounds of steps that were executed."""
+    max_llm_calls: int = Field(default=60, ge=4, le=100_000)
+    """Model calls, those of delegated steps too; the last of them is kept for the final answer."""
+    max_plan_steps: int = Field(default=8, ge=1, le=30)
+    """Open steps of a plan; those that are done do not count."""
+    max_parallel_steps: int = Field(default=4, ge=1, le=30)
+    """Steps that are executed side by side."""
+    step_timeout_s: float = Field(default=120.0, ge=0.1, le=86_400)
+    """One attempt of a step; of a step that an agent does, all of its run."""
+    step_budget_s: float = Field(default=300.0, ge=0.1, le=86_400)
+    """Time of the whole goal for each step of the longest plan that it had, and once more for all the rest."""
+    timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    """The whole goal, in place of what `step_budget_s` gives; pauses and waits for a person are left out."""
+    stuck_threshold: int = Field(default=3, ge=1, le=100)
+    """Rounds in a row that bring errors alone, or nothing of use, and replies in a row that are of no use."""
+    done_confidence: float = Field(default=0.7, ge=0, le=1)
+    """From which the model's `done` counts."""
+    max_total_tokens: int = Field(default=500_000, ge=1, le=10**12)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
+    on_exhausted: Literal["stop", "ask"] = "stop"
+    """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
+    context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
+    context_strategy: ContextStrategy = "sliding_window"
+    temperature: float | None = Field(default=0.3, ge=0, le=2)
+    max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
+    recovery: Recovery = Recovery()
+    """Of steps whose tools have none of their own."""
+
+
+class GoalInput(Border):
+    """Input of `GoalWorkflow`. Only `goal` is required; null takes the agent's own setting."""
+
+    goal: Annotated[Task, AfterValidator(_small)]
+    agent: Name = "default"
+    """Whose tools, delegates, instructions and policy the goal has."""
+    model: Name | None = None
+    skills: tuple[Name, ...] | None = None
+    """A part of the agent's tools; null for all of them."""
+    config: GoalConfig = GoalConfig()
+    trusted_context: TrustedContext = {}
+    """Facts from whoever starts the goal; no model and no tool can write them."""
+    tenant: Name | None = None
+
+    def for_agent(self) -> AgentInput:
+        """Return what the agent's loop goes by: the gate, the calls, the conversation and the budgets are its own."""
+        config, chosen = self.config, self.config.model_fields_set
+        same = chosen & LoopConfig.model_fields.keys() - {"max_iterations", "timeout_s"}
+        limits: dict[str, Any] = {name: getattr(config, name) for name in sorted(same)}
+        limits |= {
+            "max_iterations": config.max_iterations,
+            "max_model_calls": config.max_llm_calls,
+            "max_concurrent_tools": config.max_parallel_steps,
+            "tool_timeout_s": config.step_timeout_s,
+            "timeout_s": config.timeout_s or config.step_budget_s,
+            "max_total_tokens": config.max_total_tokens,
+        }
+        given: dict[str, Any] = {"task": self.goal, "agent": self.agent, "config": limits}
+        facts = self.trusted_context or None
+        optional = {"model": self.model, "tools": self.skills, "tenant": self.tenant, "trusted_context": facts}
+        return AgentInput.model_validate(given | {name: each for name, each in optional.items() if each is not None})
+
+
+def parse_goal(raw: object) -> GoalInput:
+    """Check what a client sent.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    if not isinstance(raw, (dict, GoalInput)):
+        raise InvalidInput('input: give an object such as {"goal": "..."}, not ' + type(raw).__name__)
+    return checked(GoalInput, cast("object", raw))

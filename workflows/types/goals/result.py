@@ -1,0 +1,63 @@
+"""How a goal ended, and where one stands. Users script against the keys."""
+
+from typing import Any, Literal
+
+from orga.workflows.types.goals.pursuit import Scores, StepState
+from orga.workflows.types.record import Record
+from orga.workflows.types.status import AgentResult, AgentStatus
+
+GOAL = "goal"
+"""What its answers say that they are of."""
+
+
+class ShownStep(Record):
+    """A step as people are shown it."""
+
+    id: str
+    goal: str
+    skill: str
+    depends_on: tuple[str, ...] = ()
+    status: StepState
+    attempts: int = 0
+    quality: str = ""
+    """Derived from the scores; empty where there are none."""
+    score: float | None = None
+    scores: Scores | None = None
+    output: str = ""
+    """The id of the activity, or the place of the delegate, whose result it is."""
+    source: str = ""
+    summary: str = ""
+    error: str = ""
+
+
+class ShownPlan(Record):
+    """The plan of a live goal, as `status` tells it in `plan`."""
+
+    stage: str
+    rounds: int
+    steps: tuple[ShownStep, ...]
+    trend: str = ""
+    average: float | None = None
+    memory: str = ""
+
+
+class GoalResult(AgentResult):
+    """Result of a goal: that of an agent's run, its `iterations` the turns of the model, and what came of the plan."""
+
+    kind: Literal["goal"] = GOAL
+    rounds: int
+    """Rounds of steps that were executed; `max_iterations` counts these."""
+    plan: tuple[str, ...]
+    """The ids of the steps, in their order."""
+    steps: tuple[ShownStep, ...]
+    confidence: float
+    """From 0 to 1, made from scores; what the model said of itself can only lower it."""
+    sources: tuple[str, ...]
+
+
+class GoalStatus(AgentStatus):
+    """Where a goal stands: as an agent's run, with `plan` and `question` filled in."""
+
+    kind: Literal["goal"] = GOAL
+    plan: Any = None
+    confidence: float | None = None

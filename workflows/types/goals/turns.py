@@ -1,0 +1,39 @@
+"""The model calls of a goal: what goes with one beside its context, and what comes back beside its words."""
+
+from typing import Self
+
+from orga.workflows.types.context import ReasonRequest
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.record import replace_fields
+
+
+class GoalRequest(ReasonRequest):
+    """Input of the activities of a goal's turns."""
+
+    calls: tuple[ToolCall, ...] = ()
+    """Of `goal_input`: those of the plan. Where it has all of their arguments no model is asked."""
+
+    def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
+        """Return the request for just these calls; none is not written."""
+        return replace_fields(self, {"calls": calls}) if calls else self
+
+
+class GoalReply(Reply):
+    """A reply of the model, and what was found wrong with the arguments of its plan."""
+
+    problems: tuple[str, ...] = ()
+
+    def with_problems(self, problems: tuple[str, ...]) -> Self:
+        """Return the reply with what is wrong with it; nothing is not written."""
+        return replace_fields(self, {"problems": problems}) if problems else self
+
+
+def asking(turn: GoalTurn, text: str) -> str:
+    """Return the message that asks for a turn."""
+    return f"[{turn}] {text}"
+
+
+def turn_asked_for(text: str) -> str:
+    """Return the turn that a message asks for, "" where it asks for none."""
+    return text[1:].partition("]")[0] if text.startswith("[goal_") else ""
