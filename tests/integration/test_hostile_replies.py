@@ -31,7 +31,7 @@ def calling(*made: ToolCall, text: str = "", blocks: Any = ()) -> Reply:
     return Reply.model_construct(parts=parts, finish="tool_calls")
 
 
-def saying(text: Any, **fields: Any) -> Reply:
+def odd_text(text: Any, **fields: Any) -> Reply:
     return Reply.model_construct(parts=(TextPart.model_construct(kind="text", text=text),), **fields)
 
 
@@ -87,17 +87,17 @@ REPLIES = {
     "a name of surrogates": calling(call("\ud800")),
     "our own activities": calling(call("reason"), call("gate"), call("prepare")),
     "Temporal's internals": calling(call("__temporal_workflow"), call("__stack_trace"), call("temporal:x")),
-    "an unknown finish reason": saying("hm", finish="pause_turn"),
-    "no finish reason": saying("hm", finish=None),
-    "a finish reason that is a list": saying("hm", finish=["stop"]),
-    "text that is None": saying(None),
-    "text that is a number": saying(7),
+    "an unknown finish reason": odd_text("hm", finish="pause_turn"),
+    "no finish reason": odd_text("hm", finish=None),
+    "a finish reason that is a list": odd_text("hm", finish=["stop"]),
+    "text that is None": odd_text(None),
+    "text that is a number": odd_text(7),
     "parts that are None": Reply.model_construct(parts=None),
     "parts that are no parts": Reply.model_construct(parts=("hm", 7, None, {"kind": "text", "text": "hm"})),
     "negative usage": answers().model_copy(update={"usage": Usage(input_tokens=-5, output_tokens=-(10**9))}),
     "giant usage": answers().model_copy(update={"usage": Usage(input_tokens=10**30, output_tokens=10**18)}),
-    "usage that is None": saying("hm", usage=None),
-    "usage of floats": saying("hm", usage=Usage.model_construct(input_tokens=1.5)),
+    "usage that is None": odd_text("hm", usage=None),
+    "usage of floats": odd_text("hm", usage=Usage.model_construct(input_tokens=1.5)),
     "a cost of NaN": answers(cost_usd=math.nan),
     "a cost of infinity": answers(cost_usd=math.inf),
     "a negative cost": answers(cost_usd=-1e9),
