@@ -117,8 +117,7 @@ class Message(Record):
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
         """Return the message of a result with other parts of it ours."""
-        result = self.result
-        return self if result is None else replace_fields(self, {"parts": (result.with_ours(ours), *self.parts[1:])})
+        return replace_fields(self, {"parts": (self.result.with_ours(ours), *self.parts[1:])}) if self.result else self
 
     def with_own_text(self, text: str) -> Self:
         """Return the message with a text that is all ours."""
