@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from orga.activities.adapters.models.blocks import block_part
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Message, Reply
@@ -128,7 +129,8 @@ async def test_thinking_goes_back_with_its_calls(server: Aimock) -> None:
     model = registry.resolve("anthropic:claude-that-thinks")
     task = said("think first")
     reply, _ = await asked(model, task)
-    assert reply.blocks == ({"type": "thinking", "thinking": "hm", "signature": "signed"},)
+    signed = block_part({"type": "thinking", "thinking": "hm", "signature": "signed"})
+    assert reply.blocks == (signed,)
     answer, _ = await asked(model, task, reply.message(), *results(reply))
     await registry.close()
     assert answer.text == "Thought."
