@@ -15,10 +15,11 @@ def block_part(block: dict[str, Any]) -> Block:
     if not isinstance(kind, str) or not kind:
         return OpaquePart(kind="opaque", data=data)
     del data["type"]
-    text = data.get(_TEXTS.get(kind, ""))
-    if not isinstance(text, str):
+    field = _TEXTS.get(kind)
+    text = None if field is None else data.get(field)
+    if field is None or not isinstance(text, str):
         return OpaquePart(kind="opaque", format=kind, data=data)
-    del data[_TEXTS[kind]]
+    del data[field]
     fields: dict[str, Any] = {name: value for name, value in (("text", text), ("data", data)) if value}
     return ThinkingPart(kind="thinking", format=kind, **fields)
 
