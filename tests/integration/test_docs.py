@@ -73,19 +73,20 @@ def test_the_tool_of_the_guide_is_a_tool() -> None:
     assert (spec.name, spec.effect, spec.description) == ("word_count", "read_only", "Count the words of a text.")
 
 
-async def test_the_python_of_the_readme_runs(
-    orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "told"), [("README.md", "max_attempts"), ("goals.md", "status='done'")])
+async def test_the_python_of_the_documents_runs(
+    name: str, told: str, orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ORGA_HOME", orga.env["ORGA_HOME"])
     monkeypatch.chdir(orga.folder)
-    block = next(block for name, block in blocks("python") if name == "README.md")
+    block = next(block for each, block in blocks("python") if each == name)
     body = "".join(f"    {line}\n" for line in block.splitlines())
     namespace: dict[str, object] = {}
     exec(f"async def example():\n{body}", namespace)
     with orga.started("worker") as worker:
         worker.line("polls task queue")
         await namespace["example"]()  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
-    assert "max_attempts" in capsys.readouterr().out
+    assert told in capsys.readouterr().out
 
 
 def test_the_documents_link_to_what_is_there() -> None:
