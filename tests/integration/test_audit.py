@@ -178,7 +178,7 @@ async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client,
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
     ]
     (second,) = [event.result.payloads[0] for event in completed if b'"b"' in event.result.payloads[0].data]
-    second.data = to_json(from_json(second.data) | {"calls": []})
+    second.data = to_json(from_json(second.data) | {"parts": []})
 
     async def changed(*_: Any) -> list[RunHistory]:
         return [RunHistory("changed-run", history)]

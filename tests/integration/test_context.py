@@ -163,7 +163,7 @@ class ForgedReplies(Conversations):
     """Remembers another reply than the one that went to the history."""
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
-        super().keep_reply(run, iteration, Reply.of("forged"))
+        super().keep_reply(run, iteration, Reply.of("forged", reply.calls))
 
 
 class MixedUpRuns(Conversations):
