@@ -14,41 +14,34 @@ run waits, and what was proposed and never judged is answered as that. When the 
 continues as new (`RollOver`), between two iterations or while it waits for people.
 """
 
-from typing import Any, NoReturn
+from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
 
-from orga.workflows.decisions import calls, dispatch, limits, observe, steps
+from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.calls import not_run
-from orga.workflows.decisions.control.interventions import reopened, with_over
-from orga.workflows.decisions.limits import is_time_for_another, stop_reason
+from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.replies import ClassifiedReply
-from orga.workflows.decisions.result import last_calls, missing_output, result, with_gathered, with_output
-from orga.workflows.decisions.roll_over import carried, cut_parts, holding_up
-from orga.workflows.handlers import Handlers
+from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
+from orga.workflows.decisions.roll_over import holding_up
+from orga.workflows.lifecycle import Lifecycle
 from orga.workflows.phases import act, gate, questions, reason
 from orga.workflows.phases.act import hydrate
 from orga.workflows.phases.control import pace
-from orga.workflows.phases.control.failures import failure_message, failure_text
-from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, show_details, wait_if_paused, withdraw
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
 from orga.workflows.phases.delegation import report_held
-from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
-from orga.workflows.phases.prepare import prepare_setup, take_past
-from orga.workflows.phases.run import Run, name_run, show_start
+from orga.workflows.phases.run import Run
 from orga.workflows.phases.stages import conclude, pass_stages
-from orga.workflows.types.control import Stop, StopReason
+from orga.workflows.types.control import Stop
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 
 
 @workflow.defn(name="AgentWorkflow")
-class AgentWorkflow(Handlers):
+class AgentWorkflow(Lifecycle[AgentResult]):
     """Runs one agent."""
 
     @workflow.init
@@ -58,19 +51,17 @@ class AgentWorkflow(Handlers):
         `given` is the input; with a state behind it in a run that continues another as new.
         """
         info = workflow.info()
-        self._problem = ""
+        problem = ""
         before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""
         carried = given[1] if len(given) > 1 else None
         try:
             raw = given[0] if given else None
             state = first_state(raw, carried, before, info.original_execution_run_id, event_time(), parent=parent)
         except InvalidInput as error:
-            self._problem = str(error)
+            problem = str(error)
             placeholder = AgentInput(task="(invalid input)")
             state = first_state(placeholder, None, None, info.original_execution_run_id, event_time())
-        self._run = Run(state)
-        self._resets = Resets(self._run)
-        self._watches = Watches(self._run, report_held)
+        self.begin(Run(state), problem, report_held)
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -79,46 +70,9 @@ class AgentWorkflow(Handlers):
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
         """
-        if self._problem:
-            raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
-        return await run_to_an_end(self._run, self._loop())
+        return await self.live()
 
-    async def _loop(self) -> AgentResult:
-        run = self._run
-        if run.state.setup is None:
-            await self._prepare()
-        if run.state.setup is None:
-            return self._end(self._stop_reason() or ("error", "nothing was prepared"))
-        name_run(run.setup)
-        while (ended := await self._run_until_stopped()) is None:
-            pace.show_goes_on(run)
-        return ended
-
-    async def _run_until_stopped(self) -> AgentResult | None:
-        """Go on to an end, and tell it; None where guidance came before that was done."""
-        run = self._run
-        self._watches.start()
-        try:
-            stop = await self._iterate_until_stop()
-        except RollOver:
-            run.end_if_outgrown()
-            stop = run.state.stop or await self._roll_over()
-        run.change(with_over)
-        await self._watches.stop()
-        await self._bring_gathered(stop[0])
-        ended = self._end(stop)
-        await tell_end(run, stop)
-        run.change(reopened)
-        return ended if run.state.stop is not None else None
-
-    async def _bring_gathered(self, reason: StopReason) -> None:
-        """Let a run that ends without an answer bring what it has, as far as the gate lets it."""
-        run = self._run
-        text = missing_output(run.state, reason)
-        if text and await gate.lets_through(run, text):
-            run.change(with_output, text)
-
-    async def _iterate_until_stop(self) -> Stop:
+    async def run_until_stop(self) -> Stop:
         """Iterate until the run ends, and return how."""
         run = self._run
         await wait_if_paused(run, may_roll_over=True)
@@ -126,37 +80,20 @@ class AgentWorkflow(Handlers):
         await questions.resolve_stuck_steps(run)
         if run.state.pending is not None:
             await self._iterate()
-        while (stop := await self._limit_reached()) is None:
+        while (stop := await questions.limit_reached(run)) is None:
             await self._iterate()
         return stop
 
-    async def _prepare(self) -> None:
-        """Find the setup, unless the run ends before it has one."""
+    async def bring(self, stop: Stop) -> None:
+        """Let a run that ends without an answer bring what it has, as far as the gate lets it."""
         run = self._run
-        try:
-            await take_past(run)
-            setup = await prepare_setup(run)
-        except Interrupted:
-            return
-        except ActivityError as error:
-            if is_invalid_input(error):
-                raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
-            run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
-            return
-        run.prepare(setup)
-        run.change(calls.with_definitions)
-        show_start(run)
+        text = missing_output(run.state, stop[0])
+        if text and await gate.lets_through(run, text):
+            run.change(with_output, text)
 
-    async def _limit_reached(self) -> Stop | None:
-        """Return how the run ends now; at a limit a person may be asked first."""
-        while (stop := self._stop_reason()) is not None and limits.is_asked_for(self._run.state, stop):
-            declined = await questions.ask_for_budget(
-                self._run, stop, lambda limit=stop: self._stop_reason() != limit, may_roll_over=True
-            )
-            if declined is not None:
-                return declined
-        withdraw(self._run, "budget")
-        return stop
+    def result(self, stop: Stop) -> AgentResult:
+        """Return what has come of the task."""
+        return result(self._run.state, stop, self._run.now)
 
     async def _iterate(self) -> None:
         """Reason, gate, act. A reply that is interrupted before it was judged is answered by that."""
@@ -226,42 +163,7 @@ class AgentWorkflow(Handlers):
         run = self._run
         if gated.conclusion is not None or not gated.reply.calls:
             return conclude(run, gated)
-        run.change(last_calls, gated.reply)
         if all(each.permitted is not None for each in gated.results):
             run.change(with_gathered, gated.reply.text)
-        enter(run, "acting")
-        with phase_span("act", run.state.iteration):
-            acted = await act.run_tools(run, gated)
-        verdicts = tuple(each.verdict for each in acted.results)
-        denied = steps.repeated(acted.outcomes, verdicts, "denied")
-        invalid = steps.invalid_calls(acted.outcomes, verdicts)
-        run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
-        run.change(dispatch.with_attempts, acted.outcomes, run.now)
+        await act.execute_reply(run, gated, "acting")
         return await questions.resolve_stuck_steps(run)
-
-    def _stop_reason(self) -> Stop | None:
-        state = self._run.state
-        if state.stop is not None and state.aborted is None:
-            return state.stop
-        return stop_reason(state, state.config, self._run.now)
-
-    async def _roll_over(self) -> NoReturn:
-        await self._watches.stop()
-        run = self._run
-        state = carried(run.state, workflow.info().run_id)
-        left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
-        if (cut := cut_parts(run.state, state)) or left_out:
-            told: dict[str, Any] = {"fields_cut": cut} if cut else {}
-            run.change(
-                AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **told
-            )
-        continue_as_new(state)
-
-    def _end(self, stop: Stop) -> AgentResult:
-        run = self._run
-        run.change(observe.with_stop, *stop)
-        run.change(with_over)
-        show_details(run)
-        if run.state.setup is not None:
-            pace.show_end(run, stop[0])
-        return result(run.state, stop, run.now)

@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 from temporalio import workflow
 
-from orga.workflows.decisions import decision, hydration, recovery
+from orga.workflows.decisions import decision, hydration, recovery, steps
 from orga.workflows.decisions.calls import idempotency_key, not_run, refused, with_change
 from orga.workflows.decisions.decision import due, reminder, with_undecided
-from orga.workflows.decisions.dispatch import turned_down, with_under_way
+from orga.workflows.decisions.dispatch import turned_down, with_attempts, with_under_way
 from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.decisions.observe import with_termination
+from orga.workflows.decisions.observe import with_outcomes, with_termination
 from orga.workflows.decisions.recovery import with_success
+from orga.workflows.decisions.result import last_calls
 from orga.workflows.phases import gate, stages
 from orga.workflows.phases.attempt import Failed, Place, outcome_of
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
@@ -39,6 +40,20 @@ class Acted(NamedTuple):
     reply: Reply
     results: tuple[GateResult, ...]
     outcomes: tuple[Outcome, ...]
+
+
+async def execute_reply(run: Run, gated: Gated, doing: str) -> Acted:
+    """Carry out what the gate allowed of a reply, and take in what comes of it."""
+    run.change(last_calls, gated.reply)
+    enter(run, doing)
+    with phase_span("act", run.state.iteration):
+        acted = await run_tools(run, gated)
+    verdicts = tuple(each.verdict for each in acted.results)
+    denied = steps.repeated(acted.outcomes, verdicts, "denied")
+    invalid = steps.invalid_calls(acted.outcomes, verdicts)
+    run.change(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
+    run.change(with_attempts, acted.outcomes, run.now)
+    return acted
 
 
 async def run_tools(run: Run, gated: Gated) -> Acted:

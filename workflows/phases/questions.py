@@ -133,6 +133,16 @@ async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *,
     return None
 
 
+async def limit_reached(run: Run) -> Stop | None:
+    """Return how the run ends now; at a limit a person may be asked first."""
+    while (stop := run.stop_reason()) is not None and limits.is_asked_for(run.state, stop):
+        declined = await ask_for_budget(run, stop, lambda limit=stop: run.stop_reason() != limit, may_roll_over=True)
+        if declined is not None:
+            return declined
+    withdraw(run, "budget")
+    return stop
+
+
 async def ask_for_calls(run: Run, gated: Gated) -> Gated:
     """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
     calls = gated.allowed

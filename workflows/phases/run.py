@@ -9,13 +9,13 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import roll_over
-from orga.workflows.decisions.limits import commands
+from orga.workflows.decisions.limits import commands, stop_reason
 from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import upsert
 from orga.workflows.phases.control.run import ControlledRun, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.context import Setup
-from orga.workflows.types.control import Note
+from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
@@ -83,6 +83,15 @@ class Run(ControlledRun[AgentState]):
         """Take the setup in; the slots follow its config."""
         self.state = self.state.with_task(setup=setup)
         self.slots = asyncio.Semaphore(setup.config.max_concurrent_tools)
+
+    def stop_reason(self) -> Stop | None:
+        """Return why the run has to end now; None while it may go on."""
+        state = self.state
+        return state.stop if state.stop is not None and state.aborted is None else self.limit_reached()
+
+    def limit_reached(self) -> Stop | None:
+        """Return which limit is reached, an abort among them."""
+        return stop_reason(self.state, self.state.config, self.now)
 
     def details(self) -> str:
         """Return where the run stands, what it spent, what it did last."""

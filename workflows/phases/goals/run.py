@@ -5,7 +5,7 @@ from typing import Concatenate, ParamSpec
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
-from orga.workflows.decisions.goals.endings import details
+from orga.workflows.decisions.goals.endings import details, goal_stop
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_told, with_turn
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weight
@@ -15,6 +15,7 @@ from orga.workflows.phases.control.run import Length
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef
+from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest
 from orga.workflows.types.messages import ToolCall
@@ -45,6 +46,10 @@ class GoalRun(Run):
     def pursue(self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs) -> None:
         """Set the state to what `decide` makes of it."""
         self.change(lambda _: decide(self.goal, *args, **kwargs))
+
+    def limit_reached(self) -> Stop | None:
+        """Return which limit is reached: rounds count where another would begin."""
+        return goal_stop(self.goal, self.now, counts_rounds=self.goal.pursuit.stage == "execute")
 
     def details(self) -> str:
         """Return where the goal stands, step by step."""

@@ -2,13 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from orga.workflows.decisions import dispatch, observe, steps
+from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.goals import prompts, pursue
 from orga.workflows.decisions.goals.plans import call_of, fits_steps
 from orga.workflows.decisions.goals.questions import question
-from orga.workflows.decisions.result import last_calls
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate, questions
 from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
@@ -69,15 +68,7 @@ async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
         raise
     if gated.conclusion is not None:
         return conclude(run, gated)
-    run.change(last_calls, reply)
-    enter(run, "executing")
-    with phase_span("act", run.state.iteration):
-        acted = await act.run_tools(run, gated)
-    verdicts = tuple(each.verdict for each in acted.results)
-    denied = steps.repeated(acted.outcomes, verdicts, "denied")
-    invalid = steps.invalid_calls(acted.outcomes, verdicts)
-    run.change(observe.with_outcomes, acted.reply, acted.outcomes, denied, invalid)
-    run.change(dispatch.with_attempts, acted.outcomes, run.now)
+    acted = await act.execute_reply(run, gated, "executing")
     run.pursue(pursue.with_executed, acted.outcomes)
     return await questions.resolve_stuck_steps(run)
 

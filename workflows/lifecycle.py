@@ -1,0 +1,131 @@
+"""From a run's start to its result: what agents and goals share. What they do in between is theirs.
+
+Setup, limits, the end and continuing as new are the same; the end may be put off by guidance that came before it.
+"""
+
+from typing import Any, Generic, NoReturn, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from orga.workflows.decisions import calls, observe
+from orga.workflows.decisions.control.interventions import reopened, with_over
+from orga.workflows.decisions.roll_over import carried, cut_parts
+from orga.workflows.handlers import Handlers
+from orga.workflows.phases.control import pace
+from orga.workflows.phases.control.failures import failure_message, failure_text
+from orga.workflows.phases.control.lifetime import Resets, Watch, Watches, continue_as_new, run_to_an_end, tell_end
+from orga.workflows.phases.control.run import Interrupted, RollOver
+from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
+from orga.workflows.phases.prepare import prepare_setup, take_past
+from orga.workflows.phases.run import Run, name_run, show_start
+from orga.workflows.types.control import Stop
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import AgentResult
+
+T = TypeVar("T", bound=AgentResult)
+
+
+class Lifecycle(Handlers, Generic[T]):
+    """A run of the loop; what each workflow has of its own stands first."""
+
+    async def run_until_stop(self) -> Stop:
+        """Go on until the run ends, and return how.
+
+        Raises:
+            RollOver: It is to continue as new.
+        """
+        raise NotImplementedError
+
+    async def bring(self, stop: Stop) -> None:
+        """Let a run that ends without an answer bring what it has."""
+        raise NotImplementedError
+
+    def result(self, stop: Stop) -> T:
+        """Return what the run comes to."""
+        raise NotImplementedError
+
+    def go_on(self) -> None:
+        """Go on behind an end that was not told yet: guidance came."""
+        pace.show_goes_on(self._run)
+
+    def begin(self, run: Run, problem: str, *others: Watch) -> None:
+        """Take the run, and what is wrong with its input; `others` is watched beside its loop."""
+        self._run, self._problem = run, problem
+        self._resets, self._watches = Resets(run), Watches(run, *others)
+
+    async def live(self) -> T:
+        """Run to an ending, also when Temporal cancels it.
+
+        Raises:
+            ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
+        """
+        if self._problem:
+            raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
+        return await run_to_an_end(self._run, self._until_ended())
+
+    async def _until_ended(self) -> T:
+        run = self._run
+        if run.state.setup is None:
+            await self._prepare()
+        if run.state.setup is None:
+            return self._end(run.stop_reason() or ("error", "nothing was prepared"))
+        name_run(run.setup)
+        while (ended := await self._until_stopped()) is None:
+            self.go_on()
+        return ended
+
+    async def _prepare(self) -> None:
+        """Find the setup, unless the run ends before it has one."""
+        run = self._run
+        try:
+            await take_past(run)
+            setup = await prepare_setup(run)
+        except Interrupted:
+            return
+        except ActivityError as error:
+            if is_invalid_input(error):
+                raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
+            run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
+            return
+        run.prepare(setup)
+        run.change(calls.with_definitions)
+        show_start(run)
+
+    async def _until_stopped(self) -> T | None:
+        """Go on to an end, and tell it; None where guidance came before that was done."""
+        run = self._run
+        self._watches.start()
+        try:
+            stop = await self.run_until_stop()
+        except RollOver:
+            run.end_if_outgrown()
+            stop = run.state.stop or await self._roll_over()
+        run.change(with_over)
+        await self._watches.stop()
+        await self.bring(stop)
+        ended = self._end(stop)
+        await tell_end(run, stop)
+        run.change(reopened)
+        return ended if run.state.stop is not None else None
+
+    async def _roll_over(self) -> NoReturn:
+        await self._watches.stop()
+        run = self._run
+        state = carried(run.state, workflow.info().run_id)
+        left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
+        if (cut := cut_parts(run.state, state)) or left_out:
+            told: dict[str, Any] = {"fields_cut": cut} if cut else {}
+            run.change(
+                AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **told
+            )
+        continue_as_new(state)
+
+    def _end(self, stop: Stop) -> T:
+        run = self._run
+        run.change(observe.with_stop, *stop)
+        run.change(with_over)
+        pace.show_details(run)
+        if run.state.setup is not None:
+            pace.show_end(run, stop[0])
+        return self.result(stop)
