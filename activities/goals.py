@@ -88,12 +88,14 @@ class GoalActivities:
         return _own(reply)
 
     async def _planned(self, request: GoalRequest) -> GoalReply:
-        reply = await self._said(request, MAX_WORDS_BYTES)
-        setup = (await model_context(self._conversations, request))[1].setup
+        setup, reply = await self._answered(request, MAX_WORDS_BYTES)
         problems = await asyncio.to_thread(self._problems, setup, reply.text)
         return reply.with_problems(tuple(problems))
 
     async def _said(self, request: GoalRequest, most: int | None = None) -> GoalReply:
+        return (await self._answered(request, most))[1]
+
+    async def _answered(self, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         reply = await self._calls.complete(context.setup, _model_request(context, request, "none"), began)
@@ -101,7 +103,7 @@ class GoalActivities:
         text = reply.text if most is None else clip(reply.text, most)
         reply = text_alone(reply, text).with_differences(model=None if reply.model == PLANNED else reply.model)
         self._conversations.keep_reply(run, request.iteration, reply)
-        return _own(reply)
+        return context.setup, _own(reply)
 
     def _problems(self, setup: Setup, text: str) -> list[str]:
         """Return what does not fit of arguments that a plan gives; the rest of a plan is the run's to judge."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orga.client.cli.nesting import run_of
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.state import Child
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
 from orga.workflows.types.usage import Usage
 

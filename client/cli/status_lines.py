@@ -9,8 +9,8 @@ from orga.client.cli.held_calls import held_calls, table
 from orga.client.cli.progress import open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import Workplace
-from orga.workflows.types.state import Child
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.text import in_full
 

@@ -18,9 +18,9 @@ from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.names import AGENTS
-from orga.workflows.types.past import ForkInput
+from orga.workflows.types.past import ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.state import AgentState
 
 _NO_SUCH_RUN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 """What a server answers where asking again brings nothing else: an id that no run can have is an invalid argument."""

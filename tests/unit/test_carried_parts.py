@@ -33,8 +33,8 @@ from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import said
-from orga.workflows.types.past import parse_fork
-from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.past import ForkedFrom, parse_fork
+from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 from tests.support.values.largest import LETTERS, Sizes, held_verdict, largest
 from tests.support.values.turns import are_paired

@@ -15,9 +15,9 @@ from orga.workflows.decisions.delegation import (
     settled,
     without,
 )
-from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.delegation import Ceiling, Child
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Termination
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_setup, a_state, at

@@ -11,10 +11,10 @@ from orga.client.cli.progress import InFlight, Progress
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.status_lines import status_lines
 from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Choice, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.state import Child
 from orga.workflows.types.status import AgentStatus, Budgets, Termination
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.unit.test_cli_narration import A_RUN, an_entry

@@ -23,9 +23,9 @@ from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.past import Fork, ForkInput
+from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
 from tests.support.model.scripted import answers
 from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage

@@ -12,6 +12,7 @@ from orga.workflows.decisions.delegation import answer_text, child_input, child_
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.delegation import (
     Ceiling,
+    Child,
     DelegateSpec,
     Lineage,
     child_id,
@@ -21,7 +22,7 @@ from orga.workflows.types.delegation import (
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Termination
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.core import T0, a_setup, a_state

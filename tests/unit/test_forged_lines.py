@@ -28,10 +28,10 @@ from orga.client.runs.inbox import InboxEntry
 from orga.workflows.decisions.control.questions import shown_arguments
 from orga.workflows.decisions.result import details
 from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, Notification, NotifiedCall, Question, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.state import Child
 from orga.workflows.types.status import ShownMessage, Termination
 from orga.workflows.types.text import can_be_typed, in_full, one_line
 from tests.support.programs.orga_command import ROOT

@@ -9,12 +9,13 @@ from orga.workflows.decisions.control.interventions import with_abort, with_guid
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import Clock, Intervention
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.past import ForkInput, parse_fork
+from orga.workflows.types.past import ForkedFrom, ForkInput, parse_fork
 from orga.workflows.types.questions import Question
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.state import AgentState, Child, ForkedFrom
+from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 
 SOURCE = ForkedFrom(workflow_id="w", run_id="r", iteration=2)

@@ -26,8 +26,9 @@ from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.questions import Notification, NotifyEvent, Question, Resolution
-from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_call, a_setup, a_state, at
 from tests.support.values.strategies import LAW, texts
 

@@ -12,9 +12,10 @@ from orga.workflows.decisions.control.interventions import with_pause
 from orga.workflows.decisions.conversation import full_digest, handed_over
 from orga.workflows.decisions.roll_over import carried, is_due
 from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.state import AgentState
 from tests.support.values.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
 from tests.support.values.strategies import LAW, messages
 

@@ -22,10 +22,10 @@ from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.digest import EMPTY, digest_of
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
-from orga.workflows.types.past import ForkInput, is_fork, parse_fork
+from orga.workflows.types.past import ForkedFrom, ForkInput, is_fork, parse_fork
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.state import AgentState
 
 _GUIDANCE = frozenset({"steer", "add_context"})
 

@@ -8,11 +8,11 @@ from pydantic_core import to_json
 from orga.workflows.decisions.conversation import sent_tokens, tokens_of
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered
-from orga.workflows.types.delegation import Ceiling, DelegateSpec, Lineage
+from orga.workflows.types.delegation import Ceiling, Child, DelegateSpec, Lineage
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.loop_tools import RUN_TOOL
-from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import clip, delimited
 

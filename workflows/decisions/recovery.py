@@ -14,8 +14,8 @@ from orga.workflows.types.conversation import as_data, source_of
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, ToolCall, shortened
 from orga.workflows.types.questions import Question, Resolution
-from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery
-from orga.workflows.types.state import AgentState, GoodResult
+from orga.workflows.types.recovery import DeadLetter, GoodResult, Outcome, Recovery
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolSpec
 

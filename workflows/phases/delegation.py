@@ -19,11 +19,11 @@ from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.prepare import handed_on
 from orga.workflows.phases.run import Run
-from orga.workflows.types.delegation import Ceiling, child_id, delegate_arguments
+from orga.workflows.types.delegation import Ceiling, Child, child_id, delegate_arguments
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.state import AgentState, Child
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
 

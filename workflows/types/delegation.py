@@ -66,6 +66,27 @@ class DelegateSpec(Record):
     tools: tuple[str, ...] | None = None
 
 
+class Child(Record):
+    """A delegated run in flight, or one that waits for its turn."""
+
+    workflow_id: str
+    agent: str
+    task: str
+    """The beginning of it, for people."""
+    ceiling: Ceiling | None = None
+    """What is reserved for it; null until its turn has come."""
+    held: bool = False
+    """Whether a person holds it up."""
+
+    def with_ceiling(self, ceiling: Ceiling) -> Self:
+        """Return the delegate with its share."""
+        return replace_fields(self, {"ceiling": ceiling})
+
+    def with_held(self, held: bool) -> Self:
+        """Return the delegate as a person holds it up, or no longer does."""
+        return replace_fields(self, {"held": held})
+
+
 MAX_ID_CHARS = 900
 """Of a parent's id in that of its delegates; the server takes 1,000."""
 

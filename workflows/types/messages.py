@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types import parts as of_parts
 from orga.workflows.types.parts import Block, Parts, ResultPart, ToolCall
@@ -16,7 +16,29 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 """Why the model stopped. `length`: the output limit cut the reply; `content_filter`: the provider withheld it."""
 
 
-class Message(Record):
+class InParts:
+    """What is said in ordered parts."""
+
+    if TYPE_CHECKING:
+        parts: Parts
+
+    @property
+    def text(self) -> str:
+        """What is said as one text."""
+        return of_parts.text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What is called, in order."""
+        return of_parts.calls_of(self.parts)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What only its provider reads, in order."""
+        return of_parts.blocks_of(self.parts)
+
+
+class Message(InParts, Record):
     """One message as a model sees it. A `tool` message is one result part, which names the call that it answers."""
 
     role: Role
@@ -61,21 +83,6 @@ class Message(Record):
         given["ours"] = None if ours == (0, 0) else ours
         result = ResultPart(kind="result", **{name: value for name, value in given.items() if value})
         return cls(role="tool", parts=(result,), pinned=True) if pinned else cls(role="tool", parts=(result,))
-
-    @property
-    def text(self) -> str:
-        """What is said as one text."""
-        return of_parts.text_of(self.parts)
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """What is called, in order."""
-        return of_parts.calls_of(self.parts)
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """What only its provider reads, in order."""
-        return of_parts.blocks_of(self.parts)
 
     @property
     def result(self) -> ResultPart | None:
@@ -141,7 +148,7 @@ class ReplyChanges(ReplyFields, total=False):
     parts: Parts
 
 
-class Reply(Record):
+class Reply(InParts, Record):
     """What one model call returned, written to history once."""
 
     parts: Parts = ()
@@ -167,21 +174,6 @@ class Reply(Record):
         """Return a reply whose parts stand in the usual order."""
         parts = of_parts.usual_parts(text, calls, blocks)
         return cls(parts=parts, **fields) if parts else cls(**fields)
-
-    @property
-    def text(self) -> str:
-        """What is said as one text."""
-        return of_parts.text_of(self.parts)
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """What is called, in order."""
-        return of_parts.calls_of(self.parts)
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """What only its provider reads, in order."""
-        return of_parts.blocks_of(self.parts)
 
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
         """Return the reply with what differs set."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self, cast
 from pydantic import Field
 
 from orga.workflows.types.input import Instructions, LoopConfig, Name, Task
-from orga.workflows.types.record import Border, checked, replace_fields
+from orga.workflows.types.record import Border, Record, checked, replace_fields
 
 
 class Fork(Border):
@@ -46,6 +46,14 @@ class ForkInput(Border):
     def changes(self) -> dict[str, Any]:
         """The keys of the input that are other in the fork; those of `config` one by one."""
         return self.model_dump(mode="json", exclude_unset=True, exclude={"fork", "task"})
+
+
+class ForkedFrom(Record):
+    """The run whose past this one shares."""
+
+    workflow_id: str
+    run_id: str
+    iteration: int
 
 
 def is_fork(raw: object) -> bool:

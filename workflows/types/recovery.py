@@ -160,3 +160,10 @@ class DeadLetter(Record):
     def with_requeued(self, requeued: bool) -> Self:
         """Return the letter, to be sent again or to wait."""
         return replace_fields(self, {"requeued": requeued})
+
+
+class GoodResult(Record):
+    """The last good result of a call, kept for `cached_result`."""
+
+    at: datetime
+    text: str

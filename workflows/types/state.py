@@ -1,6 +1,5 @@
 """The whole state of a run: one value, carried through continue-as-new."""
 
-from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
 from pydantic import ValidationError, model_validator
@@ -10,50 +9,14 @@ from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Control, Terms
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import Decided
-from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.past import ForkInput
+from orga.workflows.types.past import ForkedFrom, ForkInput
 from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.recovery import DeadLetter, Step
+from orga.workflows.types.recovery import DeadLetter, GoodResult, Step
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
-
-
-class GoodResult(Record):
-    """The last good result of a call, kept for `cached_result`."""
-
-    at: datetime
-    text: str
-
-
-class Child(Record):
-    """A delegated run in flight, or one that waits for its turn."""
-
-    workflow_id: str
-    agent: str
-    task: str
-    """The beginning of it, for people."""
-    ceiling: Ceiling | None = None
-    """What is reserved for it; null until its turn has come."""
-    held: bool = False
-    """Whether a person holds it up."""
-
-    def with_ceiling(self, ceiling: Ceiling) -> Self:
-        """Return the delegate with its share."""
-        return replace_fields(self, {"ceiling": ceiling})
-
-    def with_held(self, held: bool) -> Self:
-        """Return the delegate as a person holds it up, or no longer does."""
-        return replace_fields(self, {"held": held})
-
-
-class ForkedFrom(Record):
-    """The run whose past this one shares."""
-
-    workflow_id: str
-    run_id: str
-    iteration: int
 
 
 class TaskChanges(TypedDict, total=False):

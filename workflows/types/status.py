@@ -8,12 +8,12 @@ from pydantic import Field
 
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import StopReason
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.record import Border, Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter
-from orga.workflows.types.state import Child
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 

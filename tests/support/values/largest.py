@@ -23,9 +23,10 @@ from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.parts import Block, said
+from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.questions import ApprovalDecision, Question, Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome
-from orga.workflows.types.state import AgentState, ForkedFrom
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, at
 
