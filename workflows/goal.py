@@ -14,16 +14,13 @@ from typing import Any
 
 from temporalio import workflow
 
-from orga.workflows.decisions.control.questions import with_resolution
 from orga.workflows.decisions.goals.begin import first_goal, pursued
 from orga.workflows.decisions.goals.endings import goal_result, goal_status
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
-from orga.workflows.decisions.goals.questions import answer_in
 from orga.workflows.lifecycle import Lifecycle
 from orga.workflows.phases import questions
 from orga.workflows.phases.act import hydrate
 from orga.workflows.phases.control import pace
-from orga.workflows.phases.control.handlers import first_of
 from orga.workflows.phases.control.pace import show_details, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time, wall_time
 from orga.workflows.phases.goals.run import GoalRun
@@ -62,18 +59,6 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         """
         return await self.live()
 
-    @workflow.update
-    def answer(self, *answer: Any) -> str:
-        """Answer the question that is open: a text, or `{question_id, text, by}`; return its id."""
-        decision = answer_in(self._goal.goal, first_of(answer))
-        self._goal.change(with_resolution, decision, self._goal.heard())
-        return decision.escalation_id
-
-    @answer.validator
-    def _answers_a_question(self, *answer: Any) -> None:
-        self.refuse_when_over()
-        answer_in(self._goal.goal, first_of(answer))
-
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Where the goal stands, while it goes on by the clock of the worker that is asked."""
@@ -85,8 +70,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         run = self._goal
         await wait_if_paused(run, may_roll_over=True)
         await hydrate(run)
-        if run.goal.pursuit.stage != "ask":
-            await questions.resolve_stuck_steps(run)
+        await questions.resolve_stuck_steps(run)
         while True:
             pursuit = run.goal.pursuit
             stop = await self._ending()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Delegate, DelegateSpec
-from orga.workflows.types.loop_tools import DELEGATE, MAX_STEPS, SAGA, TERMINATE
+from orga.workflows.types.loop_tools import ASK_USER, DELEGATE, MAX_STEPS, SAGA, TERMINATE
 from orga.workflows.types.tools import ToolOptions, ToolSpec
 
 _BUILT_IN = ToolOptions(verified=True)
@@ -76,7 +76,51 @@ SAGA_TOOL = ToolSpec(
 """Its result is trusted for what the saga itself says; the tools that it called leave their own taint."""
 
 
-LISTED_TOOLS = (TERMINATE_TOOL, SAGA_TOOL)
+ASK_USER_TOOL = ToolSpec(
+    name=ASK_USER,
+    description=(
+        "Ask the person that this run works for, and get the answer; it may take days. Ask only what you cannot find "
+        "out and must not guess, one thing at a time."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "question": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 1_000,
+                "description": "Complete in itself: the person sees nothing else.",
+            },
+            "options": {
+                "type": "array",
+                "minItems": 2,
+                "maxItems": 20,
+                "items": {"type": "string", "minLength": 1, "maxLength": 200},
+                "description": "The only answers that you can use; leave it out for any text.",
+            },
+            "default": {
+                "type": "string",
+                "maxLength": 2_000,
+                "description": "What to take where nobody answers in time.",
+            },
+            "expires_s": {
+                "type": "number",
+                "minimum": 1,
+                "maximum": 31_536_000,
+                "description": "Seconds after which nobody has answered in time; leave it out to wait.",
+            },
+        },
+        "required": ["question"],
+        "additionalProperties": False,
+    },
+    effect="read_only",
+    options=ToolOptions(verified=True, trusted_output=True),
+    main_argument="question",
+)
+"""Its result is what a person says, who may steer the run anyway."""
+
+
+LISTED_TOOLS = (TERMINATE_TOOL, SAGA_TOOL, ASK_USER_TOOL)
 """Offered to agents that list them; the others are offered for what the config says."""
 
 

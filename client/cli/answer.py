@@ -1,4 +1,4 @@
-"""`orga answer`: answer what a goal asks."""
+"""`orga answer`: answer what a run or a goal asks."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,6 @@ from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
 from orga.client.cli.session import session
 from orga.client.cli.terminal_text import on_one_line
-from orga.client.runs.goals import GoalHandle
 
 
 def answer(
@@ -23,7 +22,7 @@ def answer(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Answer the question that a goal waits with; it goes on by that.
+    """Answer the question that a run or a goal waits with; it goes on by that.
 
     Example: orga answer ID "The report of 1999."
     """
@@ -32,7 +31,7 @@ def answer(
 
 async def _answer(run_id: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
     async with session(config) as here:
-        answered = await GoalHandle(here.client, run_id).answer(text, question, by)
+        answered = await here.run(run_id).answer(text, question, by)
     if as_json:
         json_result({"id": run_id, "question": answered})
     else:

@@ -166,7 +166,7 @@ class NotifyConfig(Border):
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
     """Of a webhook; null: nobody is told. An address that is a secret itself belongs into `ORGA_NOTIFY__URL`."""
-    events: tuple[NotifyEvent, ...] = ("approval", "escalation", "budget")
+    events: tuple[NotifyEvent, ...] = ("approval", "answer", "escalation", "budget")
     """What is told: the kinds of question, and `ended`."""
     format: Literal["json", "slack"] = "json"
     """`slack` sends the text alone, as incoming webhooks of Slack and Mattermost want it."""

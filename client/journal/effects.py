@@ -120,7 +120,7 @@ def _begun(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
             yield from (str(each.get("place")) for each in _done(data))
         case event if event in CALL_ENDS and "calls" in data:
             yield from (f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in _done(data))
-        case event if event in CALL_ENDS:
+        case event if event in CALL_ENDS and "place" in data:
             yield str(data.get("place"))
         case _:
             pass

@@ -109,6 +109,22 @@ class AgentHandle:
         """Say no to one held call; the model reads the reason. Raises as `approve` does."""
         await self._decide("deny", approval_id, by, reason)
 
+    async def answer(self, text: str, question_id: str = "", by: str = "") -> str:
+        """Answer what the run asks, and return the id of the question.
+
+        Args:
+            text: The answer; one of the `options` where the question has some.
+            question_id: Which question; empty for the one that is open.
+            by: Who answers.
+
+        Raises:
+            Refused: Nothing is asked, or not under this id; or it is none of the options.
+            RunEnded: It is not live.
+            NoAnswer: No worker is there to take it.
+        """
+        said = {"text": clean_text(text), "by": clean_text(by), **({"question_id": question_id} if question_id else {})}
+        return str(await self._exchange.update("answer", said))
+
     async def requeue(self, letter_id: str) -> None:
         """Let the run send a dead letter again before its next reasoning step, under the key that it had.
 

@@ -10,22 +10,10 @@ from temporalio.common import TypedSearchAttributes
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
-from orga.workflows.types.text import clean_text
 
 
 class GoalHandle(AgentHandle):
     """A goal, live or ended."""
-
-    async def answer(self, text: str, question_id: str = "", by: str = "") -> str:
-        """Answer what it asks, and return the id of the question.
-
-        Raises:
-            Refused: Nothing is asked, or not under this id.
-            RunEnded: It is not live.
-            NoAnswer: No worker is there to take it.
-        """
-        said = {"text": clean_text(text), "by": clean_text(by), **({"question_id": question_id} if question_id else {})}
-        return str(await self._exchange.update("answer", said))
 
 
 async def start_goal(

@@ -68,8 +68,13 @@ def test_a_limit_that_nobody_knows_is_left_to_the_person() -> None:
     assert commands("run", wait)[0] == "orga extend run --max-total-tokens N"
 
 
-def test_a_question_that_this_command_line_cannot_decide_leads_to_the_status() -> None:
-    assert in_one_line("run", a_wait("answer")) == "orga status run"
+def test_a_question_that_has_no_choices_leads_to_the_status() -> None:
+    assert in_one_line("run", a_wait("approval")) == "orga status run"
+
+
+def test_a_free_answer_has_a_command_of_its_own() -> None:
+    wait = ShownQuestion(wait_id="question-1", kind="answer", since=T0, question="?", choices=("result", "skip"))
+    assert commands("run", wait) == ["orga answer run TEXT --question question-1", "orga resolve run question-1 --skip"]
 
 
 def test_an_id_with_spaces_and_more_is_one_word_of_a_shell() -> None:

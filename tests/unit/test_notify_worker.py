@@ -27,7 +27,7 @@ def parts(root: Path, notify: NotifyConfig, env: dict[str, str]) -> Parts:
     ("notify", "told"),
     [
         pytest.param(NotifyConfig(), {}, id="nobody is told"),
-        pytest.param(NotifyConfig(url=URL), {"notify": ["approval", "escalation", "budget"]}, id="questions"),
+        pytest.param(NotifyConfig(url=URL), {"notify": ["approval", "answer", "escalation", "budget"]}, id="questions"),
         pytest.param(NotifyConfig(url=URL, events=("ended",)), {"notify": ["ended"]}, id="the end alone"),
     ],
 )

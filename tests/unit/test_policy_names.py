@@ -125,7 +125,7 @@ WRONG = [
     pytest.param(
         f'forbid ({CALL}) when {{ resource.name like "Pay*" }};',
         "no tool is like",
-        "there are: delegate",
+        "there are: ask_user, delegate",
         id="like none",
     ),
     pytest.param(f'forbid ({CALL} == Tool::"delegate");', "an action of its own", "delegate", id="no resource"),

@@ -203,7 +203,7 @@ class JournalFold:
 
     def _told(self, note: Note) -> Found:
         told = (note.event, note.data)
-        if note.event not in CALL_ENDS:
+        if note.event not in CALL_ENDS or "place" not in note.data:
             self._run.noted(note)
             return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_settled()]
         place = str(note.data.get("place"))

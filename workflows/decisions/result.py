@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import TypeVar
 
+from orga.workflows.decisions.control.answers import open_text
 from orga.workflows.decisions.control.questions import open_questions, pending_items, shown_question
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.decision import result_data
@@ -152,7 +153,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             budgets=budgets(state, now),
             pending_approvals=list(pending_items(state, now)),
             plan=None,
-            question=None,
+            question=open_text(state),
             waiting=list(map(shown_question, open_questions(state))),
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),

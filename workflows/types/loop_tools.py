@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from pydantic import ValidationError
 
 from orga.workflows.types.decision import DECISION_GROUNDED
+from orga.workflows.types.questions import QUESTION_ANSWERED
 from orga.workflows.types.record import Record
 
 SAGA_ENDED = "SagaEnded"
@@ -58,6 +59,9 @@ DECIDE = "decide"
 
 SAGA = "saga"
 """The tool by which a model proposes a saga: `{"steps": [...]}`."""
+
+ASK_USER = "ask_user"
+"""The tool by which a model asks a person: `{"question": ..., "options": [...], "default": ..., "expires_s": ...}`."""
 
 Arguments = dict[str, Any]
 
@@ -139,6 +143,7 @@ LOOP_TOOLS = {
             ends_with=DECISION_GROUNDED,
             need=Need("decisions", "nothing to decide", "declare it in"),
         ),
+        LoopTool(ASK_USER, ends_with=QUESTION_ANSWERED),
         LoopTool(SAGA, cost=_steps_too, calls=_of_steps, is_plan=True, ends_with=SAGA_ENDED),
     )
 }

@@ -10,6 +10,9 @@ from orga.workflows.types.record import Border, Record, replace_fields
 QuestionKind = Literal["approval", "answer", "escalation", "budget"]
 """What `OrgaWaiting` says."""
 
+QUESTION_ASKED, QUESTION_ANSWERED = "QuestionAsked", "QuestionAnswered"
+"""The notes that tell of questions with a free answer."""
+
 Choice = Literal["retry", "skip", "result", "abort"]
 """A person's decision on a question: try again, go on without, take this result, end the run."""
 
@@ -119,6 +122,14 @@ class Question(Record):
     items: tuple[Item, ...] = ()
     choices: tuple[Choice, ...] = ()
     resolution: Resolution | None = None
+    place: str = ""
+    """Of the call that asks."""
+    options: tuple[str, ...] = ()
+    """The only answers that count; none for any text."""
+    default: str = ""
+    """The answer where nobody gives one until it expires."""
+    expires_at: datetime | None = None
+    """As a whole; None for as long as it takes."""
 
     @property
     def is_open(self) -> bool:
@@ -155,7 +166,8 @@ class ShownQuestion(Record):
     """One line for people."""
     queue: str = "default"
     data: dict[str, Any] = {}
-    """What the person needs to decide; of an approval the calls that nobody has decided yet."""
+    """What the person needs to decide; of an approval the calls that nobody has decided yet, of a free answer its
+    `options`, its `default` and when it `expires_at`."""
     choices: tuple[Choice, ...] = ()
     """As a whole; none where each call is decided by itself."""
     resolution: Resolution | None = None
@@ -165,7 +177,7 @@ class ShownQuestion(Record):
         return replace_fields(self, {"data": {**self.data, "calls": calls}})
 
 
-NotifyEvent = Literal["approval", "escalation", "budget", "ended"]
+NotifyEvent = Literal["approval", "answer", "escalation", "budget", "ended"]
 """The kinds of question that a run asks, and its end."""
 
 

@@ -69,7 +69,10 @@ def of_question(state: Control, question: Question, run_id: str, commands: Comma
         calls=tuple(map(_call, told)),
         calls_left_out=max(len(held) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
-        expires_at=min(filter(None, (str(call.get("expires_at", "")) for call in held)), default=""),
+        expires_at=min(
+            filter(None, (str(call.get("expires_at", "")) for call in held)),
+            default=str(wait.data.get("expires_at", "")),
+        ),
         commands=tuple(commands(run_id, wait.with_calls(told) if held else wait)),
     )
 
@@ -139,6 +142,11 @@ def _message_id(*parts: str) -> str:
 _FLAGS: Mapping[Choice, str] = {"retry": "--retry", "skip": "--skip", "result": "--result TEXT", "abort": "--abort"}
 
 
+def _others(wait: ShownQuestion) -> list[Choice]:
+    """Return the choices that a decision has: an answer is given by a command of its own."""
+    return [choice for choice in wait.choices if not (wait.kind == "answer" and choice == "result")]
+
+
 def commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands of which one decides what waits; the first is the likeliest.
 
@@ -146,9 +154,10 @@ def commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """
     if not can_be_typed(run_id):
         return []
-    found = [f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_FLAGS[choice]}" for choice in wait.choices]
+    free = [f"orga answer {quote(run_id)} TEXT --question {quote(wait.wait_id)}"] if wait.kind == "answer" else []
+    found = [f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_FLAGS[choice]}" for choice in _others(wait)]
     if calls := wait.data.get("calls"):
         held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)
         found += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
-    return found or [f"orga status {quote(run_id)}"]
+    return [*free, *found] or [f"orga status {quote(run_id)}"]

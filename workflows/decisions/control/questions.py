@@ -11,8 +11,11 @@ from orga.workflows.types.control import Control
 from orga.workflows.types.questions import (
     ANSWER,
     EXPIRED,
+    QUESTION_ANSWERED,
+    QUESTION_ASKED,
     Answer,
     ApprovalDecision,
+    Choice,
     Item,
     Question,
     Resolution,
@@ -48,13 +51,24 @@ def asked(state: S, question: Question, now: datetime) -> S:
     if before is not None:
         question = _asked_on(question, before)
     others = tuple(each for each in state.questions if each.question_id != question.question_id)
+    held = state.with_control(questions=(*others, question))
+    if question.kind == "answer":
+        told: dict[str, Any] = {"id": question.question_id, "question": question.text, **_of_answer(question)}
+        return held.with_note(QUESTION_ASKED, **told).with_clock_updated(now)
     told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
-    held = state.with_control(questions=(*others, question)).with_note("ApprovalRequested", **told)
+    held = held.with_note("ApprovalRequested", **told)
     held = held.with_clock_updated(now)
     for item in question.items:
         held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown(item))
         held = held if item.answer is None else _with_answer_told(held, item, item.answer)
     return held
+
+
+def _of_answer(question: Question) -> dict[str, Any]:
+    """Return what else is said of a question with a free answer."""
+    expires_at = question.expires_at.isoformat() if question.expires_at else ""
+    said = {"options": list(question.options), "default": question.default, "expires_at": expires_at}
+    return {key: value for key, value in said.items() if value}
 
 
 def _shares_items(before: Question, question: Question) -> bool:
@@ -81,8 +95,22 @@ def closed(state: S, question_id: str, now: datetime) -> S:
         return state
     rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
     decision = question.resolution
+    if question.kind == "answer":
+        return rest.with_note(QUESTION_ANSWERED, **_answered(question)).with_clock_updated(now)
     told = {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
     return rest.with_note("ApprovalResolved", kind=question.kind, id=question_id, **told).with_clock_updated(now)
+
+
+def _answered(question: Question) -> dict[str, Any]:
+    """Return what became of it; to the call that asked, an answer of any kind is a good end."""
+    decision = question.resolution
+    told: dict[str, Any] = {"id": question.question_id, "question": question.text, "choice": "none"}
+    if decision is not None:
+        said = {"answer": decision.result, "by": decision.by, "reason": decision.reason}
+        told |= {"choice": decision.choice} | {key: value for key, value in said.items() if value}
+    if question.place:
+        told |= {"place": question.place, "outcome": "cancelled" if decision is None else "ok"}
+    return told
 
 
 def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
@@ -103,9 +131,19 @@ def with_answer(state: S, decision: ApprovalDecision, approved: bool, now: datet
 
 
 def with_expired(state: S, expiry: datetime, now: datetime) -> S:
-    """Return the state in which what nobody decided until then is denied."""
+    """Return the state in which what nobody decided until then is denied; a question has its default, or no answer."""
+    for question in state.questions:
+        if question.is_open and question.expires_at is not None and expiry >= question.expires_at:
+            state = with_resolution(state, _unanswered(question), now)
     late = [item.approval_id for item in _items(state) if item.answer is None and expiry >= item.expires_at]
     return _with_answers(state, dict.fromkeys(late, EXPIRED), now) if late else state
+
+
+def _unanswered(question: Question) -> Resolution:
+    choice: Choice = "result" if question.default else "skip"
+    return Resolution(
+        escalation_id=question.question_id, choice=choice, result=question.default, reason="nobody answered in time"
+    )
 
 
 def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
@@ -134,10 +172,12 @@ def is_open(state: Control, question_id: str) -> bool:
 
 
 def next_expiry(state: Control, question_id: str) -> datetime | None:
-    """Return when the next of its undecided items expires."""
+    """Return when it, or the next of its undecided items, expires."""
     question = question_named(state, question_id)
-    undecided = [item.expires_at for item in question.items if item.answer is None] if question else []
-    return min(undecided, default=None)
+    if question is None:
+        return None
+    own = [] if question.expires_at is None else [question.expires_at]
+    return min([*own, *(item.expires_at for item in question.items if item.answer is None)], default=None)
 
 
 def _items(state: Control) -> tuple[Item, ...]:
@@ -172,6 +212,8 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
         raise ValueError(f"{resolution.escalation_id} is decided already: {question.resolution.choice}")
     if resolution.choice not in question.choices:
         raise ValueError(state.other_way(question.kind) or f"choose one of {', '.join(question.choices)}")
+    if question.options and resolution.choice == "result" and resolution.result not in question.options:
+        raise ValueError(f"answer with one of: {', '.join(question.options)}")
     if len(resolution.reason) > MAX_REASON_CHARS:
         raise ValueError(f"reason: must not be longer than {MAX_REASON_CHARS:,} characters")
     if len(resolution.result.encode()) > MAX_RESULT_BYTES:
@@ -221,7 +263,7 @@ def shown_question(question: Question) -> ShownQuestion:
         since=question.since,
         question=question.text,
         queue=question.queue,
-        data={**question.data, **calls},
+        data={**question.data, **_of_answer(question), **calls},
         choices=question.choices,
         resolution=question.resolution,
     )

@@ -239,8 +239,6 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
     after = after.with_pursuit(memory=memory_in(said, state.pursuit.memory), unusable=0, is_guided=False)
     told = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
     after = after.with_note("DecisionMade", by="model", **told)
-    if decision.action == "ask_user":
-        after = after.with_note("QuestionAsked", question=decision.question)
     if decision.action == "adjust":
         after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=_told_steps(after.pursuit.open_steps)))
     return after
@@ -269,13 +267,12 @@ def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setu
             return state.with_pursuit(stage="execute")
 
 
-def with_answer_of_person(state: GoalState, text: str | None, by: str) -> GoalState:
+def with_answer_of_person(state: GoalState, text: str | None) -> GoalState:
     """Take in what a person answered; None where nobody would. The model decides anew with it."""
     question = state.pursuit.question
     answer = text if text is not None else "(no answer; go on without)"
     state = with_told(state, answered_text(question, answer))
-    state = state.with_pursuit(stage="decide", question="", is_guided=True)
-    return state.with_note("QuestionAnswered", question=question, answer=answer, by=by)
+    return state.with_pursuit(stage="decide", question="", is_guided=True)
 
 
 def with_guidance_seen(state: GoalState) -> GoalState:

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from orga.workflows.decisions.control import interventions, questions
+from orga.workflows.decisions.control import answers, interventions, questions
 from orga.workflows.phases.control.lifetime import Resets
 from orga.workflows.phases.control.run import ControlledRun, live_time
 from orga.workflows.types.control import InterventionKind
@@ -72,6 +72,30 @@ class ControlHandlers(Generic[R]):
     def _decides_what_waits(self, *resolution: Any) -> None:
         self.refuse_when_over()
         questions.parsed_resolution(self._run.state, first_of(resolution))
+
+    @workflow.update
+    def answer(self, *answer: Any) -> str:
+        """Answer the question that is open: a text, or `{question_id, text, by}`; return its id."""
+        decision = answers.answer_in(self._run.state, first_of(answer))
+        self._run.change(questions.with_resolution, decision, self._run.heard())
+        return decision.escalation_id
+
+    @answer.validator
+    def _answers_a_question(self, *answer: Any) -> None:
+        self.refuse_when_over()
+        answers.answer_in(self._run.state, first_of(answer))
+
+    @workflow.signal(name="answer")
+    def take_answer(self, *answer: Any) -> None:
+        """Answer as the update does; who sends a signal gets no word, so the journal tells what was of no use."""
+        now = self._run.heard()
+        try:
+            self.refuse_when_over()
+            decision = answers.answer_in(self._run.state, first_of(answer))
+        except ValueError as error:
+            self._run.change(answers.with_refused, "answer", str(error))
+        else:
+            self._run.change(questions.with_resolution, decision, now)
 
     @workflow.update
     def approve(self, *decision: Any) -> None:

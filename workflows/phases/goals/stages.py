@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
+from orga.workflows.decisions.control.answers import question_of
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.goals import prompts, pursue
 from orga.workflows.decisions.goals.plans import call_of, fits_steps
-from orga.workflows.decisions.goals.questions import question
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate, questions
 from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
@@ -17,6 +17,7 @@ from orga.workflows.phases.reason import Proposed, proposed_before
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.goals.pursuit import PlanStep, Stage
 from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.questions import Question
 
 
 async def _plan(run: GoalRun) -> None:
@@ -123,13 +124,18 @@ async def _decide(run: GoalRun) -> None:
 
 async def _ask(run: GoalRun) -> None:
     """Ask the person that the goal is for; the clock stands still meanwhile."""
-    decided = (await ask(run, question(run.goal, run.now), may_roll_over=True)).resolution
+    decided = (await ask(run, _question(run), may_roll_over=True)).resolution
     if decided is None:
         return
     if decided.choice == "abort":
         run.change(with_abort, decided.reason or "aborted by the operator")
         return
-    run.pursue(pursue.with_answer_of_person, decided.result if decided.choice == "result" else None, decided.by)
+    run.pursue(pursue.with_answer_of_person, decided.result if decided.choice == "result" else None)
+
+
+def _question(run: GoalRun) -> Question:
+    pursuit = run.goal.pursuit
+    return question_of(str(pursuit.questions), pursuit.question, run.now)
 
 
 def _own(proposed: Proposed) -> GoalReply:

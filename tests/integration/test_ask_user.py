@@ -1,0 +1,165 @@
+"""An agent that asks the person it works for, on a real server: answers, options, defaults, refusals, endings."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.agents import AgentConfig
+from tests.support.hold import until
+from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
+from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.questions import told, updated, waiting
+
+ASKING = {"default": AgentConfig(tools=("look", "ask_user"))}
+
+
+def asks(question: str = "Which year?", *names: str, **more: Any) -> Step:
+    return calls("ask_user", *names, arguments={"question": question, **more})
+
+
+def an_asker(client: Client, *steps: Step, **given: Any) -> Any:
+    return a_loop(client, steps, FakeTool("look"), agents=ASKING, **given)
+
+
+def questions_of(ran: Ran) -> list[tuple[str, Any]]:
+    return [(each.event, each.data.get("choice")) for each in ran.journal if each.event.startswith("Question")]
+
+
+async def refuses(handle: WorkflowHandle[Any, Any], answer: Any) -> str:
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await updated(handle, "answer", answer)
+    return str(refused.value.cause)
+
+
+async def test_an_answer_is_what_the_call_brings(client: Client) -> None:
+    async with an_asker(client, asks(), answers()) as loop:
+        handle = await loop.start()
+        asked = await waiting(handle)
+        status = await handle.query("status")
+        assert (asked["kind"], asked["question"], status["question"]) == ("answer", "Which year?", "Which year?")
+        assert status["phase"] == "waiting"
+        answered = await AgentHandle(client, handle.id).answer("1999", by="ada")
+        ran = await loop.ended(handle)
+        assert told(loop) == ["[Answer of the operator]\n1999"]
+    assert answered == asked["wait_id"] == "question-1.0"
+    [said] = [each.data for each in ran.journal if each.event == "QuestionAnswered"]
+    assert said == {
+        "id": answered,
+        "question": "Which year?",
+        "choice": "result",
+        "answer": "1999",
+        "by": "ada",
+        "place": "1.0",
+        "outcome": "ok",
+    }
+    assert ran.result.termination.reason == "completed"
+
+
+async def test_only_an_option_is_an_answer(client: Client) -> None:
+    async with an_asker(client, asks(options=["red", "blue"]), answers()) as loop:
+        handle = await loop.start()
+        asked = await waiting(handle)
+        assert asked["data"]["options"] == ["red", "blue"]
+        assert await refuses(handle, "green") == "ValueError: answer with one of: red, blue"
+        await updated(handle, "answer", "blue")
+        await loop.ended(handle)
+        assert told(loop) == ["[Answer of the operator]\nblue"]
+
+
+async def test_two_questions_are_told_apart_by_their_ids(client: Client) -> None:
+    async with an_asker(client, asks("Which year?", "ask_user", "look"), answers()) as loop:
+        handle = await loop.start()
+
+        async def both_are_asked() -> bool:
+            return len((await handle.query("status"))["waiting"]) == 2
+
+        await until(both_are_asked)
+        assert "name one by question_id: question-1.0, question-1.1" in await refuses(handle, "1999")
+        assert "no question 'question-7' is open" in await refuses(handle, {"question_id": "question-7", "text": "x"})
+        assert "unknown key 'id'" in await refuses(handle, {"id": "question-1.1", "text": "x"})
+        await updated(handle, "answer", {"question_id": "question-1.1", "text": "second"})
+        await updated(handle, "answer", "first")
+        await loop.ended(handle)
+        assert told(loop) == ["[Answer of the operator]\nfirst", "[Answer of the operator]\nsecond", "ok"]
+
+
+async def test_a_signal_answers_too_and_one_of_no_use_is_told_as_refused(client: Client) -> None:
+    async with an_asker(client, asks(options=["red", "blue"]), answers()) as loop:
+        handle = await loop.start()
+        await waiting(handle)
+        for answer in ("green", {"text": ""}, 7, "red"):
+            await handle.signal("answer", answer)
+        ran = await loop.ended(handle)
+        assert told(loop) == ["[Answer of the operator]\nred"]
+    refused = [each.data["reason"] for each in ran.journal if each.event == "InterventionRefused"]
+    assert refused[0] == "answer with one of: red, blue"
+    assert len(refused) == 3
+    assert [e.data["kind"] for e in ran.journal if e.event == "InterventionReceived"] == ["answer"] * 4
+
+
+@pytest.mark.parametrize(
+    ("more", "told_model", "choice"),
+    [
+        pytest.param({"default": "2000"}, "[Default answer: nobody answered in time]\n2000", "result", id="a default"),
+        pytest.param({}, "[No answer] nobody answered in time; go on without.", "skip", id="none"),
+    ],
+)
+async def test_what_nobody_answers_in_time_has_its_default(
+    client: Client, more: dict[str, Any], told_model: str, choice: str
+) -> None:
+    async with an_asker(client, asks(expires_s=1, **more), answers()) as loop:
+        ran = await loop.run()
+        assert told(loop) == [told_model]
+    assert questions_of(ran) == [("QuestionAsked", None), ("QuestionAnswered", choice)]
+    assert ran.result.duration_s < 1  # the clock stood still
+
+
+async def test_a_default_that_is_no_option_is_not_asked(client: Client) -> None:
+    async with an_asker(client, asks(options=["red", "blue"], default="green"), answers()) as loop:
+        ran = await loop.run()
+        assert "default: give one of the options" in told(loop)[0]
+    assert questions_of(ran) == []
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason", "asked"),
+    [
+        pytest.param("skip", "completed", 2, id="no answer is given"),
+        pytest.param("abort", "aborted", 1, id="the run is ended by it"),
+    ],
+)
+async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: str, asked: int) -> None:
+    async with an_asker(client, asks(), answers()) as loop:
+        handle = await loop.start()
+        question = await waiting(handle)
+        decision = {
+            "escalation_id": question["wait_id"],
+            "choice": choice,
+            "by": "ada",
+            "reason": "not mine",
+        }
+        await updated(handle, "resolve_escalation", decision)
+        ran = await loop.ended(handle)
+        assert isinstance(loop.provider, ScriptedProvider)
+        assert len(loop.provider.seen) == asked
+    assert ran.result.termination.reason == reason
+    assert questions_of(ran)[-1] == ("QuestionAnswered", choice)
+
+
+async def test_an_abort_closes_the_question(client: Client) -> None:
+    async with an_asker(client, asks(), answers()) as loop:
+        handle = await loop.start()
+        await waiting(handle)
+        await handle.signal("abort", "enough")
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "aborted"
+    assert questions_of(ran)[-1] == ("QuestionAnswered", "none")
+
+
+async def test_policy_decides_whether_it_may_ask(client: Client) -> None:
+    async with an_asker(client, asks(), answers(), engine=Deny("ask_user")) as loop:
+        ran = await loop.run()
+        assert "ask_user is forbidden" in told(loop)[0]
+    assert questions_of(ran) == []
