@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from temporalio.client import Client, WorkflowHandle
-from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner
 
-from orga import worker
 from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.unsandboxed import unsandboxed
 from tests.support.scenarios.laws import LAWS
 from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
@@ -24,10 +22,6 @@ from tests.support.scenarios.stage import played
 
 NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
 """The server lets a run of less than a second wait before it continues as new."""
-
-
-def unsandboxed(converter: DataConverter) -> UnsandboxedWorkflowRunner:
-    return UnsandboxedWorkflowRunner()
 
 
 def some(examples: int) -> settings:
@@ -49,17 +43,13 @@ def hold(run: Played) -> None:
 
 @pytest.fixture(scope="module")
 async def quick(temporal: str) -> AsyncGenerator[Client]:
-    """A client of a server that continues as new at once; workers of this module run workflows without the sandbox.
-
-    It costs more than the run itself; other tests have it.
-    """
+    """A client of a server that continues as new at once; workers of this module run workflows without the sandbox."""
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
         dev_server_existing_path=temporal,
         data_converter=data_converter,
         dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
     ) as environment:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(worker, "workflow_runner", unsandboxed)
+        with unsandboxed():
             yield environment.client
 
 

@@ -110,6 +110,6 @@ def goal_status(state: GoalState, now: datetime) -> GoalStatus:
         average=None if trend is None else trend.average,
         memory=pursuit.memory,
     )
-    own = {"plan": plan.model_dump(mode="json"), "question": pursuit.question or None}
+    own = {"plan": plan.model_dump(mode="json"), "question": None if state.is_over else pursuit.question or None}
     known = {**dict(status(state, now)), **own, "confidence": honest_confidence(state)}
     return written_out(GoalStatus.model_validate(known))
