@@ -9,11 +9,13 @@ from temporalio.client import Client, WorkflowHandle
 
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
-from tests.support.runs.quick import some
+from tests.support.runs.quick import quick, some
 from tests.support.scenarios.laws import LAWS
 from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
 from tests.support.scenarios.stage import played
+
+__all__ = ["quick"]
 
 
 def hold(run: Played) -> None:

@@ -22,11 +22,13 @@ class Pursued:
         self.events = [entry.event for entry in journal]
 
 
-async def start(loop: Loop, goal: str = "find out", workflow_id: str = "", **config: Any) -> WorkflowHandle[Any, Any]:
+async def start(
+    loop: Loop, goal: str = "find out", workflow_id: str = "", agent: str = "default", **config: Any
+) -> WorkflowHandle[Any, Any]:
     """Start a goal; `config` are keys of its GoalConfig."""
     return await loop.client.start_workflow(
         "GoalWorkflow",
-        {"goal": goal, **({"config": config} if config else {})},
+        {"goal": goal, "agent": agent, **({"config": config} if config else {})},
         id=workflow_id or f"goal-{uuid4()}",
         task_queue=loop.task_queue,
         execution_timeout=loop.execution_timeout,
