@@ -92,3 +92,17 @@ class StagedModel:
     async def look(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Be the tool of that goal."""
         return await self._stages[context.workflow_id].look(arguments, context)
+
+
+class WatchedStages:
+    """Leads a goal through every state, knowing no past; whoever watches is told of each turn first."""
+
+    def __init__(self, tools: frozenset[str], reached: Callable[[str], None]) -> None:
+        self._reached = reached
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Say what comes next."""
+        text = asked_for(request)
+        turn = turn_asked_for(text)
+        self._reached(turn)
+        return _said(turn.removeprefix("goal_"), text, "\n".join(message.text for message in request.messages))
