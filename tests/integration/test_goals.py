@@ -1,74 +1,25 @@
 """Goals on a real server: planned, carried out, judged, decided about, and steered in between."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 
 from orga.activities.ports import ToolContext
-from orga.client.journal.reading import read_journal
-from orga.workflows.types.goals.result import GoalResult
-from orga.workflows.types.status import JournalEntry
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.goals import ended, pursue, stands, start, tell
 from tests.support.runs.loop import (
     WORKER_FACTS,
     Deny,
     FakeTool,
-    Loop,
     a_loop,
-    check_journal,
-    check_tasks,
     histories_of,
-    replayed,
 )
-
-
-class Pursued:
-    """A goal that has ended, as the outside sees it."""
-
-    def __init__(self, raw: Any, journal: list[JournalEntry]) -> None:
-        self.result = GoalResult.model_validate(raw)
-        self.reason = self.result.termination.reason
-        self.events = [entry.event for entry in journal]
-
-
-async def start(loop: Loop, goal: str = "find out", **config: Any) -> WorkflowHandle[Any, Any]:
-    return await loop.client.start_workflow(
-        "GoalWorkflow",
-        {"goal": goal, **({"config": config} if config else {})},
-        id=f"goal-{uuid4()}",
-        task_queue=loop.task_queue,
-        execution_timeout=timedelta(seconds=60),
-    )
-
-
-async def ended(handle: WorkflowHandle[Any, Any], client: Client) -> Pursued:
-    """Wait for the ending, replay the histories, read the journal."""
-    raw = await handle.result()
-    for history in await histories_of(client, handle.id):
-        check_tasks(history)
-        await replayed(history)
-    journal = [entry async for entry in read_journal(client, handle.id)]
-    check_journal(journal)
-    return Pursued(raw, journal)
-
-
-async def pursue(loop: Loop, goal: str = "find out", **config: Any) -> Pursued:
-    return await ended(await start(loop, goal, **config), loop.client)
-
-
-async def stands(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    return await handle.query("status")
-
-
-async def tell(handle: WorkflowHandle[Any, Any], answer: Any) -> Any:
-    return await handle.execute_update("answer", answer)  # pyright: ignore[reportUnknownMemberType]
 
 
 async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sources(client: Client) -> None:

@@ -1,66 +1,26 @@
 """Laws of the whole loop, over random runs on a real server: each is played, replayed, and read from its journal."""
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from temporalio.client import Client, WorkflowHandle
-from temporalio.converter import DataConverter
-from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner
 
-from orga import worker
-from orga.client.history.converter import data_converter
-from tests.conftest import SERVER_ARGUMENTS
 from tests.support.model.scripted import answers, calls
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.quick import quick, some
 from tests.support.scenarios.laws import LAWS
 from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
 from tests.support.scenarios.stage import played
 
-NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
-"""The server lets a run of less than a second wait before it continues as new."""
-
-
-def unsandboxed(converter: DataConverter) -> UnsandboxedWorkflowRunner:
-    return UnsandboxedWorkflowRunner()
-
-
-def some(examples: int) -> settings:
-    """Return settings for so many runs, always the same ones: `ORGA_LAW_RUNS=500` draws others, and more."""
-    more = int(os.environ.get("ORGA_LAW_RUNS", "0"))
-    return settings(
-        max_examples=more or examples,
-        derandomize=not more,
-        deadline=None,
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-    )
+__all__ = ["quick"]
 
 
 def hold(run: Played) -> None:
     for law in LAWS:
         law(run)
-
-
-@pytest.fixture(scope="module")
-async def quick(temporal: str) -> AsyncGenerator[Client]:
-    """A client of a server that continues as new at once; workers of this module run workflows without the sandbox.
-
-    It costs more than the run itself; other tests have it.
-    """
-    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=temporal,
-        data_converter=data_converter,
-        dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
-    ) as environment:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(worker, "workflow_runner", unsandboxed)
-            yield environment.client
 
 
 @pytest.mark.timeout(1_200)

@@ -30,7 +30,8 @@ def scored(*ids: str, **scores: int) -> Reply:
     return says(steps=[{"id": each, **(scores or GOOD)} for each in ids])
 
 
-def _asked(request: ModelRequest) -> str:
+def asked_for(request: ModelRequest) -> str:
+    """Return the message that asks for the turn."""
     return next(m.text for m in reversed(request.messages) if m.role == "user" and turn_asked_for(m.text))
 
 
@@ -48,7 +49,7 @@ class GoalModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the next reply of the turn."""
-        turn = turn_asked_for(_asked(request))
+        turn = turn_asked_for(asked_for(request))
         said = self._turns.get(turn) or [answers("the final answer")]
         count = sum(1 for each, _ in self.asked if each == turn)
         self.asked.append((turn, "\n".join(message.text for message in request.messages)))
@@ -64,7 +65,7 @@ class SteadyModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Say what is asked for; whoever watches is told first."""
-        text = _asked(request)
+        text = asked_for(request)
         turn = turn_asked_for(text)
         self._reached(turn)
         if turn == "goal_plan":

@@ -51,9 +51,9 @@ class People:
             if status.paused:
                 await self._signal("resume")
             for wait in status.waiting:
-                await self._decide(wait, next(choices))
+                await self.decide(wait, next(choices))
             for letter in status.dead_letters[:requeues]:
-                requeues -= await self._updated("requeue", letter.letter_id)
+                requeues -= await self.updated("requeue", letter.letter_id)
         await asyncio.gather(*self._updates)
 
     async def _send(self, number: int, act: Act) -> None:
@@ -75,9 +75,9 @@ class People:
 
     def _update(self, name: str, argument: Any) -> None:
         """Send an update behind the scenes: whoever sends it from a tool must not wait for the run."""
-        self._updates.append(asyncio.create_task(self._updated(name, argument)))
+        self._updates.append(asyncio.create_task(self.updated(name, argument)))
 
-    async def _updated(self, name: str, argument: Any) -> bool:
+    async def updated(self, name: str, argument: Any) -> bool:
         """Return whether it was taken."""
         while True:
             try:
@@ -92,14 +92,14 @@ class People:
                 continue
             return True
 
-    async def _decide(self, wait: ShownQuestion, choice: str) -> None:
+    async def decide(self, wait: ShownQuestion, choice: str) -> None:
         """Decide as planned; a choice that this question does not have is refused, and the run is let go on."""
         if wait.kind == "budget" and choice == "extend":
-            await self._updated("extend_budget", self._raised(5_000))
+            await self.updated("extend_budget", self._raised(5_000))
             return
         decision = {"escalation_id": wait.wait_id, "choice": choice, "result": f"as {wait.wait_id} wants it"}
-        if not await self._updated("resolve_escalation", decision):
-            await self._updated("resolve_escalation", {**decision, "choice": "skip"})
+        if not await self.updated("resolve_escalation", decision):
+            await self.updated("resolve_escalation", {**decision, "choice": "skip"})
 
 
 async def _stands_still(handle: WorkflowHandle[Any, Any]) -> bool:

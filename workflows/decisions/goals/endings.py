@@ -4,7 +4,7 @@ from datetime import datetime
 
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.pursue import honest_confidence
-from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.limits import LIMITS, stop_reason
 from orga.workflows.decisions.result import details as run_details
 from orga.workflows.decisions.result import result, status, written_out
 from orga.workflows.types.control import Stop
@@ -33,6 +33,16 @@ def may_be_summarised(state: GoalState, now: datetime) -> bool:
     """Return whether there is a model call left for the final answer."""
     config = state.config.with_raised({"max_iterations": _NO_END})
     return stop_reason(state.with_failures(denials={}, invalid={}), config, now) is None
+
+
+def with_end_put_off(state: GoalState, now: datetime) -> GoalState:
+    """Return the state that goes on, where people have raised the limit that was to end it."""
+    ending, is_answered = state.pursuit.ending, state.stop is None or state.stop[0] == "completed"
+    after = state.with_control(stop=None).with_task(output="")
+    is_raised = goal_stop(after, now, counts_rounds=True) is None
+    if ending is None or ending[0] not in LIMITS or not is_answered or not is_raised:
+        return state
+    return after.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
 
 
 def best_effort(state: GoalState, ending: Stop) -> str:

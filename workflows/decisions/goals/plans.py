@@ -80,7 +80,8 @@ def _step(said: object, number: int, skills: Mapping[str, str], problems: list[s
     if known is not None and len(to_json(known, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         found.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
     problems += [f"{step_id[:MAX_ID_CHARS]}: {what}" for what in found]
-    depends_on = tuple(cast("list[str]", needs)) if _are_names(needs) else ()
+    named = cast("list[str]", needs) if _are_names(needs) else []
+    depends_on = tuple(dict.fromkeys(line(need, MAX_ID_CHARS + 1) for need in named))
     return PlanStep(id=step_id, goal=goal, skill=skill, arguments=known, depends_on=depends_on)
 
 

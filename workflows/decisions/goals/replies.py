@@ -19,6 +19,7 @@ Action = Literal["continue", "adjust", "ask_user", "done", "stuck"]
 LOWEST, HIGHEST = 1.0, 5.0
 
 _NUMBER = re.compile(r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*(%|/\s*5)?\s*")
+_PARTS = {"%": 100, "/": 5}
 
 
 class Unusable(ValueError):
@@ -69,21 +70,26 @@ def memory_in(said: Mapping[str, Any], before: str) -> str:
     return line(said.get("memory"), MAX_MEMORY_CHARS) or before
 
 
-def number(value: object) -> float | None:
-    """Return a number that the model gave, also as text: `"4"`, `"85%"`, `"4/5"`; None for anything else."""
+def number(value: object, whole: float) -> float | None:
+    """Return a number that the model gave, also as text: `"4"`, `"85%"` and `"4/5"` of the whole; None for all else."""
     if isinstance(value, str):
         found = _NUMBER.fullmatch(value)
         if found is None:
             return None
-        return float(found[1]) / 100 if found[2] == "%" else float(found[1])
+        amount = float(found[1])
+        return amount * whole / _PARTS[found[2][0]] if found[2] else amount
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if isfinite(value) else None
+    try:
+        known = float(value)
+    except OverflowError:  # an integer of some hundred digits
+        return None
+    return known if isfinite(known) else None
 
 
 def confidence_in(value: object) -> float:
     """Return a confidence from 0 to 1; 85 counts as 85 percent, nothing as none at all."""
-    found = number(value) or 0.0
+    found = number(value, 1) or 0.0
     return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
 
 
@@ -94,7 +100,7 @@ def scores_in(said: Mapping[str, Any]) -> Scores:
         Unusable: One is missing.
     """
     source = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
-    found = {name: number(source.get(name)) for name in Scores.model_fields}
+    found = {name: number(source.get(name), HIGHEST) for name in Scores.model_fields}
     if missing := [name for name, score in found.items() if score is None]:
         raise Unusable(f"a number from 1 to 5 is missing: {', '.join(missing)}")
     return Scores.model_validate({name: min(max(score or LOWEST, LOWEST), HIGHEST) for name, score in found.items()})

@@ -2,7 +2,7 @@
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals import prompts, pursue
-from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised
+from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised, with_end_put_off
 from orga.workflows.decisions.result import with_output
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.phases import gate
@@ -19,16 +19,21 @@ MAX_TRIES = 3
 async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
     """Write the final answer, and return how the goal ends; None where people said something that it has to go by.
 
+    A limit that they raised meanwhile ends it no longer.
+
     Raises:
         RollOver: The next run writes it, or asks on about it.
     """
     run.pursue(pursue.with_ending, ending)
+    limits = run.state.extended
     try:
         for _ in range(MAX_TRIES):
             if run.is_interrupted() or not may_be_summarised(run.goal, run.now):
                 break
             hear(run)
             await _answer(run)
+            if run.state.extended != limits:
+                run.pursue(with_end_put_off, run.now)
             if _goes_on(run) or _is_news(run, ending):
                 run.pursue(pursue.with_guidance_seen)
                 return None

@@ -1,0 +1,112 @@
+"""A worker dies in a goal's later states, at a person's answer, and while some of the steps side by side are done."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from tests.support.crash.stage import NEVER, PATIENCE
+from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
+from tests.support.model.goals import SteadyModel
+from tests.support.model.staged import WatchedStages
+from tests.support.runs.goals import Pursued, ended, tell
+from tests.support.runs.loop import FakeTool
+from tests.support.runs.questions import waiting
+
+pytestmark = pytest.mark.timeout(240)
+
+ANSWER = "asked to answer"
+
+
+def looking(backstage: Backstage) -> list[FakeTool]:
+    return [backstage.tool("look")]
+
+
+def one_held(backstage: Backstage) -> list[FakeTool]:
+    """Return tools of which `note` does not end before it is released."""
+    return [
+        backstage.tool("look", "read_only"),
+        backstage.tool("note", held=True),
+        backstage.tool("send", "irreversible"),
+    ]
+
+
+class Killed:
+    """A goal whose worker dies by its fate; another one goes on."""
+
+    def __init__(self, client: Client, folder: Path, fate: Fate, cast: Cast, model: Any) -> None:
+        self._client, self._queue, self._effects = client, f"goals-{uuid4()}", folder / f"effects-{uuid4()}"
+        self._effects.touch()
+        address = client.service_client.config.target_host
+        self._workers = [
+            CrashWorker(address, self._queue, self._effects, NEVER, each, cast, model=model) for each in (fate, Fate())
+        ]
+
+    @property
+    def effects(self) -> list[list[str]]:
+        """The effects: tool and idempotency key."""
+        return [line.split() for line in self._effects.read_text().splitlines()]
+
+    async def play(self, answered: Sequence[str] = ()) -> Pursued:
+        """Pursue it to its end.
+
+        Args:
+            answered: "early" where the first worker is asked to answer, "late" where the second one is.
+        """
+        handle = await self._start()
+        dying = self._workers[0].started()
+        answer = asyncio.create_task(self._answer(handle)) if "early" in answered else None
+        await asyncio.to_thread(dying.join, 90)
+        assert dying.exitcode == -9
+        self._effects.with_name("release").touch()
+        living = self._workers[1].started()
+        try:
+            await (self._answer(handle) if "late" in answered else answer or asyncio.sleep(0))
+            return await ended(handle, self._client)
+        finally:
+            living.kill()
+            living.join()
+
+    async def _start(self) -> WorkflowHandle[Any, Any]:
+        return await self._client.start_workflow(
+            "GoalWorkflow",
+            {"goal": "see to it"},
+            id=f"goal-{self._queue}",
+            task_queue=self._queue,
+            execution_timeout=PATIENCE,
+            task_timeout=timedelta(seconds=5),
+        )
+
+    async def _answer(self, handle: WorkflowHandle[Any, Any]) -> None:
+        await waiting(handle, PATIENCE.total_seconds())
+        await tell(handle, "1999")
+
+
+async def test_a_goal_outlives_its_worker_in_its_later_states_and_at_an_answer(client: Client, tmp_path: Path) -> None:
+    """A person's answer that the worker died over is taken in by the next one, once."""
+    moments = {"goal_compress": "late", "goal_decide": "late", ANSWER: "early", "goal_summary": "early"}
+    goals = {moment: Killed(client, tmp_path, Fate(moment), looking, WatchedStages) for moment in moments}
+    ends = await asyncio.gather(*(goals[moment].play([when]) for moment, when in moments.items()))
+    for goal, pursued in zip(goals.values(), ends, strict=True):
+        assert (pursued.reason, pursued.result.output) == ("completed", "the final answer")
+        assert (pursued.events.count("QuestionAsked"), pursued.events.count("QuestionAnswered")) == (1, 1)
+        assert [step.status for step in pursued.result.steps] == ["done"] * 3
+        assert len(goal.effects) == len({key for _, key in goal.effects}) == 3
+
+
+async def test_no_step_is_done_twice_when_a_worker_dies_between_steps_side_by_side(
+    client: Client, tmp_path: Path
+) -> None:
+    """Two are done by then, one hangs: that one alone is made again, under its key."""
+    goal = Killed(client, tmp_path, Fate(after_s=2.0), one_held, SteadyModel)
+    pursued = await goal.play()
+    keys = {tool: {key for name, key in goal.effects if name == tool} for tool in ("look", "note", "send")}
+    assert {tool: len(found) for tool, found in keys.items()} == {"look": 2, "note": 1, "send": 1}
+    assert [tool for tool, _ in goal.effects].count("send") == 1
+    assert pursued.reason == "completed"
+    assert [step.attempts for step in pursued.result.steps] == [1, 1, 1, 1]

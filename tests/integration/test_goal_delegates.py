@@ -1,0 +1,141 @@
+"""A step of a goal is done by an agent, whose delegate asks a person: what is told to the goal reaches all three."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from tests.support.hold import until
+from tests.support.model.goals import GoalModel, says, scored
+from tests.support.model.scripted import answers, calls
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.delegates import Cast, a_cast, agent, delegates, result_of, status_of
+from tests.support.runs.goals import Pursued, ended, start
+from tests.support.runs.long_runs import LONG, time_left
+from tests.support.runs.loop import EXECUTION_TIMEOUT, FakeTool, histories_of, replayed
+from tests.support.runs.questions import updated
+from tests.support.runs.whereabouts import begun, paused
+
+AGENTS = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["pay"])}
+
+
+BELOW = ("2.0", "2.0.1.0")
+"""Places of the one that does the step, the goal's second turn, and of the one that asks a person."""
+
+PLAN = says(steps=[{"id": "a", "goal": "have it paid", "skill": "mate", "arguments": {"task": "pay it"}}])
+
+
+@dataclass
+class Three:
+    """A goal, the agent that does its step, and the one below, which waits for a person's yes."""
+
+    handle: WorkflowHandle[Any, Any]
+    below: list[WorkflowHandle[Any, Any]]
+    cast: Cast
+    model: GoalModel
+    pay: FakeTool
+
+    @property
+    def all(self) -> list[WorkflowHandle[Any, Any]]:
+        """All of them."""
+        return [self.handle, *self.below]
+
+    async def approve(self) -> None:
+        """Say yes to what the lowest asks."""
+        [item] = await pending(self.below[-1])
+        await updated(self.below[-1], "approve", yes(item))
+
+    async def end(self, client: Client) -> Pursued:
+        """Wait for all ends; those below replay, too, and keep to the law of the gate."""
+        pursued = await ended(self.handle, client)
+        for handle in self.below:
+            for history in await histories_of(client, handle.id):
+                await replayed(history)
+        return pursued
+
+
+@asynccontextmanager
+async def three(client: Client, execution_timeout: timedelta = EXECUTION_TIMEOUT) -> AsyncGenerator[Three]:
+    """Start them, until the lowest asks."""
+    model, pay = GoalModel(plan=PLAN, evaluate=scored("a"), decide=says(action="done", confidence=0.9)), FakeTool("pay")
+    scripts = {
+        "lead": model,
+        "mate": [delegates("hand"), answers("all is done")],
+        "hand": [calls("pay"), answers("paid")],
+    }
+    async with a_cast(client, AGENTS, scripts, pay, engine=Asks()) as (loop, cast):
+        loop.execution_timeout = execution_timeout
+        handle = await start(loop, agent="lead")
+        below = [client.get_workflow_handle(f"{handle.id}.{place}") for place in BELOW]
+        await begun(below[-1])
+        await pending(below[-1])
+        yield Three(handle, below, cast, model, pay)
+
+
+async def test_guidance_reaches_all_three_and_a_pause_holds_them(client: Client) -> None:
+    async with three(client) as goal:
+        await goal.handle.signal("steer", "mind the gap")
+        await goal.handle.signal("pause")
+        for handle in goal.all:
+            await until(lambda handle=handle: is_told(handle, paused=True))
+        await goal.approve()
+        await paused(goal.below[-1])
+        assert goal.pay.contexts == []
+        await goal.handle.signal("resume")
+        pursued = await goal.end(client)
+    assert (pursued.reason, len(goal.pay.contexts)) == ("completed", 1)
+    for texts in (goal.cast.told("hand"), goal.cast.told("mate"), [goal.model.asked[-1][1]]):
+        assert sum(text.count("mind the gap") for text in texts) == 1
+    assert goal.model.turns == ["plan", "evaluate", "decide", "summary"]
+    assert (pursued.result.tool_calls.delegated, pursued.result.steps[0].source) == (2, 'delegate "mate"')
+
+
+async def is_told(handle: WorkflowHandle[Any, Any], *, paused: bool) -> bool:
+    status = await status_of(handle)
+    return (status.paused, len(status.unread_interventions)) == (paused, 1)
+
+
+@pytest.mark.parametrize("act", ["abort", "cancel"])
+async def test_an_end_of_the_goal_ends_all_three_and_nothing_is_paid(client: Client, act: str) -> None:
+    async with three(client) as goal:
+        await (goal.handle.cancel() if act == "cancel" else goal.handle.signal("abort", "enough"))
+        pursued = await goal.end(client)
+        results = [await result_of(client, handle.id) for handle in goal.below]
+    assert [result["termination"]["reason"] for result in results] == ["aborted", "aborted"]
+    assert (pursued.reason, pursued.result.termination.detail) == (
+        "aborted",
+        "enough" if act == "abort" else "cancelled",
+    )
+    assert (goal.pay.contexts, pursued.result.steps[0].status) == ([], "failed")
+
+
+async def test_what_those_below_have_used_counts_for_the_goal(client: Client) -> None:
+    """Of its model calls, too."""
+    async with three(client) as goal:
+        await goal.approve()
+        pursued = await goal.end(client)
+    assert pursued.reason == "completed"
+    assert pursued.result.usage.model_calls == len(goal.model.asked) + len(
+        goal.cast.seen("mate") + goal.cast.seen("hand")
+    )
+
+
+async def test_a_week_inside_a_step_costs_the_goal_no_time() -> None:
+    """The step has two minutes, the goal ten."""
+    async with time_skipping() as environment, three(environment.client, LONG) as goal:
+        await until(lambda: is_held(goal.handle))
+        before = await time_left(goal.handle)
+        await environment.sleep(timedelta(minutes=50))
+        assert await time_left(goal.handle) == before
+        await goal.approve()
+        pursued = await goal.end(environment.client)
+    assert (pursued.reason, len(goal.pay.contexts), pursued.result.duration_s < 60) == ("completed", 1, True)
+
+
+async def is_held(handle: WorkflowHandle[Any, Any]) -> bool:
+    return any(child["held"] for child in (await handle.query("status"))["children"])

@@ -1,0 +1,204 @@
+"""Each state of a goal by each intervention, running and paused: nothing is lost, nothing is done twice, one ending.
+
+All goals are played at once, by one worker; each is led through all states, and disturbed in one of them.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+
+from tests.support.model.staged import TURNS, Staged, StagedModel
+from tests.support.runs.goals import Pursued, ended, stands, start, tell
+from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.questions import updated, waiting
+from tests.support.runs.unsandboxed import unsandboxed
+from tests.support.runs.whereabouts import paused
+
+pytestmark = pytest.mark.timeout(600)
+
+STATES = ("plan", "execute", "evaluate", "compress", "decide", "ask", "summary")
+ACTS = ("pause", "resume", "steer", "add_context", "answer", "abort", "extend_budget", "cancel")
+ENDS = {"abort": "enough", "cancel": "cancelled"}
+GUIDES = frozenset({"steer", "add_context"})
+TAKEN = {"steer", "add_context", "pause", "resume", "abort", "extend_budget"}
+AT_ONCE = 12
+
+CELLS = list(product(STATES, ("running", "paused"), ACTS))
+
+
+@dataclass
+class Played:
+    """One goal, disturbed in one state, and what was seen of it."""
+
+    state: str
+    is_paused: bool
+    act: str
+    staged: Staged
+    refusals: list[str] = field(default_factory=list[str])
+    stood_at: str = ""
+    """The turn that it stood still behind, where it was paused."""
+    pursued: Pursued | None = None
+    status: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def ran(self) -> Pursued:
+        """What came of it."""
+        assert self.pursued is not None
+        return self.pursued
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """Return what the journal says of one kind of event."""
+        return [entry.data for entry in self.ran.journal if entry.event == event]
+
+
+async def play(loop: Loop, model: StagedModel, state: str, moment: str, act: str) -> Played:
+    """Lead a goal to the state, do the act there, and see it to its end."""
+    workflow_id = f"goal-{uuid4()}"
+    staged = model.stage(workflow_id, "" if state == "ask" else state)
+    played = Played(state, moment == "paused", act, staged)
+    handle = await start(loop, workflow_id=workflow_id)
+    if state in {"ask", "summary"}:
+        await waiting(handle)
+    if state == "summary":
+        await tell(handle, "1999")
+    if state != "ask":
+        await staged.hold.reached()
+    if played.is_paused:
+        await handle.signal("pause")
+        staged.hold.go.set()
+        if state != "ask":
+            await paused(handle)
+            played.stood_at = staged.turns[-1]
+    await _do(handle, act, played)
+    if act not in ENDS:
+        staged.hold.go.set()
+        await _attend(handle, asyncio.create_task(handle.result()), played)
+    played.pursued = await ended(handle, loop.client)
+    played.status = await stands(handle)
+    return played
+
+
+async def _do(handle: WorkflowHandle[Any, Any], act: str, played: Played) -> None:
+    match act:
+        case "cancel":
+            await handle.cancel()
+        case "answer":
+            try:
+                await tell(handle, "1999")
+            except WorkflowUpdateFailedError as error:
+                played.refusals.append(str(error.cause))
+        case "extend_budget":
+            await updated(handle, "extend_budget", {"max_iterations": 99})
+        case _:
+            await handle.signal(act, *(["enough"] if act == "abort" else ["mind the gap"] if act in GUIDES else []))
+
+
+async def _attend(handle: WorkflowHandle[Any, Any], ends: asyncio.Task[Any], played: Played) -> None:
+    """Until its end: answer what the goal asks, and let it go on where it was paused and stands still."""
+    resumes = (played.is_paused or played.act == "pause") and played.act != "resume"
+    while not ends.done():
+        status = await stands(handle)
+        if status["waiting"]:
+            await tell(handle, "1999")
+        elif resumes and status["phase"] == "paused":
+            played.stood_at, resumes = played.staged.turns[-1], False
+            await handle.signal("resume")
+        await asyncio.sleep(0.05)
+
+
+Table = dict[tuple[str, str, str], Played | BaseException]
+
+
+@pytest.fixture(scope="module")
+async def table(client: Client) -> Table:
+    model, rooms = StagedModel(), asyncio.Semaphore(AT_ONCE)
+
+    async def played(*cell: str) -> Played:
+        async with rooms:
+            return await play(loop, model, *cell)
+
+    with unsandboxed():
+        async with a_loop(client, model, FakeTool("look", model.look)) as loop:
+            found = await asyncio.gather(*(played(*cell) for cell in CELLS), return_exceptions=True)
+    return dict(zip(CELLS, found, strict=True))
+
+
+BEHIND = {"plan": 1, "execute": 2, "evaluate": 3, "compress": 5, "decide": 6, "ask": 6, "summary": 8}
+"""Turns of an undisturbed goal up to where it stands still."""
+
+STEPS_DONE = {"plan": 0, "execute": 1, "evaluate": 2, "compress": 3, "decide": 3, "ask": 3, "summary": 3}
+HEARD_AT = {"plan": 2, "execute": 3, "evaluate": 3}
+"""Behind which turn the model decides, since people said something, where it would go on by rule."""
+
+
+def expected_turns(state: str, act: str) -> list[str]:
+    """Return the turns of a goal that was disturbed so: guidance is decided about, and an end made it ask no more."""
+    if act in ENDS:
+        return TURNS[: BEHIND[state]]
+    if act not in GUIDES:
+        return TURNS
+    if state == "summary":
+        return [*TURNS, "decide", "summary"]
+    at = HEARD_AT.get(state)
+    return TURNS if at is None else [*TURNS[:at], "decide", *TURNS[at:]]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=" ".join)
+async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, str, str]) -> None:
+    state, moment, act = cell
+    played = table[cell]
+    if isinstance(played, BaseException):
+        raise played
+    ran, staged = played.ran, played.staged
+
+    assert staged.turns == expected_turns(state, act)
+    assert len(set(staged.keys)) == len(staged.keys)
+    check_ending(played)
+    check_record(played)
+    assert [each for each in played.refusals if "no question is open" not in each] == []
+    assert bool(played.refusals) is (act == "answer" and state != "ask")
+    if act in GUIDES:
+        assert staged.asked[-1][1].count("mind the gap") == 1
+    if act == "extend_budget":
+        assert played.status["budgets"]["max_iterations"] == 99
+    if (moment == "paused" or act == "pause") and not (state == "ask" and act in {*ENDS, "resume"}):
+        assert played.stood_at == TURNS[BEHIND[state] - 1]
+    if moment == "running" and act in ENDS and state != "ask":
+        assert staged.hold.cancelled.is_set()
+    assert (played.status["phase"], played.status["waiting"], played.status["question"]) == ("done", [], None)
+    assert played.status["termination"] == ran.result.termination.model_dump(mode="json")
+
+
+def check_ending(played: Played) -> None:
+    """Assert that there was one, with all that was found until then."""
+    result, done = played.ran.result, 3
+    if played.act in ENDS:
+        assert (result.termination.reason, result.termination.detail) == ("aborted", ENDS[played.act])
+        done = STEPS_DONE[played.state] + (played.state == "execute" and played.is_paused)
+        assert [f"seen {number}" in result.output for number in (1, 2, 3)] == [number <= done for number in (1, 2, 3)]
+    else:
+        assert (result.termination.reason, result.output) == ("completed", "the final answer")
+    assert [step.status for step in result.steps].count("done") == done
+    assert len(played.staged.keys) - done in {0, played.state == "execute" and played.act in ENDS}
+    assert result.usage.model_calls == len(played.of("ReasoningComplete")) - len(played.of("StepExecuted"))
+
+
+def check_record(played: Played) -> None:
+    """Assert that the journal tells each intervention once, and the question with its answer."""
+    is_answered = played.state == "summary" or played.act not in ENDS
+    told = Counter(data["kind"] for data in played.of("InterventionReceived"))
+    was_paused = played.is_paused + (played.act == "pause")
+    expected = Counter({played.act: 1} if played.act in TAKEN else {})
+    expected["answer"] = is_answered
+    expected["pause"] = was_paused
+    expected["resume"] = int(was_paused > 0 and played.act not in ENDS) or int(played.act == "resume")
+    assert told == +expected
+    is_asked = played.state in {"ask", "summary"} or played.act not in ENDS
+    is_asked = is_asked or (played.state == "decide" and played.is_paused)
+    assert (len(played.of("QuestionAsked")), len(played.of("QuestionAnswered"))) == (is_asked, is_answered)

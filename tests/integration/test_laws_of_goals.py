@@ -1,0 +1,21 @@
+"""Laws of goals, over random ones on a real server: each is played, replayed, and read from its journal."""
+
+import pytest
+from hypothesis import given
+from temporalio.client import Client
+
+from tests.support.runs.quick import quick, some
+from tests.support.scenarios.goal_laws import LAWS
+from tests.support.scenarios.goal_stage import played_goal
+from tests.support.scenarios.goals import GoalScenario, goals
+
+__all__ = ["quick"]
+
+
+@pytest.mark.timeout(1_200)
+@some(40)
+@given(scenario=goals())
+async def test_the_laws_hold_for_any_goal(quick: Client, scenario: GoalScenario) -> None:
+    played = await played_goal(quick, scenario)
+    for law in LAWS:
+        law(played)

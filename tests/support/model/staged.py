@@ -1,0 +1,108 @@
+"""A model that leads each goal through every state it can be in, and stands still where a test wants it to."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+
+from orga.activities.ports import ModelRequest, ToolContext
+from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.messages import Reply
+from tests.support.hold import Hold
+from tests.support.model.goals import GOOD, a_step, asked_for, says
+from tests.support.model.scripted import answers
+
+FAIR = {"relevance": 3, "completeness": 3, "usability": 3, "goal_progress": 3}
+QUESTION = "Which year?"
+LONG_MEMORY, SHORT_MEMORY = "m" * 600, "what matters"
+
+PLACES = {"plan": 1, "execute": 2, "evaluate": 2, "compress": 1, "decide": 1, "summary": 1}
+"""At which of its turns of that name a goal stands still; `execute` counts calls of the tool."""
+
+TURNS = ["plan", "evaluate", "evaluate", "evaluate", "compress", "decide", "decide", "summary"]
+"""Of a goal that nobody disturbs. The last round is fair, so the model decides: it asks, and is done with an answer."""
+
+
+class Staged:
+    """One goal: what its model was asked, what its tool did, and where it stands still."""
+
+    def __init__(self, place: str = "") -> None:
+        """Let it stand still at a place; "" for nowhere."""
+        self.place = place
+        self.hold = Hold()
+        self.asked: list[tuple[str, str]] = []
+        self.keys: list[str] = []
+        """Of idempotency, one for each call of the tool."""
+
+    @property
+    def turns(self) -> list[str]:
+        """The turns that the model was asked for."""
+        return [turn for turn, _ in self.asked]
+
+    async def reply(self, request: ModelRequest) -> Reply:
+        """Say what comes next; it goes by what it reads alone."""
+        text = asked_for(request)
+        turn = turn_asked_for(text).removeprefix("goal_")
+        whole = "\n".join(message.text for message in request.messages)
+        self.asked.append((turn, whole))
+        return await self._stand_still(turn, self.turns.count(turn), _said(turn, text, whole))
+
+    async def look(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        """Be the tool."""
+        self.keys.append(context.idempotency_key)
+        return await self._stand_still("execute", len(self.keys), f"seen {arguments['at']}")
+
+    async def _stand_still(self, place: str, number: int, value: Any) -> Any:
+        if place == self.place and number == PLACES[place]:
+            return await self.hold.then(value)
+        return value
+
+
+def _said(turn: str, text: str, whole: str) -> Reply:
+    if turn == "plan":
+        return says(steps=[a_step("s1", at=1), a_step("s2", "look", "s1", at=2), a_step("s3", "look", "s2", at=3)])
+    if turn == "evaluate":
+        [step] = re.findall(r"^- (\S+): ", text, re.MULTILINE)
+        return says(steps=[{"id": step, **(FAIR if step == "s3" else GOOD)}], memory=LONG_MEMORY)
+    if turn == "compress":
+        return says(memory=SHORT_MEMORY)
+    if turn == "decide" and "No step is open" not in text:
+        return says(action="continue", confidence=0.9)
+    if turn == "decide" and "[Answer of the operator]" not in whole:
+        return says(action="ask_user", question=QUESTION, confidence=0.9)
+    return says(action="done", confidence=0.9) if turn == "decide" else answers("the final answer")
+
+
+class StagedModel:
+    """Plays each goal of a worker by its own stage."""
+
+    def __init__(self) -> None:
+        self._stages: dict[str, Staged] = {}
+
+    def stage(self, workflow_id: str, place: str) -> Staged:
+        """Prepare a goal, before it is started."""
+        self._stages[workflow_id] = Staged(place)
+        return self._stages[workflow_id]
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return what the model of that goal says."""
+        return await self._stages[activity.info().workflow_id or ""].reply(request)
+
+    async def look(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        """Be the tool of that goal."""
+        return await self._stages[context.workflow_id].look(arguments, context)
+
+
+class WatchedStages:
+    """Leads a goal through every state, knowing no past; whoever watches is told of each turn first."""
+
+    def __init__(self, tools: frozenset[str], reached: Callable[[str], None]) -> None:
+        self._reached = reached
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Say what comes next."""
+        text = asked_for(request)
+        turn = turn_asked_for(text)
+        self._reached(turn)
+        return _said(turn.removeprefix("goal_"), text, "\n".join(message.text for message in request.messages))

@@ -1,0 +1,61 @@
+"""Goals on a real server: started, answered, and what the outside sees of them once they have ended."""
+
+from typing import Any
+from uuid import uuid4
+
+from temporalio.client import Client, WorkflowHandle
+
+from orga.client.journal.reading import read_journal
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.status import JournalEntry
+from tests.support.runs.loop import Loop, check_journal, check_tasks, histories_of, replayed
+
+
+class Pursued:
+    """A goal that has ended, as the outside sees it."""
+
+    def __init__(self, raw: Any, journal: list[JournalEntry]) -> None:
+        """Take in its result and its journal."""
+        self.result = GoalResult.model_validate(raw)
+        self.reason = self.result.termination.reason
+        self.journal = journal
+        self.events = [entry.event for entry in journal]
+
+
+async def start(
+    loop: Loop, goal: str = "find out", workflow_id: str = "", agent: str = "default", **config: Any
+) -> WorkflowHandle[Any, Any]:
+    """Start a goal; `config` are keys of its GoalConfig."""
+    return await loop.client.start_workflow(
+        "GoalWorkflow",
+        {"goal": goal, "agent": agent, **({"config": config} if config else {})},
+        id=workflow_id or f"goal-{uuid4()}",
+        task_queue=loop.task_queue,
+        execution_timeout=loop.execution_timeout,
+    )
+
+
+async def ended(handle: WorkflowHandle[Any, Any], client: Client) -> Pursued:
+    """Wait for the ending, replay the histories, hold them against the law of the gate, read the journal."""
+    raw = await handle.result()
+    for history in await histories_of(client, handle.id):
+        check_tasks(history)
+        await replayed(history)
+    journal = [entry async for entry in read_journal(client, handle.id)]
+    check_journal(journal)
+    return Pursued(raw, journal)
+
+
+async def pursue(loop: Loop, goal: str = "find out", **config: Any) -> Pursued:
+    """Pursue a goal to its ending."""
+    return await ended(await start(loop, goal, **config), loop.client)
+
+
+async def stands(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    """Return what the goal says of itself."""
+    return await handle.query("status")
+
+
+async def tell(handle: WorkflowHandle[Any, Any], answer: Any) -> Any:
+    """Answer what the goal asks."""
+    return await handle.execute_update("answer", answer)  # pyright: ignore[reportUnknownMemberType]

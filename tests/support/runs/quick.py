@@ -1,0 +1,40 @@
+"""Laws over many random runs: how many there are, and a server and workers that take little time for each."""
+
+import os
+from collections.abc import AsyncGenerator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+from orga.client.history.converter import data_converter
+from tests.conftest import SERVER_ARGUMENTS
+from tests.support.runs.unsandboxed import unsandboxed
+
+NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
+"""The server lets a run of less than a second wait before it continues as new."""
+
+
+def some(examples: int) -> settings:
+    """Return settings for so many runs, always the same ones: `ORGA_LAW_RUNS=500` draws others, and more."""
+    more = int(os.environ.get("ORGA_LAW_RUNS", "0"))
+    return settings(
+        max_examples=more or examples,
+        derandomize=not more,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    )
+
+
+@pytest.fixture(scope="module")
+async def quick(temporal: str) -> AsyncGenerator[Client]:
+    """A client of a server that continues as new at once; workers of this module run workflows without the sandbox."""
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=temporal,
+        data_converter=data_converter,
+        dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
+    ) as environment:
+        with unsandboxed():
+            yield environment.client

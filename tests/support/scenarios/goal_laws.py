@@ -1,0 +1,81 @@
+"""What holds for every goal, whatever its model says, its steps come to and people send."""
+
+from tests.support.scenarios import laws
+from tests.support.scenarios.goal_stage import PlayedGoal
+
+
+def rounds_and_model_calls_keep_to_their_limits(played: PlayedGoal) -> None:
+    """The last model call is kept for the answer; people may raise the rounds."""
+    raised = [
+        entry.data["text"].get("max_iterations", 0)
+        for entry in played.of("InterventionReceived")
+        if entry.data["kind"] == "extend_budget"
+    ]
+    config, result = played.scenario.config, played.result
+    assert result.rounds <= max([config["max_iterations"], *raised])
+    assert result.usage.model_calls <= config["max_llm_calls"]
+    assert played.most_in_flight <= config["max_parallel_steps"]
+
+
+def a_step_is_executed_once_and_behind_all_that_it_depends_on(played: PlayedGoal) -> None:
+    executed = [entry.data["step"] for entry in played.of("StepExecuted")]
+    assert len(executed) == len(set(executed))
+    done = {step.id: step for step in played.result.steps}
+    for step in played.result.steps:
+        assert step.attempts == executed.count(step.id)
+        assert (step.status == "open") is (step.attempts == 0)
+        for need in step.depends_on:
+            assert step.status == "open" or executed.index(need) < executed.index(step.id)
+            assert step.status == "open" or done[need].status == "done"
+
+
+def the_steps_are_what_the_tools_have_seen(played: PlayedGoal) -> None:
+    """A call that was cut short is no executed step."""
+    ok = sum(entry.data["status"] == "ok" for entry in played.of("StepExecuted"))
+    calls = {context.idempotency_key for tool in played.tools.values() for context in tool.contexts}
+    assert ok <= len(calls)
+    assert [step.source for step in played.result.steps if step.status == "done" and not step.source] == []
+    assert played.result.tool_calls.run >= ok
+
+
+def each_question_is_told_with_its_answer(played: PlayedGoal) -> None:
+    asked, answered = played.of("QuestionAsked"), played.of("QuestionAnswered")
+    assert 0 <= len(asked) - len(answered) <= (played.result.termination.reason != "completed")
+
+
+def scores_make_the_confidence(played: PlayedGoal) -> None:
+    assert 0 <= played.result.confidence <= 1
+    is_worth_something = any(step.status == "done" and step.score for step in played.result.steps)
+    assert is_worth_something or not played.result.confidence
+
+
+def what_was_found_is_brought(played: PlayedGoal) -> None:
+    """However it ended."""
+    assert played.result.output or all(step.status != "done" for step in played.result.steps)
+
+
+def an_abort_and_nothing_else_aborts(played: PlayedGoal) -> None:
+    received = {entry.data["kind"] for entry in played.of("InterventionReceived")}
+    declined = {entry.data.get("choice") for entry in played.of("ApprovalResolved")}
+    reason = played.result.termination.reason
+    assert reason != "aborted" or "abort" in received | declined
+    assert reason in {"completed", "stuck", "aborted", "max_iterations", "policy_denial", "error"}
+
+
+LAWS = (
+    laws.every_call_is_answered_once_right_behind_it,
+    laws.only_offered_tools_are_shown_and_only_allowed_ones_run,
+    laws.an_effect_that_cannot_be_undone_happens_once,
+    laws.a_key_belongs_to_one_call,
+    laws.the_result_counts_what_the_history_holds,
+    laws.guidance_is_seen_in_the_order_in_which_it_came,
+    laws.every_question_is_asked_once_and_closed_once,
+    laws.the_last_status_is_that_of_the_result,
+    rounds_and_model_calls_keep_to_their_limits,
+    a_step_is_executed_once_and_behind_all_that_it_depends_on,
+    the_steps_are_what_the_tools_have_seen,
+    each_question_is_told_with_its_answer,
+    scores_make_the_confidence,
+    what_was_found_is_brought,
+    an_abort_and_nothing_else_aborts,
+)

@@ -1,0 +1,55 @@
+"""Goals under way as values: a state with a plan, a step of it, what a model says in a turn, what a call brought."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.goals.begin import pursued
+from orga.workflows.types.goals.input import GoalConfig, GoalInput
+from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Scores, StepState
+from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.recovery import Outcome
+from tests.support.values.core import ORIGIN, T0, a_call, a_setup
+
+DIMENSIONS = tuple(Scores.model_fields)
+
+
+def all_of(score: object) -> dict[str, object]:
+    """Return the same score in every dimension."""
+    return dict.fromkeys(DIMENSIONS, score)
+
+
+def a_plan_step(step_id: str, state: StepState = "open", mean: float | None = None, *needs: str) -> PlanStep:
+    """Return a step by the tool `read`."""
+    scores = None if mean is None else Scores.model_validate(all_of(mean))
+    return PlanStep(
+        id=step_id, goal="g", skill="read", arguments={"at": step_id}, state=state, scores=scores, depends_on=needs
+    )
+
+
+def a_goal(*steps: PlanStep, config: dict[str, Any] | None = None, **pursuit: Any) -> GoalState:
+    """Return the state of a goal with this plan, prepared for the tool `read`."""
+    given = GoalInput(goal="find out", config=GoalConfig.model_validate(config or {}))
+    state = pursued(given, ORIGIN, T0)
+    setup = a_setup(config=state.input.config)
+    return state.with_task(setup=setup).with_pursuit(steps=steps, longest=len(steps), **pursuit)
+
+
+def a_turn(text: str | None = None, **said: Any) -> GoalReply:
+    """Return what a model says in a turn: this text, or one JSON object."""
+    return GoalReply.of(to_json(said).decode() if text is None else text)
+
+
+def planned_steps(*ids: str) -> list[dict[str, Any]]:
+    """Return steps as a plan has them."""
+    return [{"id": each, "goal": "g", "skill": "read", "arguments": {"at": each}} for each in ids]
+
+
+def brought(state: GoalState, statuses: Iterable[Any]) -> list[Outcome]:
+    """Return an outcome for each of the steps that are due."""
+    pairs = zip(state.pursuit.due_steps, statuses, strict=True)
+    return [
+        Outcome(call=a_call("read", step.id, **(step.arguments or {})), status=status, text="what it says")
+        for step, status in pairs
+    ]
