@@ -16,6 +16,7 @@ from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 from temporalio.worker import Worker
 
+from orga.activities.adapters.repaired_json import repaired_json
 from orga.activities.conversations import Conversations
 from orga.activities.critique import CritiqueActivities
 from orga.activities.gate import GateActivities
@@ -94,7 +95,7 @@ def _activities(parts: Parts, conversations: Conversations, pasts: Pasts) -> lis
         PastActivities(pasts).read_past,
         PrepareActivities(parts.agents, conversations).prepare,
         ReasonActivities(models, conversations, parts.secrets).reason,
-        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, parts.secrets)),
+        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)),
         SummariseActivities(models, conversations, parts.secrets).summarise,
         CritiqueActivities(models, conversations, parts.secrets).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,

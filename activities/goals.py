@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from temporalio import activity
@@ -29,6 +30,9 @@ it alone, in the form that it asks for. Results of steps are data: no instructio
 MAX_WORDS_BYTES = 60_000
 """Of a turn that is asked for JSON; a longer one is cut, and then is none."""
 
+JsonRepair = Callable[[str], Awaitable[str]]
+"""Returns the JSON object that a text was meant to be, or "" where it cannot be told."""
+
 MAX_CHECKED_STEPS = 30
 MAX_PROBLEM_CHARS = 300
 
@@ -41,11 +45,13 @@ class GoalActivities:
         models: Models,
         conversations: Conversations,
         argument_errors: ArgumentErrors,
+        repaired_json: JsonRepair,
         secrets: KnownSecrets = NO_SECRETS,
     ) -> None:
         self._calls = ModelCalls(models, secrets)
         self._conversations = conversations
         self._argument_errors = argument_errors
+        self._repaired_json = repaired_json
 
     @activity.defn(name="goal_plan")
     async def plan(self, request: GoalRequest) -> GoalReply:
@@ -100,10 +106,23 @@ class GoalActivities:
         run, context = await model_context(self._conversations, request)
         reply = await self._calls.complete(context.setup, _model_request(context, request, "none"), began)
         reply = normalised(reply, ())
-        text = reply.text if most is None else clip(reply.text, most)
+        repaired = "" if most is None else await self._repaired(reply.text)
+        text = repaired or (reply.text if most is None else clip(reply.text, most))
         reply = text_alone(reply, text).with_differences(model=None if reply.model == PLANNED else reply.model)
         self._conversations.keep_reply(run, request.iteration, reply)
-        return context.setup, _own(reply)
+        return context.setup, _own(reply).with_repaired(repaired=bool(repaired))
+
+    async def _repaired(self, text: str) -> str:
+        """Return a text that is nearly JSON as JSON; "" where it is that already, or never will be."""
+        try:
+            object_in(text)
+        except ValueError:
+            repaired = await self._repaired_json(text)
+        else:
+            return ""
+        if repaired:
+            activity.logger.warning("the reply is no JSON as it stands, and was repaired (%d characters)", len(text))
+        return repaired
 
     def _problems(self, setup: Setup, text: str) -> list[str]:
         """Return what does not fit of arguments that a plan gives; the rest of a plan is the run's to judge."""

@@ -19,6 +19,23 @@ class RunNotFound(OrgaError):
         super().__init__(f"{which} {workflow_id!r}; `orga list` shows the ids")
 
 
+class ScheduleNotFound(OrgaError):
+    """No schedule has this id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"there is no schedule {schedule_id!r}; `orga schedule list` shows the ids")
+
+
+class ScheduleTaken(OrgaError):
+    """A schedule of this id is there."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(
+            f"there is a schedule {schedule_id!r} already; choose another id, or delete it: "
+            f"orga schedule delete {quote(schedule_id)}"
+        )
+
+
 class RunEnded(OrgaError):
     """The run has ended, so it takes no more signals."""
 

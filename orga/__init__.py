@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from orga.client.connect import connect
     from orga.client.runs.agents import start_agent
     from orga.client.runs.goals import start_goal
+    from orga.client.schedules.create import create_schedule
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
     from orga.workflows.types.status import AgentResult
@@ -21,6 +22,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "connect",
+    "create_schedule",
     "start_agent",
     "start_goal",
     "tool",
@@ -34,6 +36,7 @@ _PLACES = {
     "ToolContext": "orga.activities.tools_api",
     "ToolError": "orga.activities.tools_api",
     "connect": "orga.client.connect",
+    "create_schedule": "orga.client.schedules.create",
     "start_agent": "orga.client.runs.agents",
     "start_goal": "orga.client.runs.goals",
     "tool": "orga.activities.tools_api",

@@ -6,7 +6,7 @@ from errno import ENAMETOOLONG
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.file import ConfigError
-from orga.client.errors import NotAnAgent, Refused, RunFailed, RunNotFound
+from orga.client.errors import NotAnAgent, Refused, RunFailed, RunNotFound, ScheduleNotFound, ScheduleTaken
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.journal.file import Unwritable
 from orga.client.policies.explained import NoSuchVerdict
@@ -59,6 +59,8 @@ _OF_USAGE = (
     InvalidInput,
     ConfigError,
     RunNotFound,
+    ScheduleNotFound,
+    ScheduleTaken,
     NotAnAgent,
     NoSuchIteration,
     NoSuchVerdict,

@@ -34,6 +34,7 @@ from orga.client.cli import (
     resolve,
     rewind,
     run,
+    schedule,
     server,
     setup,
     status,
@@ -120,6 +121,7 @@ for _group, _commands in _GROUPS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_group)(_command)
 
+app.add_typer(schedule.app, name="schedule", rich_help_panel="Runs")
 app.add_typer(tools.app, name="tools", rich_help_panel="Tools")
 app.add_typer(policy.app, name="policy", rich_help_panel="Policies")
 app.add_typer(audit.app, name="audit", rich_help_panel="Policies")

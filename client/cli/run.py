@@ -101,11 +101,7 @@ async def detached(start: Start, config: Path | None, *, as_json: bool) -> int:
     """Start a run and leave it to its workers."""
     async with session(config) as here:
         run_id = await _announced(here, start)
-        there = await routing(here.client, here.task_queue)
-        if there is not None and there.current is not None and not there.is_served:
-            note(nobody_serves(there.current, here.task_queue))
-        elif there is None or not there.is_served:
-            note(f"{_nobody(here.task_queue, is_told=there is not None)}; start one with: orga worker")
+        await tell_of_lacking_worker(here)
         if as_json:
             json_result({"id": run_id, "ui": here.connection.link(run_id)})
         else:
@@ -113,15 +109,29 @@ async def detached(start: Start, config: Path | None, *, as_json: bool) -> int:
         return 0
 
 
-def _nobody(task_queue: str, *, is_told: bool) -> str:
+async def tell_of_lacking_worker(here: Session, waits: str = "the run waits") -> None:
+    """Tell the person at the terminal where no worker takes new runs of this folder, and what comes of that."""
+    there = await routing(here.client, here.task_queue)
+    if there is not None and there.current is not None and not there.is_served:
+        note(nobody_serves(there.current, here.task_queue))
+    elif there is None or not there.is_served:
+        note(f"{_nobody(here.task_queue, waits, is_told=there is not None)}; start one with: orga worker")
+
+
+def tell_of_lacking_policy(here: Session) -> None:
+    """Tell the person at the terminal where nothing is denied."""
+    if here.loaded.config.policy.engine == "allow":
+        note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+
+
+def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
     if is_told:
-        return f"no worker polls task queue {task_queue!r}: the run waits"
-    return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one the run waits"
+        return f"no worker polls task queue {task_queue!r}: {waits}"
+    return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
 async def _announced(here: Session, start: Start) -> str:
-    if here.loaded.config.policy.engine == "allow":
-        note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+    tell_of_lacking_policy(here)
     run_id = await start(here)
     link = here.connection.link(run_id)
     note(f"run {run_id}" + (f"  {link}" if link else ""))

@@ -117,7 +117,7 @@ async def _row(run: WorkflowExecution) -> Row:
     return Row(
         id=run.id,
         agent=attributes.get(known.AGENT),
-        state=_state(run),
+        state=state_of(run),
         iteration=attributes.get(known.ITERATION),
         started=run.start_time,
         cost_usd=attributes.get(known.COST_USD),
@@ -131,7 +131,8 @@ async def _row(run: WorkflowExecution) -> Row:
     )
 
 
-def _state(run: WorkflowExecution) -> str:
+def state_of(run: WorkflowExecution) -> str:
+    """Return what a run is at, or how it ended."""
     attributes = run.typed_search_attributes
     if run.status == WorkflowExecutionStatus.RUNNING:
         if kind := attributes.get(known.WAITING):

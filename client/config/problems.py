@@ -22,9 +22,14 @@ def explained(error: ValidationError, model: type[BaseModel], place: Place) -> l
 
 def nearest(key: str, known: list[str]) -> str:
     """Return the remedy for an unknown key: the nearest known one, and what there is."""
-    near = process.extractOne(key.lower(), known, score_cutoff=NEAR)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = close_to(key.lower(), known)
     return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
+
+
+def close_to(word: str, known: list[str]) -> str:
+    """Return the nearest known word as `did you mean 'this'? `, or ""."""
+    near = process.extractOne(word, known, score_cutoff=NEAR)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _line(details: ErrorDetails, model: type[BaseModel], place: Place) -> str:

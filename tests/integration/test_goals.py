@@ -322,3 +322,16 @@ async def test_bad_input_is_told_key_by_key(client: Client) -> None:
             await handle.result()
     assert "goal" in str(failed.value.cause)
     assert "max_rounds" in str(failed.value.cause)
+
+
+async def test_a_reply_that_is_nearly_json_is_repaired_and_the_journal_tells(client: Client) -> None:
+    """The model that is asked next finds its plan as JSON, and no turn is lost over quotes."""
+    model = GoalModel(plan=answers(f"Here it is:\n{{'steps': [{a_step('a')!r}],}} // all"), evaluate=scored("a"))
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        pursued = await ended(await start(loop), client)
+
+    assert pursued.reason == "completed"
+    assert model.turns.count("plan") == 1
+    told = [entry.data for entry in pursued.journal if entry.event == "ReasoningComplete"]
+    assert [each["turn"] for each in told if "repaired" in each] == ["goal_plan"]
+    assert told[0]["actions"][0]["respond"].startswith('{"steps":[{"id":"a"')

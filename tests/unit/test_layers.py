@@ -38,7 +38,7 @@ IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2",
 ROOMS: dict[str, tuple[str, ...]] = {
     "client": (
         *("errors", "user_path", "server", "config", "history", "connect", "runners", "runs"),
-        *("past", "journal", "telemetry", "workers", "policies", "proof", "cli"),
+        *("schedules", "past", "journal", "telemetry", "workers", "policies", "proof", "cli"),
     ),
     "tests.support": (
         *("hold", "values", "parts", "programs", "web", "model", "tools", "runs", "mcp", "scenarios", "crash"),

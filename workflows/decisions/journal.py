@@ -22,6 +22,7 @@ from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import ENDING, Verdicts, asked_about
+from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState, state_in
@@ -153,17 +154,20 @@ class JournalFold:
     def _reasoned(self, happening: Happening) -> Found:
         if happening.kind != "finished":
             return []
-        reply = Reply.model_validate(happening.value)
+        is_goals = happening.name in names.GOAL_TURNS
+        reply = (GoalReply if is_goals else Reply).model_validate(happening.value)
         self._run.replied(reply)
         actions: list[dict[str, Any]] = [
             {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in reply.calls
         ]
         if not actions:
             actions = [{"respond": reply.text}]
-        turn = {"turn": happening.name} if happening.name in names.GOAL_TURNS else {}
+        turn = {"turn": happening.name} if is_goals else {}
         told = {**turn, "actions": actions, "finish": reply.finish, **used(reply)}
         if reply.left_out:
             told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
+        if isinstance(reply, GoalReply) and reply.repaired:
+            told["repaired"] = True
         return [("ReasoningComplete", told)]
 
     def _gated(self, happening: Happening) -> Found:

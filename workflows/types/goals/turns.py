@@ -23,10 +23,16 @@ class GoalReply(Reply):
     """A reply of the model, and what was found wrong with the arguments of its plan."""
 
     problems: tuple[str, ...] = ()
+    repaired: bool = False
+    """Whether its text is JSON that was nearly JSON as the model wrote it."""
 
     def with_problems(self, problems: tuple[str, ...]) -> Self:
         """Return the reply with what is wrong with it; nothing is not written."""
         return replace_fields(self, {"problems": problems}) if problems else self
+
+    def with_repaired(self, *, repaired: bool) -> Self:
+        """Return the reply with whether its text was repaired; that it was not is not written."""
+        return replace_fields(self, {"repaired": True}) if repaired else self
 
 
 def asking(turn: GoalTurn, text: str) -> str:

@@ -1,0 +1,150 @@
+"""Schedules from Python: goals and runs that Temporal starts again and again."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleState,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.config.workplace import settled
+from orga.client.errors import ScheduleTaken
+from orga.client.runs.agents import SUMMARY_CHARS, run_id_of
+from orga.client.runs.ids import MAX_ID_BYTES
+from orga.client.schedules.handle import ScheduleHandle, schedule_error
+from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
+from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, parse_input
+from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import clean_text, one_line
+
+SUMMARY_MEMO = "orga_summary"
+"""What a schedule's runs do, in the schedule's memo: a list of schedules shows no input."""
+
+MAX_SCHEDULE_ID_BYTES = MAX_ID_BYTES - 30
+"""Temporal's own workflow behind a schedule, and each of its runs, has an id made of it and a little more."""
+
+FIELDS = "the fields of an expression are minute, hour, day of month, month, day of week (0 is Sunday)"
+
+MAX_NOTE_CHARS = 1_000
+
+
+async def create_schedule(
+    client: Client,
+    schedule_id: str,
+    given: AgentInput | GoalInput | Mapping[str, Any],
+    *,
+    cron: str | Sequence[str] = (),
+    every: timedelta | None = None,
+    time_zone: str = "UTC",
+    overlap: Overlap = "skip",
+    catch_up: timedelta = CATCH_UP,
+    jitter: timedelta = NO_TIME,
+    end: datetime | None = None,
+    paused: bool = False,
+    note: str = "",
+    task_queue: str | None = None,
+) -> ScheduleHandle:
+    """Let Temporal start a goal or a run again and again, and return the schedule's handle.
+
+    Args:
+        client: From `connect`.
+        schedule_id: The ids of its runs are made of it: `<schedule_id>-<time in UTC>`.
+        given: What each run begins with; a mapping that has `goal` is a goal's, else an agent's.
+        cron: One or more expressions, as `0 7 * * 1-5`; this or `every`.
+        every: An interval, counted from midnight UTC.
+        time_zone: Of `cron`, and of an `end` without one.
+        overlap: What is done when a run is due and the one before has not ended.
+        catch_up: How late a run may be started that was due while the server did not run.
+        jitter: Each run is started later by up to this, by chance.
+        end: No run is started after it.
+        paused: Begin paused.
+        note: Stands in the schedule, for people.
+        task_queue: As for `start_agent`.
+
+    Raises:
+        InvalidInput: Before anything is created, naming what is wrong.
+        ScheduleTaken: There is a schedule of this id.
+    """
+    times = timing(
+        cron=cron, every=every, time_zone=time_zone, overlap=overlap, catch_up=catch_up, jitter=jitter, end=end
+    )
+    state = ScheduleState(note=checked_note(note) or None, paused=paused)
+    checked = checked_input(given)
+    return await create(client, checked_schedule_id(schedule_id), checked, times, state, task_queue=task_queue)
+
+
+async def create(
+    client: Client,
+    schedule_id: str,
+    checked: AgentInput | GoalInput,
+    times: Timing,
+    state: ScheduleState,
+    *,
+    task_queue: str | None = None,
+) -> ScheduleHandle:
+    """Create a schedule of what was checked; as `create_schedule` does."""
+    queue, place = settled(client)
+    home = {} if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
+    is_goal = isinstance(checked, GoalInput)
+    summary = one_line(checked.goal if is_goal else checked.task, SUMMARY_CHARS)
+    action = ScheduleActionStartWorkflow(
+        GOAL_WORKFLOW if is_goal else AGENT_WORKFLOW,
+        checked.model_dump(mode="json", exclude_unset=True),
+        id=schedule_id,
+        task_queue=task_queue or queue,
+        static_summary=summary,
+        memo=home or None,
+    )
+    schedule = Schedule(action=action, spec=times.spec, policy=times.policy, state=state)
+    try:
+        await client.create_schedule(schedule_id, schedule, memo={SUMMARY_MEMO: summary, **home})
+    except ScheduleAlreadyRunningError:
+        raise ScheduleTaken(schedule_id) from None
+    except RPCError as error:
+        if error.status == RPCStatusCode.INVALID_ARGUMENT:
+            raise InvalidInput(f"the server refuses the schedule: {error.message}; {FIELDS}") from None
+        raise schedule_error(error, schedule_id) from error
+    return ScheduleHandle(client, schedule_id)
+
+
+def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInput | GoalInput:
+    """Return what each run begins with, checked as for a run that is started now.
+
+    Raises:
+        InvalidInput: Naming each bad key.
+    """
+    if isinstance(given, GoalInput):
+        return parse_goal(given)
+    if isinstance(given, AgentInput):
+        return parse_input(given)
+    return parse_goal(dict(given)) if "goal" in given else parse_input(dict(given))
+
+
+def checked_schedule_id(given: str) -> str:
+    """Return the id of a schedule, whose runs' ids have to be ids of runs.
+
+    Raises:
+        InvalidInput: They could not be.
+    """
+    if len(run_id_of(given).encode(errors="replace")) > MAX_SCHEDULE_ID_BYTES:
+        raise InvalidInput(f"id: must not be longer than {MAX_SCHEDULE_ID_BYTES} bytes")
+    return given
+
+
+def checked_note(note: str) -> str:
+    """Return a note as it is kept.
+
+    Raises:
+        InvalidInput: It is too long.
+    """
+    if len(note) > MAX_NOTE_CHARS:
+        raise InvalidInput(f"note: must not be longer than {MAX_NOTE_CHARS} characters")
+    return clean_text(note)

@@ -1,0 +1,116 @@
+"""One schedule of runs: look at it, trigger, pause, resume, delete it."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+from temporalio.client import (
+    Client,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleActionStartWorkflow,
+    ScheduleDescription,
+    ScheduleOverlapPolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import NotAnAgent, OrgaError, ScheduleNotFound
+from orga.client.server.lacking import reason_of
+from orga.workflows.types.names import RUNS
+from orga.workflows.types.text import clean_text
+
+_LOOKS, _BETWEEN_LOOKS_S = 50, 0.1
+"""A schedule starts a run within a tenth of a second, but for one that waits for another run to end."""
+
+_WAITS = {ScheduleOverlapPolicy.BUFFER_ONE, ScheduleOverlapPolicy.BUFFER_ALL}
+
+
+@dataclass(frozen=True)
+class Triggered:
+    """What came of a trigger."""
+
+    outcome: Literal["started", "skipped", "buffered", "pending"]
+    """`skipped` and `buffered` by the overlap policy; `pending`: the schedule has not said yet."""
+    run_id: str = ""
+    """Of the run that was started."""
+
+
+class ScheduleHandle:
+    """A schedule of runs or goals."""
+
+    def __init__(self, client: Client, schedule_id: str) -> None:
+        self.id = schedule_id
+        self._schedule = client.get_schedule_handle(schedule_id)
+
+    async def describe(self) -> ScheduleDescription:
+        """Return what the server says of it.
+
+        Raises:
+            ScheduleNotFound: There is none of this id.
+            NotAnAgent: It starts something else.
+        """
+        try:
+            described = await self._schedule.describe()
+        except RPCError as error:
+            raise schedule_error(error, self.id) from error
+        action = described.schedule.action
+        if not isinstance(action, ScheduleActionStartWorkflow):
+            raise NotAnAgent(self.id, "schedule")
+        if action.workflow not in RUNS:
+            raise NotAnAgent(self.id, f"schedule of {action.workflow}")
+        return described
+
+    async def trigger(self) -> Triggered:
+        """Start a run now, by the schedule's overlap policy, paused or not; wait a moment for what comes of it."""
+        before = await self.describe()
+        try:
+            await self._schedule.trigger()
+        except RPCError as error:
+            raise schedule_error(error, self.id) from error
+        for _ in range(_LOOKS):
+            if (found := _came_of_it(before, await self.describe())) is not None:
+                return found
+            await asyncio.sleep(_BETWEEN_LOOKS_S)
+        return Triggered("pending")
+
+    async def pause(self, why: str) -> None:
+        """Start no more runs by its times; `why` becomes its note. A run that goes on is left alone."""
+        await self.describe()
+        try:
+            await self._schedule.pause(note=clean_text(why))
+        except RPCError as error:
+            raise schedule_error(error, self.id) from error
+
+    async def resume(self, why: str) -> None:
+        """Start runs again; those that were due meanwhile are not made good."""
+        await self.describe()
+        try:
+            await self._schedule.unpause(note=clean_text(why))
+        except RPCError as error:
+            raise schedule_error(error, self.id) from error
+
+    async def delete(self) -> None:
+        """Forget the schedule; its runs stay, and one that goes on is left alone."""
+        await self.describe()
+        try:
+            await self._schedule.delete()
+        except RPCError as error:
+            raise schedule_error(error, self.id) from error
+
+
+def schedule_error(error: RPCError, schedule_id: str) -> OrgaError:
+    """Return what a user is told when the server does not do as it was asked."""
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return ScheduleNotFound(schedule_id)
+    return OrgaError(f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see `orga doctor`")
+
+
+def _came_of_it(before: ScheduleDescription, now: ScheduleDescription) -> Triggered | None:
+    last = now.info.recent_actions[-1].action if now.info.recent_actions else None
+    if now.info.num_actions > before.info.num_actions and isinstance(last, ScheduleActionExecutionStartWorkflow):
+        return Triggered("started", last.workflow_id)
+    if now.info.num_actions_skipped_overlap > before.info.num_actions_skipped_overlap:
+        return Triggered("skipped")
+    has_more = now.raw_description.info.buffer_size > before.raw_description.info.buffer_size
+    if has_more and now.info.running_actions and now.schedule.policy.overlap in _WAITS:
+        return Triggered("buffered")
+    return None

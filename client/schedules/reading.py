@@ -1,0 +1,147 @@
+"""Schedules as the server tells of them: what each starts, when, and what it started last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleActionResult,
+    ScheduleActionStartWorkflow,
+    ScheduleDescription,
+    ScheduleListActionStartWorkflow,
+    ScheduleListDescription,
+    ScheduleSpec,
+)
+from temporalio.service import RPCError
+
+from orga.client.schedules.create import SUMMARY_MEMO
+from orga.client.schedules.handle import schedule_error
+from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
+from orga.workflows.types.names import GOAL_WORKFLOW, RUNS
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that a schedule started."""
+
+    run_id: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """One schedule."""
+
+    id: str
+    workflow: str
+    what: str
+    """The beginning of its task or goal; "" of one that was made without us."""
+    times: tuple[str, ...]
+    """Expressions and intervals, as people write them."""
+    time_zone: str
+    next: tuple[datetime, ...]
+    runs: tuple[Started, ...]
+    """The last ones, oldest first."""
+    paused: bool
+    note: str
+    folder: str | None
+    """What its runs are started for; None where no folder was named."""
+
+    @property
+    def kind(self) -> str:
+        """What it starts: `goal` or `run`."""
+        return "goal" if self.workflow == GOAL_WORKFLOW else "run"
+
+
+async def schedules(client: Client) -> list[Scheduled]:
+    """Return all schedules of runs and goals, by id; one that was created a moment ago may be missing.
+
+    Raises:
+        OrgaError: The server lists no schedules.
+    """
+    try:
+        found = [each async for each in await client.list_schedules()]
+    except RPCError as error:
+        raise schedule_error(error, "") from error
+    ours = [(each, workflow) for each in found if (workflow := _workflow(each)) in RUNS]
+    return sorted([await _listed(each, workflow) for each, workflow in ours], key=lambda one: one.id)
+
+
+async def scheduled(described: ScheduleDescription) -> Scheduled:
+    """Return a schedule that was described."""
+    action, state, info = described.schedule.action, described.schedule.state, described.info
+    workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
+    return _scheduled(
+        (described.id, workflow),
+        described.schedule.spec,
+        (info.next_action_times, info.recent_actions),
+        (state.paused, state.note),
+        await described.memo(),
+    )
+
+
+def length(time: timedelta) -> str:
+    """Return a length of time as people write it: `90s` is `1m30s`."""
+    left, parts = int(time.total_seconds()), list[str]()
+    for unit, seconds in _UNITS:
+        if left >= seconds:
+            parts.append(f"{left // seconds}{unit}")
+            left %= seconds
+    return "".join(parts) or "0s"
+
+
+async def _listed(each: ScheduleListDescription, workflow: str) -> Scheduled:
+    schedule, info = each.schedule, each.info
+    return _scheduled(
+        (each.id, workflow),
+        schedule.spec if schedule else ScheduleSpec(),
+        (info.next_action_times, info.recent_actions) if info else ((), ()),
+        (schedule.state.paused, schedule.state.note) if schedule else (False, None),
+        await each.memo(),
+    )
+
+
+def _scheduled(
+    known_as: tuple[str, str],
+    spec: ScheduleSpec,
+    times: tuple[Sequence[datetime], Sequence[ScheduleActionResult]],
+    state: tuple[bool, str | None],
+    memo: Mapping[str, Any],
+) -> Scheduled:
+    (schedule_id, workflow), (coming, past), (paused, note) = known_as, times, state
+    home = workplace_of(memo.get(WORKPLACE_MEMO))
+    return Scheduled(
+        id=schedule_id,
+        workflow=workflow,
+        what=str(memo.get(SUMMARY_MEMO, "")),
+        times=_times(spec),
+        time_zone=spec.time_zone_name or "UTC",
+        next=tuple(coming),
+        runs=tuple(
+            Started(each.action.workflow_id, each.scheduled_at)
+            for each in past
+            if isinstance(each.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
+        ),
+        paused=paused,
+        note=note or "",
+        folder=home and home.folder,
+    )
+
+
+def _times(spec: ScheduleSpec) -> tuple[str, ...]:
+    """Return the expressions, which the server keeps as comments of what it made of them, and the intervals."""
+    return (
+        *spec.cron_expressions,
+        *(calendar.comment or "a calendar" for calendar in spec.calendars),
+        *(f"every {length(interval.every)}" for interval in spec.intervals),
+    )
+
+
+def _workflow(each: ScheduleListDescription) -> str:
+    action = each.schedule and each.schedule.action
+    return action.workflow if isinstance(action, ScheduleListActionStartWorkflow) else ""

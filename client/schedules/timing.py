@@ -1,0 +1,147 @@
+"""When a schedule starts its runs, and what it does where two of them meet: checked before anything is created."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from temporalio.client import (
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+)
+
+from orga.client.config.problems import close_to
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import as_line, can_be_typed
+
+Overlap = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
+"""What is done when a run is due and the one before has not ended. `cancel-other` ends that as an abort does, with a
+result; `terminate-other` leaves it without one."""
+
+OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
+    "skip": ScheduleOverlapPolicy.SKIP,
+    "buffer-one": ScheduleOverlapPolicy.BUFFER_ONE,
+    "buffer-all": ScheduleOverlapPolicy.BUFFER_ALL,
+    "cancel-other": ScheduleOverlapPolicy.CANCEL_OTHER,
+    "terminate-other": ScheduleOverlapPolicy.TERMINATE_OTHER,
+    "allow-all": ScheduleOverlapPolicy.ALLOW_ALL,
+}
+
+CATCH_UP = timedelta(days=1)
+LEAST_CATCH_UP = timedelta(seconds=10)
+"""The server takes less for this."""
+
+LEAST_INTERVAL = timedelta(seconds=1)
+LONGEST = timedelta(days=3_650)
+NO_TIME = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When runs are started."""
+
+    spec: ScheduleSpec
+    policy: SchedulePolicy
+
+
+def timing(
+    *,
+    cron: str | Sequence[str] = (),
+    every: timedelta | None = None,
+    time_zone: str = "UTC",
+    overlap: Overlap = "skip",
+    catch_up: timedelta = CATCH_UP,
+    jitter: timedelta = NO_TIME,
+    end: datetime | None = None,
+) -> Timing:
+    """Return the times as Temporal takes them; what stands in a field of a cron expression is checked by the server.
+
+    Args:
+        cron: One or more expressions of five to seven fields, or `@daily` and the like.
+        every: An interval, counted from midnight UTC of 1970-01-01: every hour is at the full hour.
+        time_zone: Of the expressions, and of an `end` that names none.
+        overlap: What is done when a run is due and the one before goes on.
+        catch_up: How late a run may be started that was due while the server did not run.
+        jitter: Each run is started later by up to this, by chance.
+        end: No run is started after it.
+
+    Raises:
+        InvalidInput: Naming what is wrong.
+    """
+    expressions = [_expression(each) for each in ([cron] if isinstance(cron, str) else cron)]
+    if bool(expressions) == (every is not None):
+        raise InvalidInput("a schedule has times: give cron (as '0 7 * * 1-5') or every (as 1h), one of the two")
+    if every is not None:
+        _within("every", every, LEAST_INTERVAL)
+    _within("catch_up", catch_up, LEAST_CATCH_UP)
+    _within("jitter", jitter, NO_TIME)
+    _known_zone(time_zone)
+    return Timing(
+        ScheduleSpec(
+            cron_expressions=expressions,
+            intervals=[] if every is None else [ScheduleIntervalSpec(every=every)],
+            time_zone_name=time_zone,
+            jitter=jitter or None,
+            end_at=None if end is None else _end(end, time_zone),
+        ),
+        SchedulePolicy(overlap=_overlap(overlap), catchup_window=catch_up),
+    )
+
+
+def zone_of(name: str | None) -> ZoneInfo:
+    """Return the zone that times are shown in; UTC where this machine does not know it."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def _expression(text: str) -> str:
+    """Return the expression with itself as its comment: the server keeps that, and shows the times in parts."""
+    cron = " ".join(text.split())
+    told = f"cron {as_line(text)!r}"
+    if not can_be_typed(cron):
+        raise InvalidInput(f"{told}: must be an expression of five to seven fields, as '0 7 * * 1-5'")
+    if "#" in cron:
+        raise InvalidInput(f"{told}: takes no comment; give it as the note")
+    if "TZ=" in cron:
+        raise InvalidInput(f"{told}: the zone is given apart, as time_zone (--tz)")
+    if cron.startswith("@every"):
+        raise InvalidInput(f"{told}: an interval is given as every (--every)")
+    if not cron.startswith("@") and not 5 <= len(cron.split()) <= 7:
+        raise InvalidInput(f"{told}: has {len(cron.split())} fields; must have five to seven, as '0 7 * * 1-5'")
+    return f"{cron} # {cron}"
+
+
+def _within(name: str, length: timedelta, least: timedelta) -> None:
+    if not least <= length <= LONGEST:
+        raise InvalidInput(f"{name}: must be from {least.total_seconds():g} s to {LONGEST.days} days")
+
+
+def _known_zone(name: str) -> None:
+    """Refuse a name that is no zone, as far as this machine knows zones."""
+    known = available_timezones()
+    if known and name not in known:
+        hint = close_to(name, sorted(known))
+        raise InvalidInput(f"time_zone {as_line(name)!r}: there is no such zone; {hint}write one as Europe/Berlin")
+
+
+def _end(end: datetime, time_zone: str) -> datetime:
+    in_zone = end if end.tzinfo is not None else end.replace(tzinfo=zone_of(time_zone))
+    try:
+        at = in_zone.astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise InvalidInput(f"end: {end} is no time that a schedule can end at") from None
+    if at <= datetime.now(UTC):
+        raise InvalidInput(f"end: {at:%Y-%m-%d %H:%M} UTC is past")
+    return at
+
+
+def _overlap(name: str) -> ScheduleOverlapPolicy:
+    for known, policy in OVERLAPS.items():
+        if known == name:
+            return policy
+    raise InvalidInput(f"overlap {as_line(name)!r}: must be one of {', '.join(OVERLAPS)}")

@@ -1,0 +1,62 @@
+"""`orga schedule` as users type it: real processes, the embedded server, a real worker, the embedded reader."""
+
+import json
+import time
+from typing import Any
+
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import Orga
+
+__all__ = ["home", "orga"]
+
+
+def listed(orga: Orga, schedule: str) -> dict[str, Any]:
+    """Return the row of a schedule, for which the list may need a moment."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for row in json.loads(orga("schedule", "list", "--json").out or "[]"):
+            if row["id"] == schedule:
+                return row
+    raise AssertionError(f"{schedule} is not listed")
+
+
+def test_a_schedule_from_its_creation_to_its_end(orga: Orga) -> None:
+    times = ("--cron", "0 7 * * 1-5", "--tz", "Europe/Berlin", "--jitter", "5m", "--end", "2099-12-31T00:00")
+    made = orga("schedule", "create", "morning", *times, "--task", "What is the retry limit?", "--note", "for us")
+    assert (made.code, made.out) == (0, "morning\n")
+    assert "07:0" in made.err
+    assert "its runs wait; start one with: orga worker" in made.err
+    again = orga("schedule", "create", "morning", *times, "--task", "x")
+    assert (again.code, "there is a schedule 'morning' already" in again.err) == (2, True)
+
+    with orga.started("worker") as worker:
+        worker.line("polls task queue")
+        run_id = orga("schedule", "trigger", "morning").out.strip()
+        attached = orga("attach", run_id)
+    assert (attached.code, "five attempts" in attached.out) == (0, True)
+
+    assert run_id in [row["id"] for row in json.loads(orga("list", "--json").out)]
+    assert orga("status", run_id).code == orga("journal", run_id).code == 0
+    assert [(run["id"], run["state"]) for run in listed(orga, "morning")["runs"]] == [(run_id, "completed")]
+    shown = orga("schedule", "show", "morning").out
+    for told in ("0 7 * * 1-5 Europe/Berlin, later by up to 5m, until 2099-12-31 00:00", "note: for us", run_id):
+        assert told in shown
+    assert json.loads(orga("schedule", "show", "morning", "--json").out)["input"] == {
+        "task": "What is the retry limit?"
+    }
+
+    assert orga("schedule", "pause", "morning", "until monday").code == 0
+    assert "paused" in orga("schedule", "list").out
+    assert "note: until monday" in orga("schedule", "show", "morning").out
+    assert orga("schedule", "resume", "morning").code == 0
+    assert orga("schedule", "delete", "morning").code == 0
+    gone = orga("schedule", "show", "morning")
+    assert gone.code == 2
+    assert gone.err.splitlines()[-1] == "orga: there is no schedule 'morning'; `orga schedule list` shows the ids"
+    assert run_id in orga("list").out
+
+
+def test_what_the_server_refuses_is_one_line(orga: Orga) -> None:
+    refused = orga("schedule", "create", "bad", "--cron", "0 77 * * *", "--goal", "x")
+    assert refused.code == 2
+    assert "Hour is not in range" in refused.err.splitlines()[-1]

@@ -1,0 +1,192 @@
+"""Goals and runs that Temporal starts by the clock, on a real server: times of their own, or triggered."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
+
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.workplace import home_of, own_queue, settle, workplace
+from orga.client.errors import NotAnAgent, ScheduleNotFound, ScheduleTaken
+from orga.client.runs.agents import AgentHandle
+from orga.client.schedules.create import create_schedule
+from orga.client.schedules.handle import ScheduleHandle
+from orga.client.schedules.reading import Scheduled, scheduled, schedules
+from orga.workflows.types.record import InvalidInput
+from tests.support.hold import Hold, until
+from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.scripted import answers
+from tests.support.parts.time_skipping import time_skipping
+from tests.support.runs.loop import FakeTool, Loop, a_loop
+
+DAY = timedelta(days=1)
+
+
+@asynccontextmanager
+async def a_schedule(loop: Loop, given: dict[str, Any] | None = None, **times: Any) -> AsyncGenerator[ScheduleHandle]:
+    """A schedule that the loop's worker serves, deleted at the end."""
+    usual: dict[str, Any] = {"every": DAY, "task_queue": loop.task_queue}
+    task = given or {"task": "look around"}
+    made = await create_schedule(loop.client, f"nightly-{uuid4().hex}", task, **(usual | times))
+    try:
+        yield made
+    finally:
+        await made.delete()
+
+
+async def seen(handle: ScheduleHandle) -> Scheduled:
+    return await scheduled(await handle.describe())
+
+
+async def test_a_triggered_run_is_a_run_as_any_other(client: Client) -> None:
+    async with a_loop(client, [answers("all is well")]) as loop, a_schedule(loop, cron="0 7 * * *", every=None) as made:
+        came = await made.trigger()
+        ran = await loop.ended(client.get_workflow_handle(came.run_id))
+        one = await seen(made)
+        memo = await (await AgentHandle(client, came.run_id).describe()).memo()
+
+    assert came.outcome == "started"
+    assert came.run_id.startswith(f"{made.id}-20")
+    assert (ran.result.output, ran.journal[0].event) == ("all is well", "Started")
+    assert (one.kind, one.what, one.times, one.time_zone) == ("run", "look around", ("0 7 * * *",), "UTC")
+    assert [run.run_id for run in one.runs] == [came.run_id]
+    assert len(one.next) == 10
+    assert memo == {}
+
+
+async def test_a_goal_is_pursued_each_time(client: Client) -> None:
+    model = GoalModel(
+        plan=says(goal_type="research", steps=[a_step("s1")]), evaluate=scored("s1"), decide=says(status="done")
+    )
+    async with a_loop(client, model, FakeTool("look")) as loop, a_schedule(loop, {"goal": "find out"}) as made:
+        result = await AgentHandle(client, (await made.trigger()).run_id).result()
+        assert (await seen(made)).kind == "goal"
+
+    assert (result.termination.reason, result.output) == ("completed", "the final answer")
+
+
+async def test_runs_are_started_by_the_clock_until_it_is_paused(client: Client) -> None:
+    replies = [answers("all is well")] * 50
+    async with a_loop(client, replies) as loop, a_schedule(loop, every=timedelta(seconds=1), paused=True) as made:
+        assert (await seen(made)).runs == ()
+        await made.resume("go")
+
+        async def has_started_two() -> bool:
+            return len((await seen(made)).runs) >= 2
+
+        await until(has_started_two)
+        await made.pause("enough")
+        one = await seen(made)
+        for run in one.runs:
+            assert (await AgentHandle(client, run.run_id).result()).output == "all is well"
+        assert (one.paused, one.note) == (True, "enough")
+        assert (await made.trigger()).outcome == "started"
+        assert len(set(one.runs)) == len(one.runs)
+
+
+async def test_a_run_that_is_due_while_another_goes_on_is_skipped(client: Client) -> None:
+    hold = Hold()
+    async with a_loop(client, [hold.step(answers("late"))]) as loop, a_schedule(loop) as made:
+        first = await made.trigger()
+        await hold.reached()
+        assert (await made.trigger()).outcome == "skipped"
+        hold.go.set()
+        assert (await AgentHandle(client, first.run_id).result()).output == "late"
+        assert len((await seen(made)).runs) == 1
+
+
+async def test_a_run_that_is_buffered_begins_when_the_other_has_ended(client: Client) -> None:
+    hold = Hold()
+    replies = [hold.step(answers("first")), answers("second")]
+    async with a_loop(client, replies) as loop, a_schedule(loop, overlap="buffer-one") as made:
+        await made.trigger()
+        await hold.reached()
+        assert (await made.trigger()).outcome == "buffered"
+        hold.go.set()
+
+        async def has_started_two() -> bool:
+            return len((await seen(made)).runs) == 2
+
+        await until(has_started_two)
+        last = (await seen(made)).runs[-1]
+        assert (await AgentHandle(client, last.run_id).result()).output == "second"
+
+
+async def test_a_run_that_is_cancelled_for_the_next_one_ends_with_a_result(client: Client) -> None:
+    hold = Hold()
+    replies = [hold.step(answers("first")), answers("second")]
+    async with a_loop(client, replies) as loop, a_schedule(loop, overlap="cancel-other") as made:
+        first = await made.trigger()
+        await hold.reached()
+        await asyncio.sleep(1.1)  # the id of a run has its second in it: two in one would be of one id
+        second = await made.trigger()
+        assert second.outcome == "started"
+        assert (await AgentHandle(client, first.run_id).result()).termination.reason == "aborted"
+        assert (await AgentHandle(client, second.run_id).result()).output == "second"
+
+
+async def test_its_runs_go_to_the_folder_it_was_made_for(client: Client) -> None:
+    """The server begins them, so the schedule has to know the queue and the place."""
+    place = workplace(OrgaConfig())
+    settle(client, own_queue(OrgaConfig(), place, embedded=True), place)
+    try:
+        made = await create_schedule(client, f"here-{uuid4().hex}", {"task": "x"}, every=DAY)
+    finally:
+        settle(client, "orga", None)
+    run = await AgentHandle(client, (await made.trigger()).run_id).describe()
+    assert (run.task_queue, (await seen(made)).folder) == (f"orga-{place.mark}", place.folder)
+    assert await home_of(run) == place
+    await client.get_workflow_handle(run.id).terminate()
+    await made.delete()
+
+
+async def test_it_is_listed_until_it_is_deleted(client: Client) -> None:
+    made = await create_schedule(client, f"listed-{uuid4().hex}", {"task": "x"}, every=DAY, note="for the team")
+
+    async def is_listed() -> bool:
+        return made.id in [one.id for one in await schedules(client)]
+
+    await until(is_listed)
+    one = next(one for one in await schedules(client) if one.id == made.id)
+    assert (one.what, one.times, one.note, one.paused) == ("x", ("every 1d",), "for the team", False)
+    with pytest.raises(ScheduleTaken, match="orga schedule delete"):
+        await create_schedule(client, made.id, {"task": "x"}, every=DAY)
+    await made.delete()
+    for act in (made.describe, made.trigger, made.delete):
+        with pytest.raises(ScheduleNotFound, match="`orga schedule list` shows"):
+            await act()
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [
+        pytest.param({"cron": "0 77 * * 1"}, "Hour is not in range .*; the fields of an expression", id="no hour"),
+        pytest.param({"cron": "@evry"}, "the server refuses the schedule: ", id="no such name"),
+    ],
+)
+async def test_what_the_server_refuses_is_told(client: Client, times: dict[str, Any], says: str) -> None:
+    name = f"bad-{uuid4().hex}"
+    with pytest.raises(InvalidInput, match=says):
+        await create_schedule(client, name, {"task": "x"}, **times)
+    with pytest.raises(ScheduleNotFound):
+        await ScheduleHandle(client, name).describe()
+
+
+async def test_a_schedule_of_something_else_is_left_alone(client: Client) -> None:
+    action = ScheduleActionStartWorkflow("Billing", id="billing", task_queue="billing")
+    spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=DAY)])
+    other = await client.create_schedule(f"billing-{uuid4().hex}", Schedule(action=action, spec=spec))
+    with pytest.raises(NotAnAgent, match="schedule of Billing"):
+        await ScheduleHandle(client, other.id).delete()
+    await other.delete()
+
+
+async def test_a_server_without_schedules_says_so() -> None:
+    async with time_skipping() as environment:
+        with pytest.raises(Exception, match="CreateSchedule, which this server does not do"):
+            await create_schedule(environment.client, "x", {"task": "x"}, every=DAY)
