@@ -19,6 +19,7 @@ from temporalio.worker import Worker
 from orga.activities.adapters.repaired_json import repaired_json
 from orga.activities.conversations import Conversations
 from orga.activities.critique import CritiqueActivities
+from orga.activities.deliver import DeliverActivities
 from orga.activities.gate import GateActivities
 from orga.activities.goals import GoalActivities
 from orga.activities.model_circuits import GuardedModels
@@ -100,6 +101,7 @@ def _activities(parts: Parts, conversations: Conversations, pasts: Pasts) -> lis
         CritiqueActivities(models, conversations, parts.secrets).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
         *tool_activities(parts.tools, conversations, parts.secrets, parts.permits),
+        DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
         *([source_activity(parts.source, conversations, parts.secrets, parts.permits)] if parts.source else []),
     ]

@@ -21,9 +21,14 @@ def attempt_failed(message: str, kind: str, *, retryable: bool, acted: Acted | N
     is_unsure = may_have_acted()
     is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
     if retryable and not is_unsure and is_plain and not activity.info().is_local:
-        activity.heartbeat({_FAILED: activity.info().attempt})
+        note_plain_failure()
     details = (*_TOLD[acted], *((EARLIER_UNKNOWN,) if is_unsure else ()))
     return ApplicationError(message, *details, type=kind, non_retryable=not retryable)
+
+
+def note_plain_failure() -> None:
+    """Tell the next attempt that this one has had no effect, which it can know only if the ones before had none."""
+    activity.heartbeat({_FAILED: activity.info().attempt})
 
 
 def may_have_acted() -> bool:

@@ -248,12 +248,21 @@ class Notifier(Protocol):
 class NotifyError(Exception):
     """A notification that was not taken. Its text reaches the history: no address and no secret may stand in it."""
 
-    def __init__(self, message: str, *, kind: str, retryable: bool, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        retryable: bool,
+        retry_after_s: float | None = None,
+        may_have_arrived: bool = False,
+    ) -> None:
         """Describe the failure; `retry_after_s` is the receiver's own wish."""
         super().__init__(message)
         self.kind = kind
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+        self.may_have_arrived = may_have_arrived
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from orga.workflows.phases.act import hydrate
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.pace import show_details, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time, wall_time
+from orga.workflows.phases.goals.deliver import deliver
 from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.goals.stages import STAGES
 from orga.workflows.phases.goals.summary import bring_best_effort, summarise
@@ -104,6 +105,10 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         """Decide anew, with the guidance that came."""
         super().go_on()
         self._goal.pursue(with_guidance_seen)
+
+    async def _until_ended(self) -> GoalResult:
+        """Deliver the result, too: its ending is final here."""
+        return await deliver(self._goal, await super()._until_ended())
 
     def result(self, stop: Stop) -> GoalResult:
         """Return what has come of the goal."""

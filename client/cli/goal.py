@@ -12,7 +12,9 @@ from orga.client.cli.run import detached, followed
 from orga.client.cli.session import Session
 from orga.client.cli.task_input import GoalGiven, goal_input
 from orga.client.runs.goals import goal_id_of, start_goal
+from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.record import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,14 @@ class _Wish:
     again: bool
 
     async def start(self, here: Session) -> str:
-        """Start it and return its id."""
+        """Start it and return its id.
+
+        Raises:
+            InvalidInput: The worker is this configuration's own, and has no delivery of that name.
+        """
+        known = tuple(here.loaded.config.goals.deliveries)
+        if here.connection.endpoint.embedded and (problem := unknown_deliveries(self.checked.deliver, known)):
+            raise InvalidInput(problem)
         return (await start_goal(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
@@ -43,6 +52,10 @@ def goal(
     ] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The goal's id; goal-<uuid7> without.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Whom it is for.")] = None,
+    deliver: Annotated[
+        list[str] | None,
+        typer.Option(help="Where its answer goes, by name in [goals.deliveries]; repeat it. The default ones without."),
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
@@ -62,7 +75,7 @@ def goal(
     """
     if again and id_ is None:
         raise UsageError("--again: names no goal; add --id ID")
-    given = GoalGiven(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant)
+    given = GoalGiven(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
     wish = _Wish(goal_input(given), goal_id_of(id_), again)
     if detach:
         return completed(detached(wish.start, config, as_json=json))

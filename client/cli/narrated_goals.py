@@ -54,6 +54,15 @@ def _compressed(data: Data) -> list[Line]:
     return [Line(f"memory: {data.get('before')} bytes to {data.get('after')}{how}")]
 
 
+def _delivered(data: Data) -> list[Line]:
+    return [Line(f"✓ delivered to {_text(data, 'name')} ({_text(data, 'kind')})", "good")]
+
+
+def _undelivered(data: Data) -> list[Line]:
+    where = f"{_text(data, 'name')} ({_text(data, 'kind')})"
+    return [Line(f"✗ not delivered to {where}: {_text(data, 'error')}", "bad")]
+
+
 def _text(data: Data, key: str) -> str:
     return on_one_line(str(data.get(key, "")))
 
@@ -67,4 +76,6 @@ GOAL_TELLERS: Mapping[str, Callable[[Data], list[Line]]] = {
     "QuestionAsked": _asked,
     "QuestionAnswered": _answered,
     "MemoryCompressed": _compressed,
+    "Delivered": _delivered,
+    "DeliveryFailed": _undelivered,
 }

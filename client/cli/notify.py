@@ -14,7 +14,8 @@ from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
 
 if TYPE_CHECKING:
-    from orga.activities.adapters.webhook.sender import Answer, WebhookSettings
+    from orga.activities.adapters.webhook.post import Answer
+    from orga.activities.adapters.webhook.sender import WebhookSettings
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -14,12 +14,14 @@ from orga.client.cli.fork import changes
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
+from orga.client.cli.redeliver import redeliver
 from orga.client.cli.session import Session, session
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.recovery import DeadLetter
 
 
@@ -66,6 +68,8 @@ def requeue(
 
     A live run does so before its next reasoning step. LETTER may be left out where there is only one.
 
+    Of a goal that has ended the answer is sent again, from this machine, to a delivery that failed: LETTER is its name.
+
     Example: orga requeue ID 3.0
 
     Example: orga requeue ID --all --fork --set max_iterations=50
@@ -80,7 +84,11 @@ def requeue(
 async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     async with session(config) as here:
         run = here.run(wish.run_id)
-        if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:
+        described = await run.describe()
+        has_ended = described.status != WorkflowExecutionStatus.RUNNING
+        if has_ended and described.workflow_type == GOAL_WORKFLOW:
+            return await redeliver(here, wish.run_id, wish.letter, all_of_them=wish.all, as_json=as_json)
+        if has_ended:
             return await _in_a_fork(here, wish, as_json=as_json)
         if wish.as_fork:
             raise UsageError(f"run {wish.run_id!r} is live: leave --fork out")

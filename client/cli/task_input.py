@@ -43,7 +43,7 @@ def agent_input(given: Given) -> AgentInput:
         "agent": given.agent,
         "model": given.model,
         "instructions": given.instructions,
-        "tools": _tools(given.tools),
+        "tools": _names(given.tools),
         "config": _config(given),
         "trusted_context": dict(_trusted(pair) for pair in given.trusted),
         "tenant": given.tenant,
@@ -63,6 +63,7 @@ class GoalGiven:
     max_iterations: int | None = None
     timeout_s: float | None = None
     tenant: str | None = None
+    deliver: Sequence[str] = ()
 
 
 def goal_input(given: GoalGiven) -> GoalInput:
@@ -76,9 +77,10 @@ def goal_input(given: GoalGiven) -> GoalInput:
         "goal": task_text(given.goal),
         "agent": given.agent,
         "model": given.model,
-        "skills": _tools(given.skills),
+        "skills": _names(given.skills),
         "config": _with_limits(settings(given.settings, GoalConfig), given.max_iterations, given.timeout_s),
         "tenant": given.tenant,
+        "deliver": _names(given.deliver),
     }
     return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
 
@@ -103,7 +105,7 @@ def pair_of(text: str, option: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _tools(options: Sequence[str]) -> list[str] | None:
+def _names(options: Sequence[str]) -> list[str] | None:
     """Return the names; `--tools ""` chooses none, no option leaves the choice to the agent."""
     if not options:
         return None

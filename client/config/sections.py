@@ -6,8 +6,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
+from orga.client.config.delivery_config import DeliveryConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
+from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.input import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.questions import NotifyEvent
@@ -176,6 +178,13 @@ class NotifyConfig(Border):
     """Of the Temporal UI, for links; null: that of the embedded server, else none."""
 
 
+class GoalsConfig(Border):
+    """`[goals]`."""
+
+    deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
+    """By name: where the answers of goals may go."""
+
+
 class TelemetryConfig(Border):
     """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
 
@@ -198,6 +207,7 @@ class OrgaConfig(Border):
     policy: PolicyConfig = PolicyConfig()
     audit: AuditConfig = AuditConfig()
     notify: NotifyConfig = NotifyConfig()
+    goals: GoalsConfig = GoalsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
 

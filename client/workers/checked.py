@@ -21,6 +21,7 @@ from orga.client.config.notify_settings import notify_settings
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
+from orga.client.workers.deliveries import configured_deliveries
 from orga.client.workers.tools import worker_tools
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tools import ToolSpec
@@ -69,6 +70,8 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         server_settings(config.mcp.servers, config.tools.options, env)
     with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
+    with problems.of("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
+        configured_deliveries(config, root, env)
     return {
         "agents": {
             name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()

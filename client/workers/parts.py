@@ -13,17 +13,20 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
+from orga.activities.deliver import DeliveryChannel
 from orga.activities.gate import ArgumentErrors
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import Models
 from orga.activities.permits import PermitKeys, permit_keys
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
+from orga.client.config.delivery_settings import told_channels
 from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.model_prices import is_priced
 from orga.client.config.notify_settings import ADDRESS, notify_settings
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.build import build_id
+from orga.client.workers.deliveries import configured_deliveries
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.context import Setup
@@ -53,6 +56,8 @@ class Parts:
     """Signs what the gate allows; None where no key is set, and nothing is checked."""
     notifier: Notifier | None = None
     """Who tells people outside; None where nobody is to be told."""
+    deliveries: Mapping[str, DeliveryChannel] = field(default_factory=dict[str, DeliveryChannel])
+    """Where the answers of goals may go, by name."""
     engine: str = ""
     """The name of the policy engine: a run that began under a stronger one is not judged by it."""
 
@@ -104,6 +109,8 @@ def configured_parts(
     webhook = notify_settings(config.notify, env)
     if webhook is not None:
         facts = facts.with_notify(config.notify.events)
+    if config.goals.deliveries:
+        facts = facts.with_deliveries(told_channels(config.goals.deliveries))
     agents = ConfiguredAgents(
         config.agents,
         {name: tool.spec for name, tool in tools.items()},
@@ -125,10 +132,12 @@ def configured_parts(
         secrets=KnownSecrets.of_environment(env, secret_names(config)),
         permits=permit_keys(env),
         notifier=Webhook(webhook, link) if webhook else None,
+        deliveries=configured_deliveries(config, root, env),
         engine=engine_name(settings),
     )
 
 
 def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not say so."""
-    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), ADDRESS}
+    deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
+    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), *deliveries, ADDRESS}

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client
 
+from orga.workflows.types.goals.deliveries import DeliveryKind
 from tests.support.crash.stage import NEVER, PATIENCE, everyone
 from tests.support.crash.worker import CrashWorker, Fate
 from tests.support.model.goals import SteadyModel
@@ -46,6 +47,49 @@ async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment
     assert (distinct["look"], distinct["note"]) == (2, 1)
     sent = [count for (tool, _), count in done.items() if tool == "send"]
     assert sent in ([1], [] if moment == "look" else [1])  # a call that may have had its effect is not made again
+    for history in await histories_of(client, handle.id):
+        check_tasks(history)
+        await replayed(history)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "attempts", "times"),
+    [
+        pytest.param("webhook", "delivered", 2, 2, id="a repetition is known for one by its key"),
+        pytest.param("discord", "failed", 2, 1, id="a chat is not sent it twice"),
+    ],
+)
+async def test_a_delivery_outlives_its_worker(
+    client: Client, tmp_path: Path, kind: DeliveryKind, status: str, attempts: int, times: int
+) -> None:
+    queue, effects = f"goals-{uuid4()}", tmp_path / "effects"
+    effects.touch()
+    address = client.service_client.config.target_host
+    first, second = (
+        CrashWorker(address, queue, effects, NEVER, fate, everyone, model=SteadyModel, delivers=kind)
+        for fate in (Fate("delivered"), Fate())
+    )
+    handle = await client.start_workflow(
+        "GoalWorkflow",
+        {"goal": "see to it"},
+        id=f"goal-{uuid4()}",
+        task_queue=queue,
+        execution_timeout=PATIENCE,
+        task_timeout=timedelta(seconds=5),
+    )
+    dying = first.started()
+    dying.join(60)
+    assert dying.exitcode == -9
+    living = second.started()
+    ended = await handle.result()
+    living.kill()
+    living.join()
+    assert ended["termination"]["reason"] == "completed"
+    [delivery] = ended["deliveries"]
+    assert (delivery["status"], delivery["attempts"]) == (status, attempts)
+    assert ("not sent twice" in delivery["error"]) is (status == "failed")
+    keys = (tmp_path / "delivered").read_text().splitlines()
+    assert (len(keys), len(set(keys))) == (times, 1)
     for history in await histories_of(client, handle.id):
         check_tasks(history)
         await replayed(history)

@@ -7,7 +7,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook import sender
+from orga.activities.adapters.webhook import post
 from orga.activities.known_secrets import KnownSecrets
 from orga.activities.notify import LONGEST_WISH_S, NotifyActivities
 from orga.activities.ports import NotifyError, RunKey
@@ -53,7 +53,7 @@ async def test_a_receiver_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) ->
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(sender, "ATTEMPT_S", 0.05)
+    monkeypatch.setattr(post, "ATTEMPT_S", 0.05)
     with pytest.raises(NotifyError, match="no answer within"):
         await a_webhook(hangs).deliver(ASKS, RUN)
 
@@ -72,10 +72,10 @@ async def test_an_answer_that_never_ends_counts_by_its_status(monkeypatch: pytes
         yield b"taken"
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(sender, "WORDS_S", 0.05)
+    monkeypatch.setattr(post, "WORDS_S", 0.05)
     for content in (endless(), trickles()):
         answer = await a_webhook(Network([http.Response(200, content=content)])).sent(ASKS, RUN)
-        assert (answer.status, len(answer.words) <= sender.MAX_ANSWER_BYTES) == (200, True)
+        assert (answer.status, len(answer.words) <= post.MAX_ANSWER_BYTES) == (200, True)
     assert read <= 5
 
 
@@ -87,7 +87,7 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
         yield b""
 
     packed = http.Response(200, headers={"content-encoding": "gzip"}, content=bomb())
-    assert await a_webhook(Network([packed])).sent(ASKS, RUN) == sender.Answer(200)
+    assert await a_webhook(Network([packed])).sent(ASKS, RUN) == post.Answer(200)
     assert read == []
 
 

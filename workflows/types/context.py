@@ -13,6 +13,7 @@ from orga.workflows.types.agents import Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
+from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
 from orga.workflows.types.questions import NotifyEvent
@@ -59,6 +60,8 @@ class Setup(Record):
     """What people outside are told; the worker knows where."""
     workplace: Workplace | None = None
     """Of the worker that prepared the run."""
+    deliveries: tuple[Channel, ...] = ()
+    """Where the answers of goals may go."""
 
     def with_agent(
         self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig
@@ -97,6 +100,10 @@ class Setup(Record):
     def with_notify(self, events: tuple[NotifyEvent, ...]) -> Self:
         """Return the setup of a worker that tells people outside."""
         return replace_fields(self, {"notify": events})
+
+    def with_deliveries(self, channels: tuple[Channel, ...]) -> Self:
+        """Return the setup of a worker that has channels for the answers of goals."""
+        return replace_fields(self, {"deliveries": channels})
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""

@@ -22,6 +22,9 @@ NOTIFY = "deliver_notification"
 READ_PAST = "read_past"
 """Reads the past of a fork from the history of the run whose past it is."""
 
+DELIVER = "deliver"
+"""Brings the final answer of a goal to a channel."""
+
 GoalTurn = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
 
 GOAL_TURNS = frozenset[str](get_args(GoalTurn))
@@ -35,7 +38,7 @@ PLANNED = "(plan)"
 
 MODEL_CALLS = TURNS | {"summarise", "critique"}
 
-OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY}
+OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER}
 """Activities of the loop itself; no tool can have such a name."""
 
 

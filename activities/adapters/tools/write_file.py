@@ -49,14 +49,23 @@ class WriteFile:
 
     def _write(self, parameters: _Parameters) -> str:
         data = _encoded(parameters.content)
-        place = self._root.locate(parameters.path)
-        if not place.name:
-            raise refused(parameters.path, "it is a folder; name a file in it", "IsAFolder")
-        with path_errors(parameters.path), self._root.folder_to_write(parameters.path, place) as folder:
-            had = _mode_before(parameters.path, place, folder)
-            _replace(folder, place.name, data, had)
-        verb = "Created" if had is None else "Replaced"
+        verb = "Replaced" if replace_file(self._root, parameters.path, data) else "Created"
         return f"{verb} {shown(parameters.path)} ({len(data):,} bytes)"
+
+
+def replace_file(root: Root, path: str, data: bytes) -> bool:
+    """Write a whole file below the root, its folders made; return whether there was one before.
+
+    Raises:
+        ToolError: It may not be written, or cannot be.
+    """
+    place = root.locate(path)
+    if not place.name:
+        raise refused(path, "it is a folder; name a file in it", "IsAFolder")
+    with path_errors(path), root.folder_to_write(path, place) as folder:
+        had = _mode_before(path, place, folder)
+        _replace(folder, place.name, data, had)
+    return had is not None
 
 
 def _encoded(content: str) -> bytes:

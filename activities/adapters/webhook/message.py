@@ -30,7 +30,7 @@ def body(notification: Notification, run: RunKey, link: str | None, form: Format
     """Return the body, empty fields left out; for Slack the text alone."""
     text = in_one_line(notification, run, link)
     if form == "slack":
-        return to_json({"text": _without_markup(text), "mrkdwn": False})
+        return to_json({"text": without_markup(text), "mrkdwn": False})
     said: dict[str, Any] = {
         "text": text,
         **notification.model_dump(mode="json", exclude={"message_id"}, exclude_defaults=True),
@@ -63,13 +63,22 @@ def in_one_line(notification: Notification, run: RunKey, link: str | None) -> st
     return line if len(line) <= MAX_TEXT_CHARS else f"{LONG} {in_full(run.workflow_id)[:ID_CHARS]}"
 
 
-def _without_markup(text: str) -> str:
+def without_markup(text: str) -> str:
     """Return what calls nobody, leads nowhere else than it says, and strikes nothing out.
 
     Slack reads no markup in it, but for links; Mattermost reads its Markdown.
     """
-    plain = _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text).replace("](", "] (")
-    return _STRUCK.sub("~ ", plain).translate(_SLACK)
+    return _STRUCK.sub("~ ", without_links(without_mentions(text))).translate(_SLACK)
+
+
+def without_mentions(text: str) -> str:
+    """Return what calls nobody by a name behind an @."""
+    return _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text)
+
+
+def without_links(text: str) -> str:
+    """Return what shows no link of Markdown under another name."""
+    return text.replace("](", "] (")
 
 
 def _call(call: NotifiedCall) -> str:

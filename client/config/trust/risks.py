@@ -78,6 +78,7 @@ _WHY: dict[str, str] = {
     "policy.engine": "lets policy decide nothing, or a server decide",
     "policy": "takes decisions from elsewhere",
     "notify": "tells a server what waits for people",
+    "goals.deliveries": "sends the answers of goals to files, servers and people",
     "telemetry": "tells a server what runs do",
     "audit": "says whose signatures count, and which key signs",
 }

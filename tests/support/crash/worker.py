@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -21,8 +21,10 @@ from orga.client.history.converter import data_converter
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import Setup
 from orga.workflows.types.decision_checks import CheckedDecision
 from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.goals.deliveries import Channel, DeliveryKind, DeliveryRequest
 from orga.workflows.types.questions import Notification, NotifyEvent
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
@@ -31,6 +33,9 @@ from tests.support.model.scripted import ScriptedModels
 from tests.support.runs.loop import WORKER_FACTS, FakeTool
 
 HALF_CALL_S = 0.15
+TO = "people"
+"""The channel for the answers of goals."""
+
 SILENCE_S = 10.0
 """How soon the server takes a call back from a dead worker."""
 
@@ -134,6 +139,20 @@ class Receiver:
         self.backstage.fate.reached("told")
 
 
+@dataclass(frozen=True)
+class Recipient:
+    """Takes the answers of goals: one line for each in the file `delivered`."""
+
+    backstage: Backstage
+    is_repeatable: bool
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Take it; then the worker may die before it knows."""
+        with self.backstage.effects.with_name("delivered").open("a") as file:
+            file.write(f"{request.key}\n")
+        self.backstage.fate.reached("delivered")
+
+
 Cast = Callable[[Backstage], Sequence[FakeTool]]
 
 
@@ -150,6 +169,8 @@ class CrashWorker:
     """A function of a module: only its name goes to the process."""
     notify: tuple[NotifyEvent, ...] = ()
     model: Callable[[frozenset[str], Callable[[str], None]], ModelProvider] = PlannedModel
+    delivers: DeliveryKind | None = None
+    """Where the answers of goals go; a repetition is known for one by a webhook alone."""
 
     def started(self) -> BaseProcess:
         """Start a process of its own, forked from one that has the imports done and nothing else."""
@@ -187,7 +208,14 @@ class CrashWorker:
             {tool.name: tool.spec for tool in tools},
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
-            WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events, "notify": self.notify}),
+            self._facts(),
         )
         policy, models = Lenient(self.fate.reached), ScriptedModels(self.model(frozenset(names), self.fate.reached))
-        return Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))
+        parts = Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))
+        return replace(parts, deliveries={TO: Recipient(backstage, self.delivers == "webhook")})
+
+    def _facts(self) -> Setup:
+        facts = WORKER_FACTS.model_copy(update={"roll_over_events": self.roll_over_events, "notify": self.notify})
+        if self.delivers is None:
+            return facts
+        return facts.with_deliveries((Channel(name=TO, kind=self.delivers, default=True),))

@@ -15,6 +15,7 @@ from temporalio.worker import Replayer, Worker
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.deliver import DeliveryChannel
 from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool, ToolContext
 from orga.client.history.converter import data_converter
 from orga.client.journal.laws import law_faults
@@ -36,6 +37,7 @@ from tests.support.values.planted import around_marks
 
 EXECUTION_TIMEOUT = timedelta(seconds=60)
 NO_OPTIONS = ToolOptions()
+NO_DELIVERIES: Mapping[str, DeliveryChannel] = {}
 WORKER_FACTS = Setup(agent="", model="", search_attributes=False)
 
 
@@ -171,6 +173,7 @@ def a_worker(
     check_model: Callable[[str], None] = lambda model: None,
     agents: Mapping[str, AgentConfig] | None = None,
     notifier: Notifier | None = None,
+    deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
     **worker_options: Any,
 ) -> Worker:
     """Return a worker for the loop's task queue; a run may be started before it, or have had another.
@@ -178,7 +181,14 @@ def a_worker(
     `agents` stand beside the default one, or in its place.
     """
     parts = parts_of(
-        loop, *tools, engine=engine, setup=setup, check_model=check_model, agents=agents, notifier=notifier
+        loop,
+        *tools,
+        engine=engine,
+        setup=setup,
+        check_model=check_model,
+        agents=agents,
+        notifier=notifier,
+        deliveries=deliveries,
     )
     return build_worker(loop.client, parts, loop.task_queue, **worker_options)
 
@@ -191,6 +201,7 @@ def parts_of(
     check_model: Callable[[str], None] = lambda model: None,
     agents: Mapping[str, AgentConfig] | None = None,
     notifier: Notifier | None = None,
+    deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
     listed: Sequence[str] = (),
 ) -> Parts:
     """Return what a worker of the loop is made of; the default agent lists its tools, and what is `listed` besides."""
@@ -207,6 +218,7 @@ def parts_of(
         argument_errors=argument_errors,
         tools=tools,
         notifier=notifier,
+        deliveries=deliveries,
     )
 
 

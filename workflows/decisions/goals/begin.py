@@ -1,6 +1,7 @@
 """The first state of a goal: from what its starter sent, or from what the run before it carried."""
 
 from datetime import datetime
+from typing import Any
 
 from orga.workflows.decisions.begin import begun, carried_state
 from orga.workflows.types.goals.input import GoalInput, parse_goal
@@ -10,7 +11,10 @@ from orga.workflows.types.goals.pursuit import GoalState
 def pursued(goal: GoalInput, origin: str, now: datetime) -> GoalState:
     """Return the state of a new goal: the goal is the first message."""
     agent = begun(goal.for_agent(), origin, now)
-    return GoalState(**{name: getattr(agent, name) for name in agent.model_fields_set}, goal_config=goal.config)
+    given: dict[str, Any] = {name: getattr(agent, name) for name in agent.model_fields_set}
+    if goal.deliver is not None:
+        given["deliver"] = goal.deliver
+    return GoalState(**given, goal_config=goal.config)
 
 
 def first_goal(raw: object, given: object, before: str | None, origin: str, now: datetime) -> GoalState:

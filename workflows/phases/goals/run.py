@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from temporalio.exceptions import ApplicationError
+
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
+from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.endings import details, goal_stop
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_told, with_turn
 from orga.workflows.decisions.limits import is_time_for_another
@@ -14,7 +17,7 @@ from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wa
 from orga.workflows.phases.control.run import Length
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef
+from orga.workflows.types.context import ContextRef, Setup
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest
@@ -46,6 +49,17 @@ class GoalRun(Run):
     def pursue(self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs) -> None:
         """Set the state to what `decide` makes of it."""
         self.change(lambda _: decide(self.goal, *args, **kwargs))
+
+    def prepare(self, setup: Setup) -> None:
+        """Take the setup.
+
+        Raises:
+            ApplicationError: `InvalidInput`: its starter named a delivery that the worker does not have.
+        """
+        known = tuple(channel.name for channel in setup.deliveries)
+        if problem := unknown_deliveries(self.goal.deliver, known):
+            raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
+        super().prepare(setup)
 
     def limit_reached(self) -> Stop | None:
         """Return which limit is reached: rounds count where another would begin."""

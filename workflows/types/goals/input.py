@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field
 
+from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
 from orga.workflows.types.record import Border, InvalidInput, checked
 from orga.workflows.types.recovery import Recovery
@@ -65,6 +66,8 @@ class GoalInput(Border):
     trusted_context: TrustedContext = {}
     """Facts from whoever starts the goal; no model and no tool can write them."""
     tenant: Name | None = None
+    deliver: tuple[DeliveryName, ...] | None = Field(default=None, max_length=MAX_DELIVERIES)
+    """Channels of the worker that get the answer; null for those that are so by default."""
 
     def for_agent(self) -> AgentInput:
         """Return what the agent's loop goes by: the gate, the calls, the conversation and the budgets are its own."""

@@ -177,6 +177,8 @@ class GoalState(AgentState):
     """All that a goal knows: an agent's run, and the pursuit that decides what it does next."""
 
     goal_config: GoalConfig = GoalConfig()
+    deliver: tuple[str, ...] | None = None
+    """The channels that its starter named for the answer."""
     pursuit: Pursuit = Pursuit()
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:

@@ -1,9 +1,10 @@
 """How a goal ended, and where one stands. Users script against the keys."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.pursuit import Scores, StepState
-from orga.workflows.types.record import Record
+from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import AgentResult, AgentStatus
 
 GOAL = "goal"
@@ -53,6 +54,12 @@ class GoalResult(AgentResult):
     confidence: float
     """From 0 to 1, made from scores; what the model said of itself can only lower it."""
     sources: tuple[str, ...]
+    deliveries: tuple[Delivered, ...] = ()
+    """What became of the answer at each channel that was to get it."""
+
+    def with_deliveries(self, deliveries: tuple[Delivered, ...]) -> Self:
+        """Return the result with what became of its deliveries."""
+        return replace_fields(self, {"deliveries": deliveries})
 
 
 class GoalStatus(AgentStatus):

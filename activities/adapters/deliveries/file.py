@@ -1,0 +1,45 @@
+"""A file below the worker's root for each goal: written whole or not at all, and again with the same."""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.write_file import replace_file
+from orga.activities.ports import NotifyError, RunKey, ToolError
+from orga.workflows.types.goals.deliveries import DeliveryRequest
+
+GOAL_ID = "{goal_id}"
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class FileDelivery:
+    """Writes the answer as it is, under the limits of all writing: never outside the root, never over a rule."""
+
+    root: Root
+    path: str
+    """Relative to the root, with the place of the goal's id."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """The file holds the same then."""
+        return True
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Write it."""
+        path = self.path.replace(GOAL_ID, name_of(run.workflow_id))
+        text = request.text if request.text.endswith("\n") else f"{request.text}\n"
+        try:
+            await asyncio.to_thread(replace_file, self.root, path, text.encode("utf-8", "replace"))
+        except ToolError as error:
+            raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None
+
+
+def name_of(goal_id: str) -> str:
+    """Return the id as a part of a file's name: whoever starts a goal chooses its id, which may be a path."""
+    if _PLAIN.fullmatch(goal_id):
+        return goal_id
+    return f"goal-{sha256(goal_id.encode('utf-8', 'replace')).hexdigest()[:32]}"

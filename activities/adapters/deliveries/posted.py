@@ -1,0 +1,99 @@
+"""Channels that are one POST of JSON: a signed webhook, Telegram, Discord, Slack."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.activities.adapters.deliveries.words import fitted, heading, shown_text
+from orga.activities.adapters.webhook.message import without_links, without_markup, without_mentions
+from orga.activities.adapters.webhook.post import Answer, Post
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.ports import RunKey
+from orga.workflows.types.goals.deliveries import DeliveryRequest
+
+TELEGRAM_CHARS = 3_000
+DISCORD_CHARS = 1_800
+SLACK_CHARS = 6_000
+"""Of the message as people read it. Where `&` is written as five characters Slack still takes it: 40,000 at most."""
+
+SUPPRESS_EMBEDS = 4
+"""A flag of Discord: no preview of what an answer links to."""
+
+Form = Callable[[DeliveryRequest, RunKey], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class PostedDelivery:
+    """Sends an answer in the form of the receiver; signed where there is a key, by which a repetition is known."""
+
+    post: Post
+    form: Form
+    key: SigningKey | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Chat systems show a message as often as they get it."""
+        return self.key is not None
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Send it; whatever is not 2xx counts as not taken."""
+        content = to_json(self.form(request, run))
+        headers: dict[str, str] = {}
+        if self.key is not None:
+            headers = {**self.key.headers(request.key, int(time.time()), content), "idempotency-key": request.key}
+        self.post.check(_with_wish(await self.post.sent(content, headers)))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.post.close()
+
+
+def webhook_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+    """Return all that is known, the answer as it is."""
+    said = request.model_dump(mode="json", exclude={"key", "name", "text"}, exclude_defaults=True)
+    named = {"delivery": request.name, "goal_id": run.workflow_id, "run_id": run.run_id}
+    return {"text": heading(request, run), "event": "goal_ended", **named, **said, "answer": request.text}
+
+
+def telegram_form(chat_id: int | str) -> Form:
+    """Return the form of a message to a chat: without a `parse_mode`, so nothing in it is markup."""
+
+    def form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+        text = fitted(without_mentions(_text(request, run)), TELEGRAM_CHARS, request.size, run)
+        return {"chat_id": chat_id, "text": text, "link_preview_options": {"is_disabled": True}}
+
+    return form
+
+
+def discord_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+    """Return a message that calls nobody, whatever stands in it."""
+    text = fitted(without_links(_text(request, run)), DISCORD_CHARS, request.size, run)
+    return {"content": text, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
+
+
+def slack_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+    """Return a message for incoming webhooks of Slack and Mattermost, without markup."""
+    text = without_markup(fitted(_text(request, run), SLACK_CHARS, request.size, run))
+    return {"text": text, "mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
+
+
+def _text(request: DeliveryRequest, run: RunKey) -> str:
+    return f"{heading(request, run)}\n\n{shown_text(request)}"
+
+
+def _with_wish(answer: Answer) -> Answer:
+    """Return the answer with the wish to be left alone that Telegram writes into its JSON."""
+    if answer.status != 429 or answer.retry_after_s is not None:
+        return answer
+    try:
+        match json.loads(answer.words):
+            case {"parameters": {"retry_after": int(wish_s)}} if wish_s >= 0:
+                return replace(answer, retry_after_s=float(wish_s))
+            case _:
+                return answer
+    except (ValueError, RecursionError):
+        return answer

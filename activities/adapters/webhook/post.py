@@ -1,0 +1,113 @@
+"""One POST to an address that the operator configured: what was answered, and what that means."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.retry_after import retry_after_s
+from orga.activities.ports import NotifyError
+
+ATTEMPT_S = 8.0
+"""For the whole exchange: a receiver that trickles its answer ends here, too."""
+
+MAX_ANSWER_BYTES = 2_000
+"""That are read; more is of no use."""
+
+WORDS_S = 1.0
+
+RETRIED = frozenset({408, 409, 425, 429})
+"""Statuses that may be others later, with every 5xx."""
+
+TOO_MANY = 429
+
+_HEADERS = {"content-type": "application/json", "user-agent": "orga", "accept-encoding": "identity"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a receiver says; its words are no part of any history."""
+
+    status: int
+    words: str = ""
+    retry_after_s: float | None = None
+
+
+class Post:
+    """Sends to one address, which may hold a secret itself; its own retries are off: Temporal retries."""
+
+    def __init__(self, url: str, receiver: str, transport: http.AsyncBaseTransport | None = None) -> None:
+        """Take the address, and what errors call whoever is there."""
+        self._url = url
+        self._receiver = receiver
+        self._client = http.http_client(url, transport=transport, silence_s=ATTEMPT_S)
+
+    async def sent(self, content: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send JSON, and return what the receiver answered.
+
+        Raises:
+            NotifyError: It did not answer.
+        """
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                return await self._posted(content, {**_HEADERS, **headers})
+        except TimeoutError:
+            raise self._unanswered(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
+        except (http.HTTPError, http.InvalidURL) as error:  # its text names the address
+            is_sure = isinstance(error, (http.ConnectError, http.InvalidURL, http.UnsupportedProtocol))
+            raise self._unanswered(f"no connection ({type(error).__name__})", may_have_arrived=not is_sure) from None
+
+    def check(self, answer: Answer) -> None:
+        """Do nothing where the answer is 2xx.
+
+        Raises:
+            NotifyError: It was not taken.
+        """
+        status = answer.status
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 400:
+            why = f"answered {status}, a redirect, which is not followed: give the address that it leads to"
+            raise NotifyError(f"{self._receiver} {why}", kind="ReceiverRedirects", retryable=False)
+        raise NotifyError(
+            f"{self._receiver} answered {status}",
+            kind="ReceiverRefused",
+            retryable=status in RETRIED or status >= 500,
+            retry_after_s=answer.retry_after_s,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _posted(self, content: bytes, headers: dict[str, str]) -> Answer:
+        async with self._client.stream(
+            "POST", self._url, content=content, headers=headers, follow_redirects=False
+        ) as response:
+            wish_s = retry_after_s(response.headers, datetime.now(UTC), rate_limited=response.status_code == TOO_MANY)
+            return Answer(response.status_code, await _words(response), wish_s)
+
+    def _unanswered(self, why: str, *, may_have_arrived: bool) -> NotifyError:
+        return NotifyError(
+            f"{self._receiver}: {why}",
+            kind="ReceiverUnreachable",
+            retryable=True,
+            may_have_arrived=may_have_arrived,
+        )
+
+
+async def _words(response: http.Response) -> str:
+    """Return the beginning of the answer; the status is what counts, so it is not waited for long."""
+    said = bytearray()
+    if "content-encoding" in response.headers:  # nobody asked for one, and a few bytes of it can be gigabytes
+        return ""
+    try:
+        async with asyncio.timeout(WORDS_S):
+            async for piece in response.aiter_bytes():
+                said += piece
+                if len(said) >= MAX_ANSWER_BYTES:
+                    break
+    except (TimeoutError, http.HTTPError):
+        pass
+    return " ".join(bytes(said[:MAX_ANSWER_BYTES]).decode("utf-8", "replace").split())

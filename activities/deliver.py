@@ -1,0 +1,90 @@
+"""The `deliver` activity: one attempt to bring a goal's answer to a channel; Temporal makes the next ones."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from orga.activities.beating import heartbeats
+from orga.activities.earlier_attempts import may_have_acted, note_plain_failure
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.own_run import own_run
+from orga.activities.ports import NotifyError, RunKey
+from orga.activities.shutdown import told_of_shutdown
+from orga.workflows.types.goals.deliveries import DeliveryRequest
+from orga.workflows.types.names import DELIVER
+
+LONGEST_WISH_S = 60.0
+"""Of a receiver that asks to be left alone for a while: the result of the goal waits."""
+
+NOT_TWICE = "it may have arrived, and is not sent twice"
+
+
+class DeliveryChannel(Protocol):
+    """Where answers go, one attempt a call."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a repetition is known for one there: else nothing is sent that may have arrived before."""
+        ...
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Hand it over.
+
+        Raises:
+            NotifyError: It was not taken.
+        """
+        ...
+
+
+class DeliverActivities:
+    """Deliveries through the worker's channels; no secret that the worker knows leaves it in one."""
+
+    def __init__(self, channels: Mapping[str, DeliveryChannel], secrets: KnownSecrets = NO_SECRETS) -> None:
+        self._channels = channels
+        self._secrets = secrets
+
+    @activity.defn(name=DELIVER)
+    async def deliver(self, request: DeliveryRequest) -> int:
+        """Deliver it, and return the number of the attempt."""
+        is_unsure = may_have_acted()
+        try:
+            with told_of_shutdown():
+                await self._deliver(request, is_unsure=is_unsure)
+        except NotifyError as error:
+            if not is_unsure and not error.may_have_arrived:
+                note_plain_failure()
+            raise _failure(error) from None
+        return activity.info().attempt
+
+    async def _deliver(self, request: DeliveryRequest, *, is_unsure: bool) -> None:
+        channel = self._channels.get(request.name)
+        if channel is None:
+            text = f"this worker has no delivery {request.name!r}"  # another worker of the task queue may have it
+            raise NotifyError(text, kind="UnknownDelivery", retryable=True)
+        if is_unsure and not channel.is_repeatable:
+            raise _may_have_arrived("an attempt was cut off")
+        try:
+            async with heartbeats(lambda: None):
+                await channel.deliver(self._secrets.hidden_in(request), own_run())
+        except NotifyError as error:
+            if channel.is_repeatable or not error.may_have_arrived:
+                raise
+            raise _may_have_arrived(str(error)) from None
+
+
+def _may_have_arrived(why: str) -> NotifyError:
+    return NotifyError(f"{why}; {NOT_TWICE}", kind="MayHaveArrived", retryable=False, may_have_arrived=True)
+
+
+def _failure(error: NotifyError) -> ApplicationError:
+    wish_s = error.retry_after_s
+    return ApplicationError(
+        str(error),
+        activity.info().attempt,
+        type=error.kind,
+        non_retryable=not error.retryable,
+        next_retry_delay=None if wish_s is None else timedelta(seconds=min(wish_s, LONGEST_WISH_S)),
+    )

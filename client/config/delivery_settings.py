@@ -1,0 +1,112 @@
+"""From `[goals.deliveries]` to channels that can be used: what the environment holds for them is looked up here."""
+
+from collections.abc import Callable, Mapping
+
+from orga.activities.adapters.deliveries.file import FileDelivery
+from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
+from orga.activities.adapters.deliveries.posted import (
+    PostedDelivery,
+    discord_form,
+    slack_form,
+    telegram_form,
+    webhook_form,
+)
+from orga.activities.adapters.http import is_loopback
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.webhook.post import Post
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.deliver import DeliveryChannel
+from orga.client.config.delivery_config import DeliveryConfig
+from orga.client.config.notify_settings import REMEDY
+from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
+
+Environment = Mapping[str, str]
+
+TELEGRAM = "https://api.telegram.org"
+PORTS = {"starttls": 587, "tls": 465, "none": 25}
+
+
+def told_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
+    """Return what runs are told of the channels: names, never where they lead."""
+    return tuple(
+        Channel(name=name, kind=each.kind, **({"default": True} if each.default else {}))
+        for name, each in deliveries.items()
+    )
+
+
+def delivery_channels(
+    deliveries: Mapping[str, DeliveryConfig], root: Callable[[], Root], env: Environment
+) -> dict[str, DeliveryChannel]:
+    """Return the channels by name; `root` is asked for where one writes files.
+
+    Raises:
+        ValueError: A variable is not set, or answers would be sent in the clear. The text holds no value of any.
+    """
+    return {
+        name: _file(each, root) if each.kind == "file" else _MADE[each.kind](f"goals.deliveries.{name}", each, env)
+        for name, each in deliveries.items()
+    }
+
+
+def _file(config: DeliveryConfig, root: Callable[[], Root]) -> DeliveryChannel:
+    return FileDelivery(root(), config.path or "")
+
+
+def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    secret = _value(f"{place}.secret_from", config.secret_from, env)
+    try:
+        key = SigningKey.of(secret)
+    except ValueError as error:
+        raise ValueError(f"{place}.secret_from: {config.secret_from} {error}; {REMEDY}") from None
+    return PostedDelivery(Post(_url(place, config, env), "the webhook"), webhook_form, key)
+
+
+def _telegram(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    token = _value(f"{place}.token_from", config.token_from, env)
+    server = _encrypted(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), config)
+    url = f"{server}/bot{token}/sendMessage"
+    return PostedDelivery(Post(url, "Telegram"), telegram_form(config.chat_id or ""))
+
+
+def _discord(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    return PostedDelivery(Post(_url(place, config, env), "Discord"), discord_form)
+
+
+def _slack(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    return PostedDelivery(Post(_url(place, config, env), "Slack"), slack_form)
+
+
+def _email(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    host, security, user = config.host or "", config.security, config.username
+    password = _value(f"{place}.password_from", config.password_from, env) if user is not None else None
+    if password is not None and security == "none" and not is_loopback(f"smtp://{host}"):
+        raise ValueError(f'{place}.security: a password does not go through a network in the clear; use "starttls"')
+    port = config.port or PORTS[security]
+    return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
+
+
+_MADE: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
+    "webhook": _webhook,
+    "telegram": _telegram,
+    "discord": _discord,
+    "slack": _slack,
+    "email": _email,
+}
+
+
+def _url(place: str, config: DeliveryConfig, env: Environment) -> str:
+    if config.url is not None:
+        return _encrypted(f"{place}.url", config.url, config)
+    return _encrypted(f"{place}.url_from", _value(f"{place}.url_from", config.url_from, env), config)
+
+
+def _encrypted(place: str, url: str, config: DeliveryConfig) -> str:
+    if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or config.allow_http)):
+        return url
+    raise ValueError(f"{place}: has to begin with https://; or set allow_http = true, and all is readable")
+
+
+def _value(place: str, variable: str | None, env: Environment) -> str:
+    if variable and (value := env.get(variable, "").strip()):
+        return value
+    raise ValueError(f"{place}: the environment has no {variable}")

@@ -1,0 +1,68 @@
+"""`orga goal --deliver`, and `orga requeue` of what was not taken, as they are typed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs.orga_command import Orga, an_orga
+from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
+
+pytestmark = pytest.mark.timeout(300)
+
+CONFIG = """
+[goals.deliveries.files]
+kind = "file"
+path = "answers/{goal_id}.md"
+default = true
+
+[goals.deliveries.ops]
+kind = "webhook"
+url_from = "OPS_ADDRESS"
+secret_from = "OPS_KEY"
+"""
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with webhook_receiver(Says(403), Says(200)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Orga]:
+    folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
+    (folder / "orga.toml").write_text(CONFIG)
+    (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
+    command = an_orga(folder, home, OPS_KEY=SECRET, OPS_ADDRESS=receiver.url)
+    yield command
+    command("server", "--stop")
+
+
+def test_an_answer_is_delivered_by_name_and_again_when_it_was_refused(orga: Orga, receiver: Receiver) -> None:
+    unknown = orga("goal", "How are retries configured?", "--deliver", "nowhere", "--id", "never")
+    assert (unknown.code, "there are: files, ops" in unknown.err) == (2, True)
+    assert orga("status", "never").code != 0  # it was not started
+
+    plain = orga("goal", "How are retries configured?", "--id", "plain", "--json")
+    assert plain.code == 0, plain.err
+    folder: Path = orga.folder
+    answer = json.loads(plain.out)["output"]
+    assert (folder / "answers" / "plain.md").read_text().strip() == answer.strip()
+    assert receiver.received == []
+
+    told = orga("goal", "How are retries configured?", "--id", "told", "--deliver", "ops", "--json")
+    assert told.code == 0, told.err
+    [delivery] = json.loads(told.out)["deliveries"]
+    assert (delivery["name"], delivery["status"]) == ("ops", "failed")
+    assert "not delivered to ops (webhook): ReceiverRefused" in told.err
+    assert not (folder / "answers" / "told.md").exists()
+
+    assert orga("requeue", "told", "files").code == 2
+    again = orga("requeue", "told", "ops")
+    assert again.code == 0, again.err
+    refused, taken = receiver.received
+    assert refused.headers["idempotency-key"] == taken.headers["idempotency-key"]
+    assert refused.body == taken.body
+    assert orga("requeue", "plain").code == 2

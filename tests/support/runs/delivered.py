@@ -1,0 +1,48 @@
+"""Goals whose answers are delivered, and what their histories say of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from temporalio.client import WorkflowHistory
+
+from orga.activities.adapters.deliveries.posted import PostedDelivery, discord_form, webhook_form
+from orga.activities.adapters.webhook.post import Post
+from orga.activities.adapters.webhook.signature import SigningKey
+from orga.workflows.types.context import Setup
+from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
+from orga.workflows.types.names import DELIVER
+from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.runs.loop import WORKER_FACTS
+from tests.support.web.webhook_receiver import SECRET, Receiver
+
+
+def told(default: bool = True, **kinds: DeliveryKind) -> Setup:
+    """Return the facts of a worker with such channels."""
+    channels = tuple(Channel(name=name, kind=kind, default=default) for name, kind in kinds.items())
+    return WORKER_FACTS.with_deliveries(channels)
+
+
+def a_hook(receiver: Receiver) -> PostedDelivery:
+    """Return a signed webhook."""
+    return PostedDelivery(Post(receiver.url, "the webhook"), webhook_form, SigningKey.of(SECRET))
+
+
+def a_room(receiver: Receiver) -> PostedDelivery:
+    """Return a chat, which shows a message as often as it gets it."""
+    return PostedDelivery(Post(receiver.url, "Discord"), discord_form)
+
+
+def finds(**turns: Any) -> GoalModel:
+    """Return a model of one good step, unless a turn goes otherwise."""
+    return GoalModel(**{"plan": says(steps=[a_step("a", at=1)]), "evaluate": scored("a"), **turns})
+
+
+def outcomes(result: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Return status and attempts of the deliveries, by name."""
+    return {each["name"]: (each["status"], each["attempts"]) for each in result["deliveries"]}
+
+
+def scheduled(history: WorkflowHistory) -> list[str]:
+    """Return the ids of the activities that delivered."""
+    found = [event.activity_task_scheduled_event_attributes for event in history.events]
+    return [each.activity_id for each in found if each.activity_type.name == DELIVER]

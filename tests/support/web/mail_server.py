@@ -1,0 +1,109 @@
+"""A mail server in this process: it speaks SMTP, keeps what it takes, and answers as a test says."""
+
+import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, LoginPassword
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+USER, PASSWORD = "orga", "planted-mail-password"
+OK = "250 OK"
+
+
+@dataclass
+class MailServer:
+    """Answers to a whole message in order, the last answer again and again."""
+
+    answers: list[str]
+    refused: dict[str, str]
+    port: int = 0
+    received: list[EmailMessage] = field(default_factory=list[EmailMessage])
+    envelopes: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
+    tried: int = 0
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:  # noqa: N802
+        """Take a recipient, or refuse it."""
+        if address in self.refused:
+            return self.refused[address]
+        envelope.rcpt_tos.append(address)
+        return OK
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        """Take a message, or not."""
+        said = self.answers[min(self.tried, len(self.answers) - 1)]
+        self.tried += 1
+        if said == OK:
+            message = message_from_bytes(envelope.content, policy=policy.default)
+            assert isinstance(message, EmailMessage)
+            self.received.append(message)
+            self.envelopes.append((envelope.mail_from, list(envelope.rcpt_tos)))
+        return said
+
+
+class _OnAFreePort(Controller):
+    def _trigger_server(self) -> None:
+        """Knock where it serves: the port is known only now."""
+        server: Any = self.server
+        self.port = server.sockets[0].getsockname()[1]
+        super()._trigger_server()
+
+
+def _log_in(server: Any, session: Any, envelope: Any, mechanism: str, given: Any) -> AuthResult:
+    is_known = isinstance(given, LoginPassword) and (given.login, given.password) == (USER.encode(), PASSWORD.encode())
+    return AuthResult(success=is_known, handled=False)
+
+
+@contextmanager
+def mail_server(
+    *answers: str,
+    refused: dict[str, str] | None = None,
+    starttls: ssl.SSLContext | None = None,
+    tls: ssl.SSLContext | None = None,
+    needs_login: bool = False,
+) -> Generator[MailServer]:
+    """Serve on a free port of the loopback."""
+    server = MailServer(list(answers) or [OK], refused or {})
+    login: dict[str, Any] = {"authenticator": _log_in, "auth_required": True} if needs_login else {}
+    options: dict[str, Any] = {**login, **({"tls_context": starttls, "require_starttls": True} if starttls else {})}
+    controller = _OnAFreePort(server, hostname="127.0.0.1", port=0, ssl_context=tls, **options)
+    controller.start()
+    server.port = controller.port
+    try:
+        yield server
+    finally:
+        controller.stop()
+
+
+def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return what a server at 127.0.0.1 shows of itself, and what a client has to trust for that."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    shown, hidden = folder / "certificate.pem", folder / "key.pem"
+    shown.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    hidden.write_bytes(key.private_bytes(*pem))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(shown, hidden)
+    return server, ssl.create_default_context(cafile=str(shown))

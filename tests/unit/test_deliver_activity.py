@@ -1,0 +1,104 @@
+"""The activity: what is sent again, what is not, and that no secret leaves in an answer."""
+
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from orga.activities.deliver import LONGEST_WISH_S, DeliverActivities
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.types.goals.deliveries import DeliveryRequest
+from tests.support.tools.activities import RUN, Beats
+
+ASKED = DeliveryRequest(
+    name="ops", key="k", agent="default", goal="g", reason="completed", confidence=1.0, text="sk-0123456789", size=13
+)
+FAILED_PLAINLY: dict[str, Any] = {"attempt": 2, "heartbeat_details": [{"failed": 1}]}
+CUT_OFF: dict[str, Any] = {"attempt": 2, "heartbeat_details": [None]}
+
+
+class Taking:
+    """A channel that keeps what it is given, or fails."""
+
+    def __init__(self, *, is_repeatable: bool = True, error: NotifyError | None = None) -> None:
+        self.is_repeatable = is_repeatable
+        self.taken: list[tuple[DeliveryRequest, RunKey]] = []
+        self._error = error
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Keep it."""
+        if self._error:
+            raise self._error
+        self.taken.append((request, run))
+
+
+async def failure(channel: Taking, beats: Beats, name: str = "ops") -> ApplicationError:
+    with pytest.raises(ApplicationError) as raised:
+        await beats.run(DeliverActivities({name: channel}).deliver, ASKED)
+    return raised.value
+
+
+async def test_an_answer_leaves_without_the_workers_secrets() -> None:
+    channel, secrets = Taking(), KnownSecrets.of_environment({"API_KEY": "sk-0123456789"})
+    assert await Beats(attempt=3).run(DeliverActivities({"ops": channel}, secrets).deliver, ASKED) == 3
+    [(request, run)] = channel.taken
+    assert (request.text, run) == ("[redacted]", RUN)
+
+
+async def test_a_channel_that_this_worker_lacks_may_be_anothers() -> None:
+    error = await failure(Taking(), Beats(), "other")
+    assert (error.type, error.non_retryable) == ("UnknownDelivery", False)
+
+
+@pytest.mark.parametrize(
+    ("info", "is_repeatable", "is_sent"),
+    [
+        pytest.param({}, False, True, id="the first attempt"),
+        pytest.param(FAILED_PLAINLY, False, True, id="the one before failed plainly"),
+        pytest.param(CUT_OFF, False, False, id="the one before was cut off, and a repetition would be shown"),
+        pytest.param(CUT_OFF, True, True, id="the one before was cut off, and a repetition is known for one"),
+    ],
+)
+async def test_nothing_is_sent_twice_where_that_would_show(
+    info: dict[str, Any], is_repeatable: bool, is_sent: bool
+) -> None:
+    channel = Taking(is_repeatable=is_repeatable)
+    if is_sent:
+        await Beats(**info).run(DeliverActivities({"ops": channel}).deliver, ASKED)
+    else:
+        error = await failure(channel, Beats(**info))
+        assert (error.type, error.non_retryable) == ("MayHaveArrived", True)
+    assert len(channel.taken) == is_sent
+
+
+@pytest.mark.parametrize(
+    ("is_repeatable", "may_have_arrived", "kind", "is_final", "is_noted"),
+    [
+        pytest.param(True, True, "ReceiverUnreachable", False, False, id="a repetition is known for one"),
+        pytest.param(False, True, "MayHaveArrived", True, False, id="a chat that said nothing"),
+        pytest.param(False, False, "ReceiverUnreachable", False, True, id="a chat that was not reached"),
+    ],
+)
+async def test_what_becomes_of_a_failure(
+    is_repeatable: bool, may_have_arrived: bool, kind: str, is_final: bool, is_noted: bool
+) -> None:
+    failed = NotifyError("x", kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived)
+    beats = Beats(attempt=1)
+    error = await failure(Taking(is_repeatable=is_repeatable, error=failed), beats)
+    assert (error.type, error.non_retryable, error.details) == (kind, is_final, (1,))
+    assert ({"failed": 1} in beats.beats) is is_noted
+
+
+async def test_doubt_stays_through_a_later_failure() -> None:
+    """Else the attempt after it would think that nothing was ever sent."""
+    beats = Beats(**CUT_OFF)
+    await failure(Taking(error=NotifyError("x", kind="k", retryable=True)), beats)
+    assert {"failed": 2} not in beats.beats
+
+
+@pytest.mark.parametrize(("wish_s", "delay_s"), [(7.0, 7.0), (9_999.0, LONGEST_WISH_S)])
+async def test_a_wish_to_wait_is_granted_within_reason(wish_s: float, delay_s: float) -> None:
+    error = await failure(Taking(error=NotifyError("x", kind="k", retryable=True, retry_after_s=wish_s)), Beats())
+    assert error.next_retry_delay is not None
+    assert error.next_retry_delay.total_seconds() == delay_s

@@ -1,0 +1,123 @@
+"""Answers by e-mail, sent to a mail server of this machine."""
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
+from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.types.goals.deliveries import DeliveryRequest
+from tests.support.web.mail_server import OK, PASSWORD, USER, MailServer, contexts, mail_server
+
+RUN = RunKey("goal-1", "run-1")
+ASKED = DeliveryRequest(
+    name="boss",
+    key="goal_k",
+    agent="default",
+    goal="find out",
+    reason="completed",
+    confidence=0.81,
+    text="Grüße\n.\nBcc: x@evil.test\n",
+    size=27,
+)
+
+
+def to(server: MailServer, **fields: Any) -> EmailDelivery:
+    known = MailSettings("127.0.0.1", server.port, "none", "orga@here.test", ("ada@there.test", "bo@there.test"))
+    return EmailDelivery(replace(known, **fields))
+
+
+async def refusal(server: MailServer, **fields: Any) -> NotifyError:
+    with pytest.raises(NotifyError) as refused:
+        await to(server, **fields).deliver(ASKED, RUN)
+    return refused.value
+
+
+async def test_a_message_has_the_answer_and_the_id_of_the_delivery() -> None:
+    with mail_server() as server:
+        for _ in range(2):
+            await to(server).deliver(ASKED, RUN)
+    first, second = server.received
+    assert (first["From"], first["To"]) == ("orga@here.test", "ada@there.test, bo@there.test")
+    assert first["Subject"] == "completed: find out"
+    assert first["Message-ID"] == second["Message-ID"] == "<goal_k@here.test>"
+    assert server.envelopes[0] == ("orga@here.test", ["ada@there.test", "bo@there.test"])
+    body = first.get_content().replace("\r\n", "\n")
+    assert body == f"find out: completed, confidence 0.81 [goal-1]\n\n{ASKED.text}\n"
+    assert (first.get_content_type(), first["Bcc"]) == ("text/plain", None)
+
+
+@pytest.mark.parametrize("words", ["x\nBcc: all@evil.test", "x\r\n\r\nbody", "x\u2028y", "\x00", "ü" * 300])
+async def test_no_word_of_a_goal_begins_a_header(words: str) -> None:
+    asked = ASKED.model_copy(update={"goal": words, "detail": words})
+    with mail_server() as server:
+        await to(server).deliver(asked, RUN)
+    [message] = server.received
+    assert set(message) == {
+        *("Subject", "From", "To", "Date", "Message-ID", "Auto-Submitted"),
+        *("MIME-Version", "Content-Type", "Content-Transfer-Encoding"),
+        *({"X-Peer", "X-MailFrom", "X-RcptTo"} & set(message)),  # of the server
+    }
+    assert server.envelopes[0][1] == ["ada@there.test", "bo@there.test"]
+
+
+async def test_it_logs_in_behind_starttls_and_over_tls(tmp_path: Path) -> None:
+    shown, trusted = contexts(tmp_path)
+    known = {"host": "localhost", "username": USER, "password": PASSWORD, "trust": trusted}
+    with mail_server(starttls=shown, needs_login=True) as server:
+        await to(server, security="starttls", **known).deliver(ASKED, RUN)
+        error = await refusal(server, security="starttls", **{**known, "password": "another"})
+    assert len(server.received) == 1
+    assert (str(error), error.retryable) == ("the mail server answered 535 to the login", False)
+    with mail_server(tls=shown) as server:
+        await to(server, security="tls", host="localhost", trust=trusted).deliver(ASKED, RUN)
+    assert len(server.received) == 1
+
+
+async def test_a_server_that_cannot_show_who_it_is_gets_nothing(tmp_path: Path) -> None:
+    shown, _ = contexts(tmp_path)
+    with mail_server(starttls=shown) as server:
+        error = await refusal(server, security="starttls", host="localhost", trust=ssl.create_default_context())
+    assert (server.received, error.kind) == ([], "ReceiverUnreachable")
+
+
+async def test_what_should_be_encrypted_is_not_sent_in_the_clear() -> None:
+    with mail_server() as server:
+        error = await refusal(server, security="starttls")
+    assert (server.received, error.retryable) == ([], False)
+    assert "STARTTLS" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "retryable"),
+    [
+        pytest.param("451 try again later", True, id="for now"),
+        pytest.param("552 no room for secret-words", False, id="for good"),
+    ],
+)
+async def test_what_a_server_refuses(answer: str, retryable: bool) -> None:
+    with mail_server(answer, OK) as server:
+        error = await refusal(server)
+        assert (error.kind, error.retryable) == ("ReceiverRefused", retryable)
+        assert str(error) == f"the mail server answered {answer[:3]} to the message"
+
+
+async def test_refused_recipients_are_counted_and_the_others_get_it_once() -> None:
+    with mail_server(refused={"bo@there.test": "550 who?"}) as server:
+        error = await refusal(server)
+    assert (str(error), error.retryable) == ("the mail server refused 1 of 2 recipients", False)
+    assert [envelope[1] for envelope in server.envelopes] == [["ada@there.test"]]
+    with mail_server(refused={"ada@there.test": "450 busy", "bo@there.test": "450 busy"}) as server:
+        error = await refusal(server)
+    assert (str(error), error.retryable) == ("the mail server answered 450 to all recipients", True)
+
+
+async def test_nobody_there() -> None:
+    with mail_server() as server:
+        pass
+    error = await refusal(server)
+    assert (error.kind, error.retryable) == ("ReceiverUnreachable", True)
+    assert "127.0.0.1" not in str(error)

@@ -1,0 +1,64 @@
+"""Which channels get the final answer of a goal, what each is given, and what is noted of it."""
+
+from hashlib import sha256
+
+from orga.workflows.types.goals.deliveries import (
+    MAX_ANSWER_BYTES,
+    Channel,
+    Delivered,
+    DeliveryRequest,
+    place_of_whole,
+)
+from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.text import clip_json, one_line
+
+GOAL_CHARS = 200
+DETAIL_CHARS = 300
+NOTHING = "(nothing was found)"
+
+
+def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -> str:
+    """Return what is wrong with the names that a starter gave, "" where all of them are known."""
+    unknown = [name for name in wanted or () if name not in known]
+    if not unknown:
+        return ""
+    there = f"there are: {', '.join(known)}" if known else "none is configured, see [goals.deliveries] of orga.toml"
+    return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {there}"
+
+
+def chosen(state: GoalState) -> tuple[Channel, ...]:
+    """Return the channels that the starter named, or the default ones where none were named."""
+    known = state.setup.deliveries if state.setup else ()
+    if state.deliver is None:
+        return tuple(channel for channel in known if channel.default)
+    return tuple(channel for channel in known if channel.name in state.deliver)
+
+
+def request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
+    """Return what a channel is given."""
+    ending = ended.termination
+    text = ended.output or NOTHING
+    return DeliveryRequest(
+        name=channel.name,
+        key=delivery_key(state.origin, ending.reason, text, channel.name),
+        agent=state.name,
+        goal=one_line(state.input.task, GOAL_CHARS),
+        reason=ending.reason,
+        detail=one_line(ending.detail, DETAIL_CHARS),
+        confidence=ended.confidence,
+        text=clip_json(text, MAX_ANSWER_BYTES, place_of_whole(goal_id)),
+        size=len(text),
+    )
+
+
+def delivery_key(origin: str, reason: str, text: str, name: str) -> str:
+    """Return the key of a delivery: of a goal, its ending with its answer, and a channel."""
+    parts = (origin, reason, sha256(text.encode("utf-8", "replace")).hexdigest(), name)
+    return f"goal_{sha256('/'.join(parts).encode()).hexdigest()[:32]}"
+
+
+def with_delivery(state: GoalState, delivered: Delivered) -> GoalState:
+    """Note what became of a delivery; nothing else changes by it."""
+    event = "Delivered" if delivered.status == "delivered" else "DeliveryFailed"
+    return state.with_note(event, **delivered.model_dump(exclude={"status"}, exclude_defaults=True))

@@ -1,0 +1,92 @@
+"""The delivery of a goal's answer, once its ending is final: to all channels side by side, each by its own attempts.
+
+A channel that fails changes nothing about the ending; the result and the journal tell of it.
+"""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from orga.workflows.decisions.goals import deliveries
+from orga.workflows.decisions.result import written_out
+from orga.workflows.phases.control.failures import cause_of, failure_text
+from orga.workflows.phases.control.run import settle
+from orga.workflows.phases.goals.run import GoalRun
+from orga.workflows.types.goals.deliveries import Channel, Delivered
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.names import DELIVER
+
+MAX_ATTEMPTS = 5
+ATTEMPT_S = 40.0
+HEARTBEAT_TIMEOUT_S = 10.0
+"""After which an attempt of a worker that has died is made again."""
+
+WITHIN_S = 180.0
+"""For all attempts: the result waits for them."""
+
+ABORTED_WITHIN_S = 20.0
+"""Of a goal that was aborted."""
+
+LONGEST_PAUSE_S = 30.0
+"""Between two attempts; the first pause is a second, and each is twice the one before."""
+
+CUT_SHORT = "the goal was aborted while it was delivered"
+
+
+async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
+    """Return the result with what became of its deliveries; an abort that comes meanwhile cuts them short."""
+    channels = deliveries.chosen(run.goal)
+    if not channels:
+        return ended
+    was_aborted = run.state.aborted is not None
+    within_s = ABORTED_WITHIN_S if was_aborted else WITHIN_S
+    tasks = [asyncio.create_task(_delivered(run, ended, channel, within_s)) for channel in channels]
+    await settle(tasks, lambda: run.state.aborted is not None and not was_aborted)
+    told = [_told(task, channel) for task, channel in zip(tasks, channels, strict=True)]
+    for each in told:
+        run.pursue(deliveries.with_delivery, each)
+    return written_out(ended.with_deliveries(tuple(told)))
+
+
+def _told(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
+    is_told = task.done() and not task.cancelled()
+    return (
+        task.result() if is_told else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT)
+    )
+
+
+async def _delivered(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
+    try:
+        attempts = await run.event(
+            workflow.execute_activity(
+                DELIVER,
+                deliveries.request(run.goal, ended, channel, workflow.info().workflow_id),
+                result_type=int,
+                activity_id=f"deliver-{channel.name}",
+                start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+                schedule_to_close_timeout=timedelta(seconds=within_s),
+                heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
+                retry_policy=RetryPolicy(
+                    maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=LONGEST_PAUSE_S)
+                ),
+                summary=f"{channel.kind} {channel.name}",
+            )
+        )
+    except ActivityError as error:
+        return _failed(channel, error)
+    return Delivered(name=channel.name, kind=channel.kind, status="delivered", attempts=attempts)
+
+
+def _failed(channel: Channel, error: ActivityError) -> Delivered:
+    cause = cause_of(error)
+    counted = [each for each in getattr(cause, "details", ()) if type(each) is int]
+    return Delivered(
+        name=channel.name,
+        kind=channel.kind,
+        status="failed",
+        error=CUT_SHORT if is_cancelled_exception(error) else failure_text(error),
+        attempts=counted[0] if counted else 0,
+    )
