@@ -14,13 +14,16 @@ from typing import Any
 
 from temporalio import workflow
 
+from orga.workflows.decisions.control.answers import with_refused
 from orga.workflows.decisions.goals.begin import first_goal, pursued
 from orga.workflows.decisions.goals.endings import goal_result, goal_status
+from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
 from orga.workflows.lifecycle import Lifecycle
 from orga.workflows.phases import questions
 from orga.workflows.phases.act import hydrate
 from orga.workflows.phases.control import pace
+from orga.workflows.phases.control.handlers import first_of
 from orga.workflows.phases.control.pace import show_details, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time, wall_time
 from orga.workflows.phases.goals.deliver import deliver
@@ -59,6 +62,16 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             ApplicationError: `InvalidInput`, not retryable, for input that no goal can start with.
         """
         return await self.live()
+
+    @workflow.signal
+    def override_step(self, *step: Any) -> None:
+        """Do this in place of the step that is due next; the journal tells what was of no use."""
+        self._run.heard()
+        try:
+            self.refuse_when_over()
+            self._goal.pursue(with_override, first_of(step))
+        except ValueError as error:
+            self._run.change(with_refused, "override_step", str(error))
 
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -29,6 +29,7 @@ from orga.client.cli import (
     journal,
     list_runs,
     notify,
+    override,
     policy,
     requeue,
     resolve,
@@ -85,6 +86,7 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
     "Deciding for a run": {
         "inbox": inbox.inbox,
         "answer": answer.answer,
+        "override": override.override,
         "approve": approve.approve,
         "deny": approve.deny,
         "resolve": resolve.resolve,

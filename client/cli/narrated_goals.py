@@ -49,6 +49,10 @@ def _answered(data: Data) -> list[Line]:
     return [Line(f"answered{by}: {_text(data, 'answer')}", "person")]
 
 
+def _overridden(data: Data) -> list[Line]:
+    return [Line(f"by the operator's word {_text(data, 'step')} is {_text(data, 'skill')}", "person")]
+
+
 def _compressed(data: Data) -> list[Line]:
     how = "" if data.get("taken") else ", kept as it was"
     return [Line(f"memory: {data.get('before')} bytes to {data.get('after')}{how}")]
@@ -76,6 +80,7 @@ GOAL_TELLERS: Mapping[str, Callable[[Data], list[Line]]] = {
     "QuestionAsked": _asked,
     "QuestionAnswered": _answered,
     "MemoryCompressed": _compressed,
+    "StepOverridden": _overridden,
     "Delivered": _delivered,
     "DeliveryFailed": _undelivered,
 }

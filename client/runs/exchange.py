@@ -52,14 +52,14 @@ class Exchange:
         except RPCError as error:
             raise translated(error, self._id) from error
 
-    async def signal(self, name: str, *arguments: str) -> None:
+    async def signal(self, name: str, *arguments: str | dict[str, Any]) -> None:
         """Send a signal; a run without a worker takes it in when one comes.
 
         Raises:
             TooLong: The run would cut it; nothing was sent.
         """
         for argument in arguments:
-            check_length(argument)
+            check_length(argument if isinstance(argument, str) else to_json(argument).decode())
         try:
             await self.workflow.signal(name, args=list(arguments))
         except RPCError as error:

@@ -10,10 +10,27 @@ from temporalio.common import TypedSearchAttributes
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
+from orga.workflows.types.text import clean_text
 
 
 class GoalHandle(AgentHandle):
     """A goal, live or ended."""
+
+    async def override_step(self, skill: str, given: Mapping[str, Any] | str) -> None:
+        """Have this done in place of the step that is due next.
+
+        A signal: what is of no use (no such skill, no plan yet) the journal tells as `InterventionRefused`.
+
+        Args:
+            skill: A tool, or an agent that may be delegated to.
+            given: The arguments of the call, or what it is to do as a text.
+
+        Raises:
+            RunNotFound: No run has this id.
+            RunEnded: It takes no more signals.
+        """
+        said = clean_text(given) if isinstance(given, str) else dict(given)
+        await self._exchange.signal("override_step", {"skill": clean_text(skill), "input": said})
 
 
 async def start_goal(

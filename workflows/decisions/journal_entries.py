@@ -46,7 +46,7 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
     return None
 
 
-SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer"})
+SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer", "override_step"})
 """Signals that a run knows."""
 
 Found = list[tuple[str, dict[str, Any]]]

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.plans import planned, ready_steps, skills_of
+from orga.workflows.decisions.goals.change import told_steps, with_steps, with_told
+from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
     REPEATS,
@@ -24,23 +25,27 @@ from orga.workflows.decisions.goals.replies import (
     memory_in,
     said_in,
 )
+from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.context import MessageRef, Setup
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation, source_of
-from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, MAX_MEMORY_CHARS, GoalState, PlanStep, Pursuit, Stage
+from orga.workflows.types.goals.pursuit import (
+    MAX_KEPT_STEPS,
+    MAX_MEMORY_CHARS,
+    OPERATOR,
+    GoalState,
+    PlanStep,
+    Pursuit,
+    Stage,
+)
 from orga.workflows.types.goals.turns import GoalReply
-from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED
 from orga.workflows.types.recovery import Outcome
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500
 """A memory beyond it is shortened, at every third round."""
-
-
-def with_told(state: GoalState, text: str) -> GoalState:
-    """Return the state in which the model is told this by its next turn."""
-    return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
 
 
 def with_turn(state: GoalState, reply: Reply, conversation: Conversation) -> GoalState:
@@ -83,33 +88,24 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
         said = said_in(reply)
         if (error := line(said.get("error"), 300)) and not said.get("steps"):
             return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
-        after = _with_steps(state, said.get("steps"), reply, setup)
+        after = _changed(state, said.get("steps"), reply, setup)
     except Unusable as error:
         return with_unusable(state, str(error))
     memory = memory_in(said, state.pursuit.memory)
-    after = after.with_pursuit(stage="execute", memory=memory, unusable=0)
-    return after.with_note("PlanMade", steps=_told_steps(after.pursuit.open_steps))
+    after = with_plan_to_review(after.with_pursuit(memory=memory, unusable=0))
+    return after.with_note("PlanMade", steps=told_steps(after.pursuit.open_steps))
 
 
-def _with_steps(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -> GoalState:
-    """Return the state with these steps in place of all that was open.
+def _changed(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -> GoalState:
+    """Return the state with the plan of a reply.
 
     Raises:
-        Unusable: With all that is wrong with them.
+        Unusable: With all that is wrong with it.
     """
-    over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
-    steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, over)
+    after = with_steps(state, listed, setup)
     if reply.problems:
         raise Unusable("; ".join(reply.problems))
-    longest = max(state.pursuit.longest, len(steps))
-    return state.with_pursuit(steps=(*over, *steps), longest=longest, due=())
-
-
-def _told_steps(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
-    return [
-        {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}
-        for step in steps
-    ]
+    return after
 
 
 def with_round(state: GoalState) -> GoalState:
@@ -215,7 +211,8 @@ def with_compressed(state: GoalState, reply: Reply) -> GoalState:
 def with_foregone(state: GoalState) -> GoalState | None:
     """Return the state with what is next where no model has to be asked; None where one has to."""
     pursuit = state.pursuit
-    what = foregone(pursuit, state.goal_config)
+    is_due = any(step.by == OPERATOR for step in ready_steps(pursuit.steps, MAX_KEPT_STEPS))
+    what = "continue" if is_due else foregone(pursuit, state.goal_config)
     if what is None:
         return None
     if what == "stuck":
@@ -223,8 +220,8 @@ def with_foregone(state: GoalState) -> GoalState | None:
     elif what == "done":
         state = with_ending(state, ("completed", ""))
     else:
-        state = state.with_pursuit(stage="execute")
-    return state.with_note("DecisionMade", action=what, by="rule")
+        state = state.with_pursuit(stage="execute", adjusted=0)
+    return state.with_note("DecisionMade", action=what, by="operator" if is_due else "rule")
 
 
 def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
@@ -240,7 +237,7 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
     told = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
     after = after.with_note("DecisionMade", by="model", **told)
     if decision.action == "adjust":
-        after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=_told_steps(after.pursuit.open_steps)))
+        after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=told_steps(after.pursuit.open_steps)))
     return after
 
 
@@ -249,8 +246,8 @@ def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setu
     is_sure = decision.confidence >= config.done_confidence
     if decision.action == "adjust":
         count = state.pursuit.adjusted + 1 if is_sure else 0
-        after = _with_steps(state, decision.steps, reply, setup)
-        return after.with_pursuit(stage="execute", adjusted=min(count, MAX_ADJUSTS))
+        after = with_plan_to_review(_changed(state, decision.steps, reply, setup))
+        return after.with_pursuit(adjusted=min(count, MAX_ADJUSTS))
     state = state.with_pursuit(adjusted=0)
     match decision.action:
         case "ask_user":

@@ -7,9 +7,10 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
+from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.endings import details, goal_stop
-from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_told, with_turn
+from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weight
 from orga.workflows.phases import act

@@ -6,7 +6,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.answers import question_of
 from orga.workflows.decisions.control.interventions import with_abort
-from orga.workflows.decisions.goals import prompts, pursue
+from orga.workflows.decisions.goals import prompts, pursue, review
 from orga.workflows.decisions.goals.plans import call_of, fits_steps
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate, questions
@@ -133,6 +133,18 @@ async def _ask(run: GoalRun) -> None:
     run.pursue(pursue.with_answer_of_person, decided.result if decided.choice == "result" else None)
 
 
+async def _review(run: GoalRun) -> None:
+    """Hold the plan until a person has approved it, changed it, or sent it back."""
+    decided = (await ask(run, _question(run), may_roll_over=True)).resolution
+    if decided is None:
+        return
+    if decided.choice == "abort":
+        run.change(with_abort, decided.reason or "aborted by the operator")
+        return
+    words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
+    run.pursue(review.with_reviewed, words, run.setup)
+
+
 def _question(run: GoalRun) -> Question:
     pursuit = run.goal.pursuit
     return question_of(str(pursuit.questions), pursuit.question, run.now)
@@ -151,5 +163,6 @@ STAGES: Mapping[Stage, Callable[[GoalRun], Awaitable[None]]] = {
     "compress": _compress,
     "decide": _decide,
     "ask": _ask,
+    "review": _review,
 }
 """All but the summary, which ends the goal: see `phases/goals/summary.py`."""

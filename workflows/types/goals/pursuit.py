@@ -9,12 +9,15 @@ from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState
 
-Stage = Literal["plan", "execute", "evaluate", "decide", "ask", "compress", "summarise"]
+Stage = Literal["plan", "execute", "evaluate", "decide", "ask", "review", "compress", "summarise"]
 """What a goal is at, or will be at next: a run that continues as new goes on there."""
 
 StepState = Literal["open", "done", "failed"]
 
 Quality = Literal["good", "partial", "failed"]
+
+OPERATOR = "operator"
+"""Who a step is by that no change of the plan takes away."""
 
 MAX_ID_CHARS = 40
 MAX_GOAL_CHARS = 500
@@ -46,6 +49,9 @@ class StepChanges(TypedDict, total=False):
     """What `PlanStep.with_fields` takes."""
 
     state: StepState
+    skill: str
+    goal: str
+    by: str
     arguments: dict[str, Any] | None
     attempts: int
     call_id: str
@@ -80,6 +86,8 @@ class PlanStep(Record):
     """The quality in the model's own words, which decides nothing."""
     summary: str = ""
     error: str = ""
+    by: str = ""
+    """Who has put it there, where that is not the model."""
 
     def with_fields(self, **changes: Unpack[StepChanges]) -> Self:
         """Return the step with these changes."""

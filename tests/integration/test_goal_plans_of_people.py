@@ -1,0 +1,145 @@
+"""Plans before people, on a real server: reviewed, given anew, sent back; and steps by their word."""
+
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+from temporalio.client import Client
+
+from orga.activities.ports import ToolContext
+from orga.client.runs.goals import GoalHandle
+from tests.support.hold import Hold
+from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.runs.goals import ended, start, tell
+from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.questions import waiting
+
+
+def a_model(**turns: Any) -> GoalModel:
+    plan = says(steps=[a_step("a", at=1)])
+    return GoalModel(**({"plan": plan, "evaluate": scored("a"), "decide": says(action="done", confidence=0.9)} | turns))
+
+
+async def test_a_plan_is_held_until_a_person_says_yes(client: Client) -> None:
+    look = FakeTool("look")
+    async with a_loop(client, a_model(), look) as loop:
+        handle = await start(loop, plan_review="always")
+        asked = await waiting(handle)
+        assert asked["kind"] == "answer"
+        assert "a (look): do a" in asked["question"]
+        assert look.contexts == []
+        await tell(handle, " Yes ")
+        pursued = await ended(handle, client)
+    assert pursued.reason == "completed"
+    assert len(look.contexts) == 1
+    told = [event for event in pursued.events if event.startswith(("Plan", "Question"))]
+    assert told == ["PlanMade", "QuestionAsked", "QuestionAnswered"]
+
+
+async def test_what_is_to_change_goes_back_to_the_model(client: Client) -> None:
+    plans = [says(steps=[a_step("a", at=1)]), says(steps=[a_step("a", at=2)])]
+    seen = list[Any]()
+    look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
+    model = a_model(plan=plans)
+    async with a_loop(client, model, look) as loop:
+        handle = await start(loop, plan_review="always")
+        first = await waiting(handle)
+        await tell(handle, {"question_id": first["wait_id"], "text": "look at 2"})
+        second = await waiting(handle)
+        while second["wait_id"] == first["wait_id"]:
+            second = await waiting(handle)
+        await tell(handle, "ok")
+        pursued = await ended(handle, client)
+    assert (pursued.reason, seen) == ("completed", [2])
+    assert "[Plan sent back by the operator] look at 2" in model.asked[1][1]
+
+
+async def test_a_person_may_give_another_plan_and_is_told_what_is_wrong_with_it(client: Client) -> None:
+    seen = list[Any]()
+    look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
+    async with a_loop(client, a_model(evaluate=scored("mine")), look) as loop:
+        handle = await start(loop, plan_review="always")
+        asked = await waiting(handle)
+        await tell(handle, to_json({"steps": [{"id": "mine", "goal": "g", "skill": "fly"}]}).decode())
+        again = await waiting(handle)
+        while again["wait_id"] == asked["wait_id"]:
+            again = await waiting(handle)
+        assert "skill 'fly' is none of look" in again["question"]
+        await tell(handle, to_json({"steps": [a_step("mine", at=7)]}).decode())
+        pursued = await ended(handle, client)
+    assert (pursued.reason, seen, pursued.result.plan) == ("completed", [7], ("mine",))
+    [adjusted] = [entry.data for entry in pursued.journal if entry.event == "PlanAdjusted"]
+    assert adjusted["by"] == "operator"
+
+
+async def test_an_abort_ends_a_review_and_nothing_was_done(client: Client) -> None:
+    look = FakeTool("look")
+    async with a_loop(client, a_model(), look) as loop:
+        handle = await start(loop, plan_review="always")
+        await waiting(handle)
+        await handle.signal("abort", "no")
+        pursued = await ended(handle, client)
+    assert (pursued.reason, look.contexts) == ("aborted", [])
+
+
+@pytest.mark.parametrize("denied", [False, True])
+async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client: Client, denied: bool) -> None:
+    """The first step runs while the word comes, so the second one gives way; policy has the last word all the same."""
+    hold = Hold()
+    seen = list[str]()
+
+    async def first(arguments: dict[str, Any], _: ToolContext) -> str:
+        return await hold.then("ok")
+
+    tools = [
+        FakeTool("look", first),
+        FakeTool("old", lambda arguments, _: seen.append("old") or "ok"),
+        FakeTool("new", lambda arguments, _: seen.append(f"new {arguments}") or "ok"),
+    ]
+    model = a_model(plan=says(steps=[a_step("a"), a_step("b", "old", "a")]), evaluate=[scored("a"), scored("b")])
+    engine = Deny("new") if denied else None
+    async with a_loop(client, model, *tools, engine=engine) as loop:
+        handle = await start(loop)
+        await hold.reached()
+        goal = GoalHandle(client, handle.id)
+        await goal.override_step("fly", "away")
+        await goal.override_step("new", {"at": 3})
+        hold.go.set()
+        pursued = await ended(handle, client)
+    steps = {step.id: step for step in pursued.result.steps}
+    assert seen == ([] if denied else ["new {'at': 3}"])
+    assert (steps["b"].skill, steps["b"].status) == ("new", "failed" if denied else "done")
+    assert "By the operator's word step b is now new" in model.asked[-1][1]
+    [refused] = [entry.data for entry in pursued.journal if entry.event == "InterventionRefused"]
+    assert "skill 'fly' is none of look, old, new" in refused["reason"]
+
+
+async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Client) -> None:
+    """It comes while the model decides, whose decision knows nothing of it."""
+    seen, hold = list[str](), Hold()
+
+    class Held(GoalModel):
+        """Stands still before its first decision."""
+
+        async def complete(self, request: Any, on_text: Any) -> Any:
+            reply = await super().complete(request, on_text)
+            is_first = [turn for turn, _ in self.asked] == ["goal_plan", "goal_evaluate", "goal_decide"]
+            return await hold.then(reply) if is_first else reply
+
+    model = Held(
+        plan=says(steps=[a_step("a"), a_step("z", "look", "a")]),
+        evaluate=[scored("a", **BAD), scored("operator-1", "c")],
+        decide=[
+            says(action="adjust", confidence=0.5, new_plan=[a_step("c", at=1)]),
+            says(action="done", confidence=0.9),
+        ],
+    )
+    look = FakeTool("look", lambda arguments, _: seen.append(str(arguments)) or "ok")
+    async with a_loop(client, model, look) as loop:
+        handle = await start(loop)
+        await hold.reached()
+        await GoalHandle(client, handle.id).override_step("look", {"at": "once"})
+        hold.go.set()
+        pursued = await ended(handle, client)
+    assert "{'at': 'once'}" in seen
+    assert pursued.reason == "completed"

@@ -1,0 +1,35 @@
+"""What changes a goal in more than one place: a word to its model, another plan."""
+
+from collections.abc import Sequence
+
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.goals.plans import planned, skills_of
+from orga.workflows.types.context import Setup
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.messages import Message
+
+
+def with_told(state: GoalState, text: str) -> GoalState:
+    """Return the state in which the model is told this by its next turn."""
+    return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
+
+
+def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
+    """Return the state with these steps in place of all that was open, but for those that a person has put there.
+
+    Raises:
+        Unusable: With all that is wrong with them.
+    """
+    over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
+    kept = tuple(step for step in state.pursuit.open_steps if step.by == OPERATOR)
+    steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, (*over, *kept))
+    longest = max(state.pursuit.longest, len(steps) + len(kept))
+    return state.with_pursuit(steps=(*over, *kept, *steps), longest=longest, due=())
+
+
+def told_steps(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
+    """Return the steps of a plan as the journal tells them."""
+    return [
+        {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}
+        for step in steps
+    ]
