@@ -17,6 +17,7 @@ from orga.workflows.types.agents import Critic, verdict_schema
 from orga.workflows.types.context import CritiqueRequest, Setup
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.text import clip, delimited
+from orga.workflows.types.tiers import critic_key
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000
@@ -49,8 +50,8 @@ class CritiqueActivities:
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
         critic = _critic(context.setup, request.critic)
-        setup = context.setup.with_model(critic.model) if critic.model else context.setup
-        reply = await self._calls.complete(setup, _model_request(context, critic, request), began)
+        models = _models(context.setup, critic)
+        reply = await self._calls.complete(context.setup, _model_request(context, critic, request), began, models)
         reply = normalised(reply, ())
         return text_alone(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
 
@@ -60,6 +61,12 @@ def _critic(setup: Setup, name: str) -> Critic:
         if critic.name == name:
             return critic
     raise ApplicationError(f"the run has no critic {name!r}", type="UnknownCritic", non_retryable=True)
+
+
+def _models(setup: Setup, critic: Critic) -> tuple[str, ...]:
+    """Return the critic's own, in fallback order, else the run's."""
+    key = critic_key(critic.name)
+    return (critic.model,) if critic.model and key not in setup.tiers else setup.models_for(key)
 
 
 def _model_request(context: Rebuilt, critic: Critic, request: CritiqueRequest) -> ModelRequest:

@@ -38,7 +38,7 @@ MAX_PROBLEM_CHARS = 300
 
 
 class GoalActivities:
-    """Turns, by the model of the goal's agent."""
+    """Turns, each by the models of its tier, else by the goal's own."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class GoalActivities:
         reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED)
         if not request.calls:
             asked = _model_request(context, request, "auto")
-            reply = await self._calls.complete(context.setup, asked, began)
+            reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
             # no model may pass its calls off as the plan's, which are not counted
             reply = reply.with_differences(model=None) if reply.model == PLANNED else reply
         reply = normalised(reply, context.messages, calls_room(context.setup.config.max_output_tokens))
@@ -104,7 +104,8 @@ class GoalActivities:
     async def _answered(self, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
-        reply = await self._calls.complete(context.setup, _model_request(context, request, "none"), began)
+        asked = _model_request(context, request, "none")
+        reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
         reply = normalised(reply, ())
         repaired = "" if most is None else await self._repaired(reply.text)
         text = repaired or (reply.text if most is None else clip(reply.text, most))
@@ -153,6 +154,11 @@ class GoalActivities:
 
 def _own(reply: Reply) -> GoalReply:
     return GoalReply(**{name: getattr(reply, name) for name in reply.model_fields_set})
+
+
+def _models(setup: Setup) -> tuple[str, ...]:
+    """Return the models of this turn, in fallback order: the activity bears its name."""
+    return setup.models_for(activity.info().activity_type)
 
 
 def _model_request(context: Rebuilt, request: GoalRequest, choice: ToolChoice) -> ModelRequest:

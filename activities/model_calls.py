@@ -1,14 +1,17 @@
 """One model call: its provider, its heartbeats, its span, and its failure in Temporal's words."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.beating import heartbeats
+from orga.activities.failover import NOT_CONFIGURED, first_answer
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.activities.spans import model_span
@@ -39,29 +42,38 @@ class ModelCalls:
     def __init__(self, models: Models, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._models, self._secrets = models, secrets
 
-    async def complete(self, setup: Setup, request: ModelRequest, began: float) -> Reply:
-        """Return the reply of the setup's model; partial text travels in the heartbeats.
+    async def complete(self, setup: Setup, request: ModelRequest, began: float, models: Sequence[str]) -> Reply:
+        """Return the reply of the first model that can be asked; partial text travels in the heartbeats.
 
-        `began` is when the activity did, by `time.monotonic()`.
+        Args:
+            setup: Of the run.
+            request: Its `model` is filled in.
+            began: When the activity did, by `time.monotonic()`.
+            models: In fallback order.
 
         Raises:
             ApplicationError: With the failure's kind, final or with the delay that the provider asked for.
         """
-        provider, model = self._resolved(setup.model)
-        asked, text = replace(request, model=model), _Tail(self._secrets)
         try:
-            with model_span(setup, asked) as noted:
-                async with heartbeats(text.details):
-                    return noted(self._secrets.hidden_in(await provider.complete(asked, text.add)))
+            return await first_answer(models, partial(self._ask, setup, request), self._secrets.hidden)
         except ModelError as error:
             said = self._secrets.hidden(str(error))
             raise _failure(error, said, _seconds_left(time.monotonic() - began)) from None
+
+    async def _ask(self, setup: Setup, request: ModelRequest, name: str) -> Reply:
+        provider, model = self._resolved(name)
+        messages = tuple(message.readable_by(name) for message in request.messages)
+        asked, text = replace(request, model=model, messages=messages), _Tail(self._secrets)
+        with model_span(setup.with_model(name), asked) as noted:
+            async with heartbeats(text.details):
+                reply = noted(self._secrets.hidden_in(await provider.complete(asked, text.add)))
+        return reply.by(name) if setup.tiers else reply
 
     def _resolved(self, name: str) -> tuple[ModelProvider, str]:
         try:
             return self._models.resolve(name)
         except ValueError as error:
-            raise ApplicationError(str(error), type="ModelNotConfigured", non_retryable=True) from None
+            raise ModelError(NOT_CONFIGURED, str(error), retryable=False) from None
 
 
 class _Tail:

@@ -62,7 +62,7 @@ class ModelError(Exception):
 
         Args:
             kind: RateLimited, Overloaded, ServerError, Timeout, ConnectionFailed, BadStream (retryable);
-                InvalidRequest, AuthenticationFailed, PermissionDenied, ModelNotFound, RequestTooLarge,
+                InvalidRequest, AuthenticationFailed, PermissionDenied, OutOfQuota, ModelNotFound, RequestTooLarge,
                 ContextOverflow, ReplyTooLarge (final).
             message: One line for people, provider and cause named.
             retryable: Whether the same request may succeed later.
@@ -304,8 +304,8 @@ class Pasts(Protocol):
 class Agents(Protocol):
     """Agents by name, from the worker's configuration."""
 
-    async def setup(self, request: PrepareRequest) -> Setup:
-        """Return what a run of the agent works with.
+    async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
+        """Return what a run of the agent works with, or a goal of it.
 
         Raises:
             InvalidInput: Unknown agent, tool or model, naming those that are known.

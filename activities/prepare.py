@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace
 from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 
 MAX_SETUP_BYTES = 500_000
@@ -28,7 +29,7 @@ class PrepareActivities:
     async def prepare(self, request: PrepareRequest) -> Setup:
         """Return the setup; what the starter got wrong is final."""
         try:
-            setup = await self._agents.setup(request)
+            setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
         except OtherPlace as error:  # tried again: a worker of that place may be there, too

@@ -28,8 +28,9 @@ class ReasonActivities:
         """Return the model's reply."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
-        reply = await self._calls.complete(context.setup, _model_request(context, request), began)
-        reply = normalised(reply, context.messages, calls_room(context.setup.config.max_output_tokens))
+        setup = context.setup
+        reply = await self._calls.complete(setup, _model_request(context, request), began, setup.models_for())
+        reply = normalised(reply, context.messages, calls_room(setup.config.max_output_tokens))
         self._conversations.keep_reply(run, request.iteration, reply)
         return reply
 

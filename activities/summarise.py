@@ -13,7 +13,8 @@ from orga.activities.replies import normalised, text_alone
 from orga.activities.sanitize import sanitized
 from orga.activities.transcript import transcript
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, SummariseRequest
-from orga.workflows.types.messages import Message, Reply, within
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.ranges import within
 from orga.workflows.types.text import clip, delimited
 
 MAX_TASK_BYTES = 4_000
@@ -42,7 +43,8 @@ class SummariseActivities:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_TOKENS
-        reply = await self._calls.complete(context.setup, _model_request(context, request, limit), began)
+        setup = context.setup
+        reply = await self._calls.complete(setup, _model_request(context, request, limit), began, setup.models_for())
         reply = normalised(reply, ())
         reply = text_alone(reply, _text(reply, limit))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from orga.activities.adapters.known_names import Problem, there_are
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
-from orga.workflows.types.agents import AgentConfig, Critic
+from orga.activities.adapters.tiers import ChosenModels
+from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS, tool_needing
@@ -103,34 +104,31 @@ def listed_tools(agent: AgentConfig) -> list[str]:
     return [*agent.tools, *by_config]
 
 
-def model_refusal(agent: AgentConfig, model: str, check_model: Callable[[str], None]) -> str:
-    """Return why a run with `model` lacks another one that it needs, or ""; `check_model` raises ValueError."""
-    for critic in agent.critics:
-        if problem := _model_problem(critic, model, check_model):
-            return f"critics.{critic.name}.model: {problem}"
+def critic_refusal(chosen: ChosenModels) -> str:
+    """Return which critic's model cannot review, or ""."""
+    for critic in chosen.critics:
+        if critic.rubric and EMBEDDED_MODEL in chosen.of_critic(critic):
+            return f"critics.{critic.name}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
     return ""
 
 
-def _model_problem(critic: Critic, model: str, check_model: Callable[[str], None]) -> str:
-    """Return why its model cannot review, or ""; without one of its own it has the run's."""
-    chosen = critic.model or model
-    if not critic.rubric:
-        return ""
-    if chosen == EMBEDDED_MODEL:
-        return f"{EMBEDDED_MODEL} can quote but not judge; choose another model"
-    try:
-        check_model(chosen)
-    except ValueError as error:
-        return str(error)
+def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
+    """Return why one of a run's models cannot be asked for what it is to do, or ""; `check_model` raises ValueError."""
+    if problem := critic_refusal(chosen):
+        return problem
+    for key, model in chosen.named():
+        try:
+            check_model(model)
+        except ValueError as error:
+            return f"{key}: {error}"
     return ""
 
 
-def cost_refusal(agent: AgentConfig, config: LoopConfig, model: str, is_priced: Callable[[str], bool]) -> str:
+def cost_refusal(chosen: ChosenModels, config: LoopConfig, is_priced: Callable[[str], bool]) -> str:
     """Return why `max_cost_usd` could not hold for the models of a run, or "": a price that nobody knows."""
     if config.max_cost_usd is None:
         return ""
-    asked = [model, *(critic.model for critic in agent.critics if critic.rubric and critic.model)]
-    unknown = [name for name in dict.fromkeys(asked) if not is_priced(name)]
+    unknown = [name for name in chosen.all if not is_priced(name)]
     if not unknown:
         return ""
     return (

@@ -9,11 +9,13 @@ from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
 from orga.activities.adapters.offered_tools import offered_tools
 from orga.activities.adapters.run_config import run_config
+from orga.activities.adapters.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
 from orga.workflows.types.tools import ToolSpec
 
 
@@ -36,6 +38,8 @@ class ConfiguredAgents:
         source: ToolSource | None = None,
         is_priced: Callable[[str], bool] = lambda model: True,
         policy_version: Callable[[], str] = lambda: "",
+        tiers: ModelTiers = NO_TIERS,
+        goal_tiers: GoalTiers = NO_GOAL_TIERS,
     ) -> None:
         """Take what the worker has.
 
@@ -48,13 +52,15 @@ class ConfiguredAgents:
             source: Where there are more tools, which may differ from run to run.
             is_priced: Whether the cost of a model's replies will be known, or nobody minds.
             policy_version: Of the rules that judge now, "" where there are none.
+            tiers: What `tier:NAME` stands for.
+            goal_tiers: Which of them the turns of goals ask.
 
         Raises:
             ValueError: Delegates that are no agents.
         """
         self.known = with_default(agents)
         self._tools = tools
-        self._default_model = default_model
+        self._models = ModelChoice(default_model, tiers, goal_tiers)
         self._check_model = check_model
         self._facts = worker_facts
         self._source = source
@@ -64,8 +70,8 @@ class ConfiguredAgents:
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
-    async def setup(self, request: PrepareRequest) -> Setup:
-        """Return the setup of a run; the run's own settings win over the agent's.
+    async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
+        """Return the setup of a run, or of a goal; the run's own settings win over the agent's.
 
         Raises:
             InvalidInput: What the starter got wrong.
@@ -75,13 +81,15 @@ class ConfiguredAgents:
         agent = self.known.get(request.agent)
         if agent is None:
             raise InvalidInput(f"agent: there is no agent {request.agent!r}; {there_are(request.agent, self.known)}")
-        model = self._model(request, agent)
-        if problem := await asyncio.to_thread(schema_refusal, request.output_schema, model):
-            raise InvalidInput(f"output_schema: {problem}")
-        if problem := model_refusal(agent, model, self._check_model):
+        is_bound = request.ceiling.tier == LOCAL
+        chosen = self._models.chosen(agent, request.model, is_goal=is_goal, is_bound=is_bound)
+        if problem := model_refusal(chosen, self._check_model):
             raise InvalidInput(problem)
+        for model in chosen.models:
+            if problem := await asyncio.to_thread(schema_refusal, request.output_schema, model):
+                raise InvalidInput(f"output_schema: {problem}")
         config = run_config(agent.config, request.config, request.ceiling)
-        if problem := cost_refusal(agent, config, model, self._is_priced):
+        if problem := cost_refusal(chosen, config, self._is_priced):
             raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
@@ -90,10 +98,11 @@ class ConfiguredAgents:
         if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:
             raise InvalidInput("; ".join(faults))
         instructions = agent.instructions if request.instructions is None else request.instructions
-        return self._facts.with_agent(request.agent, model, instructions, offered.tools, config).with_more(
+        setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
+        return setup.with_tiers(dict(chosen.tiers)).with_more(
             delegates=offered.delegates or None,
             decisions=dict(offered.decisions) or None,
-            critics=agent.critics or None,
+            critics=chosen.critics or None,
             output_schema=request.output_schema,
             policy_version=self._policy_version() or None,
         )
@@ -111,14 +120,6 @@ class ConfiguredAgents:
             return self._tools
         named = [each.tool for each in named_in_config(config)]
         return {**await self._source.specs([*agent.tools, *(request.tools or ()), *named]), **self._tools}
-
-    def _model(self, request: PrepareRequest, agent: AgentConfig) -> str:
-        model = request.model or agent.model or self._default_model
-        try:
-            self._check_model(model)
-        except ValueError as error:
-            raise InvalidInput(f"model: {error}") from None
-        return model
 
 
 def _nobody_has(tool: str) -> Absent | None:

@@ -30,7 +30,7 @@ def _laid_over(base: Any, given: Any) -> Any:
 
 
 def _lowered(config: LoopConfig, ceiling: Ceiling) -> dict[str, Any]:
-    limits = ceiling.model_dump(exclude={"tools"}, exclude_none=True)
+    limits = ceiling.model_dump(exclude={"tools", "tier"}, exclude_none=True)
     own = {key: getattr(config, key) for key in limits}
     return {key: limit if own[key] is None else min(own[key], limit) for key, limit in limits.items()}
 

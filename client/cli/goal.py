@@ -39,7 +39,7 @@ def goal(
     goal: Annotated[str, typer.Argument(metavar="GOAL", help="What to reach; - reads it from standard input.")],
     *,
     agent: Annotated[str | None, typer.Option(help="Whose tools it has; the default agent's without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model, in place of the agent's own.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model or tier:NAME, in place of the agent's own.")] = None,
     skills: Annotated[
         list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")
     ] = None,

@@ -126,6 +126,10 @@ def _missing(data: Data) -> list[Line]:
     return [Line(_text(data, "detail"), "quiet")]
 
 
+def _failed_over(data: Data) -> list[Line]:
+    return [Line(f"⚠ {_text(data, 'from')} gives way to {_text(data, 'to')}: {_text(data, 'why')}", "bad")]
+
+
 _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "PreHydrationComplete": _hydrated,
     "ContextCompacted": _compacted,
@@ -134,6 +138,7 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "RecoveryTriggered": _recovered,
     "StepLimitReached": _stopped,
     "CircuitOpened": _opened,
+    "ModelFailedOver": _failed_over,
     "CircuitClosed": _closed,
     "InterventionReceived": _intervened,
     "NotificationFailed": _untold,

@@ -36,7 +36,7 @@ def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from standard input.")],
     *,
     agent: Annotated[str | None, typer.Option(help="An agent of orga.toml; the default one without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model, in place of the agent's own.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model or tier:NAME, in place of the agent's own.")] = None,
     instructions: Annotated[str | None, typer.Option(help="In place of the agent's own.")] = None,
     tools: Annotated[
         list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")

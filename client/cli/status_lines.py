@@ -13,6 +13,7 @@ from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.text import in_full
+from orga.workflows.types.tiers import Tier
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
@@ -40,10 +41,27 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"{on_one_line(str(item.get('text')), 300)}"
         for item in status.unread_interventions
     ]
+    lines += _tier_lines(status)
     if status.termination is not None:
         detail = on_one_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
+
+
+def _tier_lines(status: AgentStatus) -> list[str]:
+    """Return which tiers are in effect, those of a goal's turns by the names that the config has for them."""
+    if not status.tiers:
+        return ["tiers      none, all is asked of that model"] if status.model else []
+    return [f"tier       {in_full(what.removeprefix('goal_'))}: {_tier(tier)}" for what, tier in status.tiers.items()]
+
+
+def _tier(tier: Tier) -> str:
+    models = on_one_line(", then ".join(tier.models), 600)
+    return (
+        f"{tier.name}, as no tier is configured the default model, {models}"
+        if tier.is_default
+        else f"{tier.name}, {models}"
+    )
 
 
 def _plan_lines(status: AgentStatus) -> list[str]:

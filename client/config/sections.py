@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from orga.client.config.delivery_config import DeliveryConfig
 from orga.workflows.types.agents import AgentConfig
@@ -14,6 +14,7 @@ from orga.workflows.types.input import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import ModelPrice
 
@@ -46,7 +47,10 @@ class ModelsConfig(Border):
     """`[models]`: where models are. Keys come from the environment only."""
 
     default: str | None = None
-    """`provider:model`; null takes the first provider whose key is set, else `offline:extractive`."""
+    """`provider:model`, or a tier that has models; null takes the first provider whose key is set, else
+    `offline:extractive`."""
+    tiers: ModelTiers = ModelTiers()
+    """`light = ["provider:model", ...]`: what `tier:light` stands for, in fallback order."""
     base_urls: dict[str, str] = {}
     """By provider: `openai-compatible = "http://localhost:8000/v1"`."""
     breaker: CircuitOptions = CircuitOptions()
@@ -56,6 +60,17 @@ class ModelsConfig(Border):
     unpriced: Literal["refuse", "allow"] = "refuse"
     """What becomes of a run that has `max_cost_usd` and a model whose price nobody knows. `allow`: the limit limits
     nothing, and the run goes ahead."""
+
+    @model_validator(mode="after")
+    def _default_is_a_model(self) -> Self:
+        if self.default and (tier := tier_in(self.default)) is not None and tier not in self.tiers.configured:
+            raise ValueError(f"default = {self.default!r} names a tier without models; {_remedy(self.tiers, tier)}")
+        return self
+
+
+def _remedy(tiers: ModelTiers, tier: str) -> str:
+    known = ", ".join(tiers.configured)
+    return f"give it some: [models.tiers] {tier} = [...]" + (f", or name one of {known}" if known else "")
 
 
 class FilesConfig(Border):
@@ -179,8 +194,10 @@ class NotifyConfig(Border):
 
 
 class GoalsConfig(Border):
-    """`[goals]`."""
+    """`[goals]`: what holds for all goals."""
 
+    tiers: GoalTiers = GoalTiers()
+    """`plan = "heavy"`: which tier each turn asks."""
     deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
     """By name: where the answers of goals may go."""
 
@@ -210,6 +227,17 @@ class OrgaConfig(Border):
     goals: GoalsConfig = GoalsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
+
+    @field_validator("goals")
+    @classmethod
+    def _tiers_of_goals_have_models(cls, goals: GoalsConfig, info: ValidationInfo) -> GoalsConfig:
+        models = info.data.get("models")
+        if isinstance(models, ModelsConfig) and models.tiers.configured:
+            for turn, tier in goals.tiers.by_turn.items():
+                if tier not in models.tiers.configured:
+                    key = f"tiers.{turn.removeprefix('goal_')} = {tier!r}"
+                    raise ValueError(f"{key} names a tier without models; {_remedy(models.tiers, tier)}")
+        return goals
 
     @property
     def file(self) -> Path | None:

@@ -5,8 +5,11 @@ from typing import Any, cast
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Return the line, from 1, of the key at `path`, or of the nearest table around it; None when there is neither."""
+    """Return the line, from 1, of the key at `path`, or of the nearest table around it, else the first inside it; None
+    when there is none.
+    """
     best: tuple[int, int] | None = None
+    inside: int | None = None
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         here = _header(line)
@@ -17,7 +20,9 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
             here = (*table, *key) if key else ()
         if here and path[: len(here)] == here and (best is None or len(here) > best[0]):
             best = (len(here), number)
-    return best[1] if best else None
+        if here and here[: len(path)] == path:
+            inside = inside or number
+    return best[1] if best else inside
 
 
 def _header(line: str) -> tuple[str, ...] | None:

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.agent_problems import agent_problems, cost_refusal, model_refusal
+from orga.activities.adapters.agent_problems import agent_problems, cost_refusal, critic_refusal
 from orga.activities.adapters.agents import with_default
 from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
 from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.config.model_prices import is_priced
 from orga.client.config.notify_settings import notify_settings
@@ -57,11 +58,13 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         if found := writable_rules(config, root, env):
             warnings.add("rules", found.problem, found.remedy)
         tools = {name: tool.spec for name, tool in catalog.items()}
-    standard = config.models.default or default_model(env)
     agents = with_default(config.agents)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
-    _check_models(agents, standard, models.check, problems)
-    _check_costs(agents, standard, is_priced(config.models, models), problems)
+    choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
+    chosen = _chosen(agents, choice, problems)
+    _check_tiers(config, models.check, problems)
+    _check_models(chosen, models.check, problems)
+    _check_costs(agents, chosen, is_priced(config.models, models), problems)
     is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     with problems.of("policy", "correct [policy] in orga.toml"):
@@ -74,24 +77,47 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         configured_deliveries(config, root, env)
     return {
         "agents": {
-            name: {"model": agent.model or standard, "tools": list(agent.tools)} for name, agent in agents.items()
+            name: {"model": agent.model or choice.default, "tools": list(agent.tools)} for name, agent in agents.items()
         },
         "tools": list(tools),
-        "models": asyncio.run(_looked_at(models, [agent.model or standard for agent in agents.values()])),
+        "models": asyncio.run(_looked_at(models, [*_asked(chosen), *_of_tiers(config)])),
         "policy": _policy(config, env),
         "problems": problems.found,
         "warnings": warnings.found,
     }
 
 
-def _check_models(
-    agents: Mapping[str, AgentConfig], standard: str, check: Callable[[str], None], problems: _Problems
-) -> None:
+def _chosen(agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems) -> dict[str, ChosenModels]:
+    """Return the models of each agent whose models can be made out."""
+    found: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
-        model = agent.model or standard
-        with problems.of(f"agents.{name}.model", "name another model"):
-            check(model)
-        if problem := model_refusal(agent, model, check):
+        with problems.of(f"agents.{name}", "correct the agent, or [models.tiers]"):
+            found[name] = choice.chosen(agent)
+    return found
+
+
+def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Problems) -> None:
+    for tier in config.models.tiers.configured:
+        for model in config.models.tiers.models(tier):
+            with problems.of(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
+                check(model)
+
+
+def _asked(chosen: Mapping[str, ChosenModels]) -> Iterable[str]:
+    return (model for models in chosen.values() for model in models.models)
+
+
+def _of_tiers(config: OrgaConfig) -> Iterable[str]:
+    tiers = config.models.tiers
+    return (model for tier in tiers.configured for model in tiers.models(tier))
+
+
+def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Problems) -> None:
+    for name, models in chosen.items():
+        for key, model in models.named():
+            with problems.of(f"agents.{name}.{key}", "name another model"):
+                check(model)
+        if problem := critic_refusal(models):
             problems.add(f"agents.{name}", problem, "name another model")
 
 
@@ -106,10 +132,13 @@ async def _looked_at(models: ModelRegistry, names: Iterable[str]) -> dict[str, s
 
 
 def _check_costs(
-    agents: Mapping[str, AgentConfig], standard: str, is_priced: Callable[[str], bool], problems: _Problems
+    agents: Mapping[str, AgentConfig],
+    chosen: Mapping[str, ChosenModels],
+    is_priced: Callable[[str], bool],
+    problems: _Problems,
 ) -> None:
-    for name, agent in agents.items():
-        if problem := cost_refusal(agent, agent.config, agent.model or standard, is_priced):
+    for name, models in chosen.items():
+        if problem := cost_refusal(models, agents[name].config, is_priced):
             problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
 
 

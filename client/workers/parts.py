@@ -120,6 +120,8 @@ def configured_parts(
         source=servers,
         is_priced=is_priced(config.models, models),
         policy_version=lambda: policy_version(policy),
+        tiers=config.models.tiers,
+        goal_tiers=config.goals.tiers,
     )
     return Parts(
         agents,

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from orga.workflows.decisions import approvals
 from orga.workflows.decisions.control import questions
+from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.questions import Item
 from tests.support.values.core import a_call, a_state, at
@@ -100,7 +101,7 @@ class HeldCalls(RuleBasedStateMachine):
     @invariant()
     def people_are_asked_about_what_is_undecided_only(self) -> None:
         undecided = [item.approval_id for item in self._now() if item.answer is None]
-        assert [call["id"] for call in questions.shown_question(self.state.questions[0]).data["calls"]] == undecided
+        assert [call["id"] for call in shown_question(self.state.questions[0]).data["calls"]] == undecided
         assert [item.approval_id for item in questions.pending_items(self.state, at(self.now))] == undecided
 
 

@@ -16,6 +16,7 @@ from orga.workflows.decisions import approvals
 from orga.workflows.decisions.begin import first_state, fork_of, shared
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
 from orga.workflows.decisions.control import questions
+from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest, with_messages
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.roll_over import (
@@ -165,7 +166,7 @@ def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
     [light], [whole] = after.questions, state.questions
     assert [item.call["arguments"] for item in light.items] == [{}] * 32
     assert all(item.approvers == NOBODY for item in light.items)
-    shown = questions.shown_question(light).data["calls"]
+    shown = shown_question(light).data["calls"]
     assert [call["arguments_digest"] for call in shown] == [
         f"sha256:{sha256(to_json(item.call['arguments'])).hexdigest()}" for item in whole.items if item.answer is None
     ]
@@ -184,7 +185,7 @@ def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
         was = before[item.approval_id]
         assert item.with_answer(None) == was.with_answer(None)
         assert (item.answer is None) == (was.answer is None)
-    assert len(questions.shown_question(asked).data["calls"]) == 16
+    assert len(shown_question(asked).data["calls"]) == 16
 
 
 def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:

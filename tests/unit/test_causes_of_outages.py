@@ -62,7 +62,7 @@ async def failure_after(attempt: int, left_s: float, error: ModelError = TOO_MAN
     setup = a_setup()
 
     async def call(began: float) -> None:
-        await calls.complete(setup, ModelRequest(model=setup.model), began)
+        await calls.complete(setup, ModelRequest(model=setup.model), began, setup.models_for())
 
     limits = Beats(left_s=left_s + SLACK_S + 1, attempt=attempt, retry_policy=policy)
     with pytest.raises(ApplicationError) as caught:

@@ -8,7 +8,7 @@ import pytest
 
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
-from orga.workflows.decisions.control.questions import shown_question
+from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.limits import commands, question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig

@@ -13,7 +13,8 @@ from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, Setup
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.digest import reference
-from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.record import Record
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState

@@ -10,7 +10,8 @@ from orga.workflows.decisions.conversation import full_digest, handed_over, sett
 from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
 from orga.workflows.types.digest import digest_of
-from orga.workflows.types.messages import Message, Ranges, with_masks, without
+from orga.workflows.types.messages import Message
+from orga.workflows.types.ranges import Ranges, with_masks, without
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW, messages
 

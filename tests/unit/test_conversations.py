@@ -10,7 +10,8 @@ from orga.activities.ports import Rebuilt, RunKey
 from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
-from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.text import clip
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user

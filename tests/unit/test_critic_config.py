@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.agent_problems import agent_problems, model_refusal
 from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.tiers import ChosenModels
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
@@ -158,4 +159,5 @@ def _only_ours(model: str) -> None:
     ],
 )
 def test_a_model_that_cannot_review(critic: Critic, expected: str) -> None:
-    assert model_refusal(AgentConfig(critics=(critic,)), "ours:model", _only_ours) == expected
+    chosen = ChosenModels(("ours:model",), (critic,))
+    assert model_refusal(chosen, _only_ours) == expected

@@ -25,7 +25,7 @@ from orga.client.past.delegates import Delegate
 from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
 from orga.client.runs.inbox import InboxEntry
-from orga.workflows.decisions.control.questions import shown_arguments
+from orga.workflows.decisions.control.shown import shown_arguments
 from orga.workflows.decisions.result import details
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.delegation import Child

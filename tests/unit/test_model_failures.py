@@ -26,7 +26,7 @@ async def failure(kind: str, answer: http.Response | Exception) -> ModelError:
     [
         (400, "InvalidRequest", False),
         (401, "AuthenticationFailed", False),
-        (402, "PermissionDenied", False),
+        (402, "OutOfQuota", False),
         (403, "PermissionDenied", False),
         (404, "ModelNotFound", False),
         (408, "Timeout", True),
@@ -98,11 +98,27 @@ async def test_a_limit_on_output_tokens_is_no_overflow() -> None:
     assert error.kind == "InvalidRequest"
 
 
-async def test_an_empty_account_is_not_asked_again() -> None:
-    """OpenAI answers 429, which no wait can cure."""
-    body = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
-    error = await failure("openai", http.Response(429, json=body))
-    assert (error.kind, error.retryable) == ("PermissionDenied", False)
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (429, {"message": "Your account is not active", "code": "billing_not_active"}),
+        (400, {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API"}),
+        (400, {"type": "invalid_request_error", "message": "You have reached your specified API usage limits."}),
+        (403, {"message": "Key limit exceeded (total limit)", "code": 403}),
+        (402, {"message": "Insufficient credits", "code": 402}),
+    ],
+)
+async def test_an_empty_account_is_not_asked_again(status: int, body: dict[str, Any]) -> None:
+    """OpenAI answers 429, Anthropic 400, routers 403: no wait can cure it, another model may."""
+    error = await failure("openai", http.Response(status, json={"error": body}))
+    assert (error.kind, error.retryable) == ("OutOfQuota", False)
+
+
+async def test_a_rate_limit_is_no_empty_account() -> None:
+    body = {"error": {"message": "Rate limit reached for requests", "code": "rate_limit_exceeded"}}
+    error = await failure("openai", http.Response(429, json=body, headers={"retry-after": "3"}))
+    assert (error.kind, error.retryable, error.retry_after_s) == ("RateLimited", True, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.digest import reference
-from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.text import delimited
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.tools.activities import RUN, Beats, NoHistory

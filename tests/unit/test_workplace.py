@@ -15,6 +15,7 @@ from orga.client.config.workplace import own_queue, worker_command, workplace
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.input import Workplace, workplace_of
+from tests.support.tools.activities import Beats
 
 HOME = Workplace(folder="/home/me/a", root="/home/me/a", config=None, mark="0123456789")
 
@@ -139,5 +140,5 @@ async def test_a_worker_leaves_the_runs_of_other_places_to_others() -> None:
         await agents(HOME).setup(PrepareRequest(workplace=other, tools=()))
     prepare = PrepareActivities(agents(HOME), cast(Any, None)).prepare
     with pytest.raises(ApplicationError) as caught:
-        await prepare(PrepareRequest(workplace=other, tools=()))
+        await Beats().run(prepare, PrepareRequest(workplace=other, tools=()))
     assert (caught.value.type, caught.value.non_retryable) == ("OtherPlace", False)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.questions import light_call
+from orga.workflows.decisions.control.shown import light_call
 from orga.workflows.decisions.conversation import shares
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState

@@ -8,7 +8,8 @@ from orga.workflows.decisions.conversation import sent_tokens, size_of, tokens_i
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Conversation, Summary
 from orga.workflows.types.input import ContextStrategy
-from orga.workflows.types.messages import Message, Ranges, Reply, indexes, length, masked, ranges_of, with_masks, within
+from orga.workflows.types.messages import Message, Reply, masked
+from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 

@@ -15,6 +15,7 @@ from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import clip, delimited
+from orga.workflows.types.tiers import LOCAL, RUN
 
 ENDING_S = 2.0
 ENDING_SHARE = 0.1
@@ -49,7 +50,7 @@ def ceiling_for(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
     begun = max(len(children), state.under_way)
     reserved = [child.ceiling for child in children if child.ceiling is not None and child.workflow_id != workflow_id]
     waiting = max(len(children) - len(reserved), 1)
-    limits: dict[str, float | int | None] = {
+    limits: dict[str, float | int | str | None] = {
         "max_iterations": left.iterations if state.step_timeout_s is None else None,
         "max_total_tokens": _share(
             left.tokens - reading_tokens(state, left.tokens), [each.max_total_tokens for each in reserved], waiting
@@ -60,10 +61,18 @@ def ceiling_for(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
         "max_tool_calls": _share(left.tool_calls, [begun, *(each.max_tool_calls for each in reserved)], waiting),
         "max_delegation_depth": state.config.max_delegation_depth,
     }
+    if is_bound(state):
+        limits["tier"] = LOCAL
     if left.cost_usd is not None:
         spendable = left.cost_usd * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
         limits["max_cost_usd"] = max(spendable, 0.0) / waiting
     return Ceiling.model_validate({key: value for key, value in limits.items() if value is not None})
+
+
+def is_bound(state: AgentState) -> bool:
+    """Return whether the run asks models of the local tier alone, and so do all that it delegates to."""
+    own = state.setup.tiers.get(RUN) if state.setup else None
+    return state.input.lineage.ceiling.tier == LOCAL or (own is not None and own.name == LOCAL)
 
 
 def _seconds(left_s: float, step_s: float | None) -> float:

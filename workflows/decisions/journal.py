@@ -11,6 +11,7 @@ from orga.workflows.decisions.journal_entries import (
     JournalStart,
     as_object,
     chained,
+    failed_over,
     intervention,
     prepared,
     termination,
@@ -131,6 +132,7 @@ class JournalFold:
             names.READ_PAST: self._forked,
             "prepare": self._prepared,
             "summarise": self._summarised,
+            "critique": self._criticised,
             **dict.fromkeys(names.TURNS, self._reasoned),
             "gate": self._gated,
         }
@@ -147,9 +149,15 @@ class JournalFold:
 
     def _summarised(self, happening: Happening) -> Found:
         """Keep what a summary used for the compaction that it is for."""
-        if happening.kind == "finished":
-            self._summary = used(Reply.model_validate(happening.value))
-        return []
+        if happening.kind != "finished":
+            return []
+        reply = Reply.model_validate(happening.value)
+        self._summary = used(reply)
+        return failed_over(reply)
+
+    def _criticised(self, happening: Happening) -> Found:
+        """Tell which models gave way; the verdict is told by the run."""
+        return failed_over(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
 
     def _reasoned(self, happening: Happening) -> Found:
         if happening.kind != "finished":
@@ -168,7 +176,7 @@ class JournalFold:
             told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
         if isinstance(reply, GoalReply) and reply.repaired:
             told["repaired"] = True
-        return [("ReasoningComplete", told)]
+        return [*failed_over(reply), ("ReasoningComplete", told)]
 
     def _gated(self, happening: Happening) -> Found:
         """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""

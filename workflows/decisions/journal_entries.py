@@ -59,6 +59,11 @@ def used(reply: Reply) -> dict[str, Any]:
     return {"usage": reply.usage.model_dump(), **cost}
 
 
+def failed_over(reply: Reply) -> Found:
+    """Return which models gave way before this one answered."""
+    return [("ModelFailedOver", each.told()) for each in reply.failed_over]
+
+
 def intervention(happening: Happening) -> Found:
     """Return what a signal or an update is told as."""
     value = happening.value[0] if happening.value else None
@@ -154,6 +159,7 @@ def prepared(setup: Setup) -> dict[str, Any]:
         "config": setup.config.model_dump(mode="json", exclude_none=True),
         "policy": setup.policy,
         **{key: value for key, value in optional.items() if value},
+        **({"tiers": {what: tier.model_dump() for what, tier in setup.tiers.items()}} if setup.tiers else {}),
     }
 
 

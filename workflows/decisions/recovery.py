@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_json
 
 from orga.workflows.decisions.calls import counted, fingerprint, tainted
-from orga.workflows.decisions.control.questions import shown_arguments
+from orga.workflows.decisions.control.shown import shown_arguments
 from orga.workflows.decisions.conversation import news_room, with_message
 from orga.workflows.types.conversation import as_data, source_of
 from orga.workflows.types.input import LoopConfig

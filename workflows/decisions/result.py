@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import TypeVar
 
 from orga.workflows.decisions.control.answers import open_text
-from orga.workflows.decisions.control.questions import open_questions, pending_items, shown_question
+from orga.workflows.decisions.control.questions import open_questions, pending_items
+from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.decision import result_data
 from orga.workflows.decisions.limits import budgets
@@ -161,6 +162,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             unread_interventions=[_unread(item) for item in state.inbox],
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
             workplace=state.setup.workplace if state.setup else None,
+            tiers=state.setup.tiers if state.setup else {},
         )
     )
 

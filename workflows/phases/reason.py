@@ -30,7 +30,8 @@ from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, ReasonRequest
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.digest import record_digest, reference
-from orga.workflows.types.messages import Reply, length
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.ranges import length
 
 HEARTBEAT_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60

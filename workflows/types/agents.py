@@ -1,7 +1,7 @@
 """Agents as people configure them, `[agents.NAME]` of `orga.toml`, and the critics that review what they do."""
 
 from math import fsum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,7 +10,7 @@ from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig, Name
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.tools import matches
 
 WEIGHT_TOLERANCE = 0.01
@@ -47,7 +47,7 @@ class Critic(Border):
     threshold: float = Field(default=0.7, ge=0, le=1)
     """The weighted score from which the review is passed."""
     model: Name | None = None
-    """`provider:model`; null takes the run's."""
+    """`provider:model` or `tier:NAME`; null takes the run's."""
     instructions: str = Field(default="", max_length=20_000)
     context: Literal["task", "conversation"] = "task"
     """What the model reads beside what it reviews: what the agent was given, or all of its conversation, too."""
@@ -71,6 +71,10 @@ class Critic(Border):
         if self.rubric and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
             raise ValueError(f"the weights of the rubric sum to {total:g}, not to 1")
         return self
+
+    def with_model(self, model: str) -> Self:
+        """Return the critic that asks this model."""
+        return replace_fields(self, {"model": model})
 
     def reviews(self, call: ToolCall | None) -> bool:
         """Return whether it has to see a call, or (None) the final answer; one of answers sees what ends the run."""
@@ -122,7 +126,7 @@ class AgentConfig(Border):
     description: str = Field(default="", max_length=2_000)
     """What it is good for: told to the agents that may delegate to it."""
     model: Name | None = None
-    """`provider:model`; null takes the worker's default."""
+    """`provider:model` or `tier:NAME`; null takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS
     tools: tuple[Name, ...] = READ_ONLY_TOOLS
     """The tools that the agent may call; the default gate denies all others. `terminate` lets it end its run."""

@@ -15,9 +15,11 @@ from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import LoopConfig, Workplace
-from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
+from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.questions import NotifyEvent
+from orga.workflows.types.ranges import Ranges, with_masks, without
 from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.tiers import RUN, Tier
 from orga.workflows.types.tools import ToolSpec
 
 
@@ -62,6 +64,14 @@ class Setup(Record):
     """Of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
     """Where the answers of goals may go."""
+    tiers: dict[str, Tier] = {}
+    """The tiers that models were named by: of the `run`, of turns of a goal, of a `critic:NAME`; its models in
+    fallback order. The first of the run's is `model`."""
+
+    def models_for(self, what: str = RUN) -> tuple[str, ...]:
+        """Return the models to ask, in fallback order; `what` without a tier of its own asks the run's."""
+        tier = self.tiers.get(what) or self.tiers.get(RUN)
+        return tier.models if tier else (self.model,)
 
     def with_agent(
         self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig
@@ -88,6 +98,10 @@ class Setup(Record):
             "policy_version": policy_version,
         }
         return replace_fields(self, {name: value for name, value in given.items() if value is not None})
+
+    def with_tiers(self, tiers: dict[str, Tier]) -> Self:
+        """Return the setup of a run whose models were named by their tiers; none is not written."""
+        return replace_fields(self, {"tiers": tiers}) if tiers else self
 
     def with_model(self, model: str) -> Self:
         """Return the setup with another model."""

@@ -8,7 +8,8 @@ from typing import Self, TypedDict, Unpack
 from pydantic_core import to_json
 
 from orga.workflows.types.context import MessageRef, ReasonRequest
-from orga.workflows.types.messages import Message, Ranges, ToolCall
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.text import delimited
 from orga.workflows.types.tools import ToolSpec

@@ -2,7 +2,7 @@
 
 import re
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,8 @@ class Ceiling(Border):
     max_model_calls: int | None = Field(default=None, ge=0)
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_delegation_depth: int | None = Field(default=None, ge=0)
+    tier: Literal["local"] | None = None
+    """The tier that the run that delegates is bound to."""
 
     def with_tools(self, tools: tuple[str, ...]) -> Self:
         """Return the ceiling with the most that may be used."""

@@ -212,7 +212,7 @@ class AgentInput(Border):
     task: Task
     agent: Name = "default"
     model: Name | None = None
-    """`provider:model`."""
+    """`provider:model` or `tier:NAME`."""
     instructions: Instructions = None
     tools: tuple[Name, ...] | None = None
     """A part of the agent's tools; a tool that its config does not list is refused."""

@@ -8,6 +8,7 @@ from orga.workflows.types import parts as of_parts
 from orga.workflows.types.parts import Block, Parts, ResultPart, ToolCall
 from orga.workflows.types.record import Record, replace_differing_fields, replace_fields
 from orga.workflows.types.text import clip
+from orga.workflows.types.tiers import FailedOver
 from orga.workflows.types.usage import Usage
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -118,6 +119,10 @@ class Message(InParts, Record):
         """Return the message without what only its provider can read."""
         return replace_fields(self, {"parts": of_parts.without_blocks(self.parts)})
 
+    def readable_by(self, model: str) -> Self:
+        """Return the message without what another model wrote for itself alone."""
+        return replace_differing_fields(self, {"parts": of_parts.readable_by(self.parts, model)})
+
     def with_placeholders(self) -> Self:
         """Return the message with a line of text for all that is no text."""
         return replace_differing_fields(self, {"parts": of_parts.with_placeholders(self.parts)})
@@ -140,6 +145,7 @@ class ReplyFields(TypedDict, total=False):
     cost_usd: float | None
     left_out: int
     left_out_tools: dict[str, int]
+    failed_over: tuple[FailedOver, ...]
 
 
 class ReplyChanges(ReplyFields, total=False):
@@ -155,13 +161,15 @@ class Reply(InParts, Record):
     finish: FinishReason = "stop"
     usage: Usage = Usage()
     model: str | None = None
-    """The model that answered, when the provider names another than the one asked for."""
+    """The model that answered, when the provider names another than the one asked for, or others gave way to it."""
     cost_usd: float | None = None
     """None when no price is known for the model."""
     left_out: int = 0
     """Calls beyond the limit of one reply, which were not taken in."""
     left_out_tools: dict[str, int] = {}
     """How many of them there are of each tool, those of the most frequent tools."""
+    failed_over: tuple[FailedOver, ...] = ()
+    """The models that gave way before this one answered, in order."""
 
     @classmethod
     def of(
@@ -178,6 +186,10 @@ class Reply(InParts, Record):
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
         """Return the reply with what differs set."""
         return replace_differing_fields(self, changes)
+
+    def by(self, author: str) -> Self:
+        """Return the reply as one of that model: what others cannot read of it bears its name."""
+        return replace_differing_fields(self, {"parts": of_parts.with_author(self.parts, author)})
 
     def with_cost(self, cost_usd: float | None) -> Self:
         """Return the reply with what it cost."""
@@ -220,48 +232,6 @@ def _name(tool: str | None) -> str:
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
-
-
-Ranges = tuple[tuple[int, int], ...]
-"""Messages by index: `[start, stop)`, in order."""
-
-
-def indexes(ranges: Ranges) -> frozenset[int]:
-    """Return the indexes that lie in the ranges."""
-    return frozenset(index for start, stop in ranges for index in range(start, stop))
-
-
-def ranges_of(found: Iterable[int]) -> Ranges:
-    """Return the fewest ranges that hold exactly these indexes."""
-    ranges: list[tuple[int, int]] = []
-    for index in sorted(found):
-        if ranges and ranges[-1][1] == index:
-            ranges[-1] = (ranges[-1][0], index + 1)
-        else:
-            ranges.append((index, index + 1))
-    return tuple(ranges)
-
-
-def length(ranges: Ranges) -> int:
-    """Return how many messages the ranges hold."""
-    return sum(stop - start for start, stop in ranges)
-
-
-def within(messages: tuple[Message, ...], ranges: Ranges) -> tuple[Message, ...]:
-    """Return the messages that lie in the ranges."""
-    return tuple(message for start, stop in ranges for message in messages[start:stop])
-
-
-def without(messages: tuple[Message, ...], drop: Ranges) -> tuple[Message, ...]:
-    """Return the messages that lie in none of the ranges."""
-    gone = indexes(drop)
-    return tuple(m for index, m in enumerate(messages) if index not in gone) if drop else messages
-
-
-def with_masks(messages: tuple[Message, ...], mask: Ranges) -> tuple[Message, ...]:
-    """Return the messages, those in the ranges masked."""
-    chosen = indexes(mask)
-    return tuple(masked(m) if index in chosen else m for index, m in enumerate(messages)) if mask else messages
 
 
 HINT = "there is no room for more in the context; ask for a smaller part"

@@ -89,10 +89,16 @@ class ThinkingPart(Record):
     text: str = ""
     data: dict[str, Any] = {}
     """The rest of it, its signature above all."""
+    author: str = ""
+    """The model, `provider:model`, where a run asks several: no other can read it."""
 
     def with_content(self, format: str, text: str, data: dict[str, Any]) -> Self:
         """Return the part with other content."""
         return replace_differing_fields(self, {"format": format, "text": text, "data": data})
+
+    def with_author(self, author: str) -> Self:
+        """Return the part as one of that model."""
+        return replace_fields(self, {"author": author})
 
 
 class OpaquePart(Record):
@@ -102,10 +108,16 @@ class OpaquePart(Record):
     format: str = ""
     """As in `ThinkingPart`."""
     data: dict[str, Any] = {}
+    author: str = ""
+    """As in `ThinkingPart`."""
 
     def with_content(self, format: str, data: dict[str, Any]) -> Self:
         """Return the part with other content."""
         return replace_differing_fields(self, {"format": format, "data": data})
+
+    def with_author(self, author: str) -> Self:
+        """Return the part as one of that model."""
+        return replace_fields(self, {"author": author})
 
 
 class Media(Record):
@@ -200,6 +212,18 @@ def without_calls(parts: Parts, names: Collection[str] | None = None) -> Parts:
 def without_blocks(parts: Parts) -> Parts:
     """Return what every provider can read."""
     return tuple(part for part in parts if not isinstance(part, (ThinkingPart, OpaquePart)))
+
+
+def with_author(parts: Parts, author: str) -> Parts:
+    """Return the parts of a reply, those that only its model reads with its name."""
+    return tuple(part.with_author(author) if isinstance(part, (ThinkingPart, OpaquePart)) else part for part in parts)
+
+
+def readable_by(parts: Parts, model: str) -> Parts:
+    """Return the parts without what another model wrote for itself alone."""
+    return tuple(
+        part for part in parts if not isinstance(part, (ThinkingPart, OpaquePart)) or part.author in {"", model}
+    )
 
 
 def with_placeholders(parts: Parts) -> Parts:

@@ -14,6 +14,7 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.record import Border, Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.tiers import Tier
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 
@@ -82,6 +83,8 @@ class AgentStatus(Record):
     termination: Termination | None
     workplace: Workplace | None = None
     """Of the worker that prepared the run."""
+    tiers: dict[str, Tier] = {}
+    """The tiers in effect: of the `run`, of turns of a goal, of a `critic:NAME`; none where one model is asked."""
 
 
 class ShownMessage(Record):

@@ -16,6 +16,15 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 
+_UNPAID_CODES = frozenset({"insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached"})
+
+_UNPAID = re.compile(
+    r"credit balance is too low|reached your specified API usage limits|key limit exceeded"
+    r"|insufficient (?:credits|balance)",
+    re.IGNORECASE,
+)
+"""Anthropic says it with 400, routers with 403."""
+
 _STATUS_OF = {
     "invalid_request_error": 400,
     "context_length_exceeded": 400,
@@ -23,6 +32,8 @@ _STATUS_OF = {
     "invalid_api_key": 401,
     "billing_error": 402,
     "insufficient_quota": 402,
+    "billing_not_active": 402,
+    "billing_hard_limit_reached": 402,
     "permission_error": 403,
     "not_found_error": 404,
     "model_not_found": 404,
@@ -51,8 +62,8 @@ class ErrorBody:
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the account has nothing left, which OpenAI answers with 429."""
-        return self.code == "insufficient_quota"
+        """Whether the account has nothing left, which OpenAI answers with 429: no wait of a run cures it."""
+        return self.code in _UNPAID_CODES or _UNPAID.search(self.message) is not None
 
     @property
     def status(self) -> int:

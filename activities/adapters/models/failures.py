@@ -11,7 +11,7 @@ from orga.activities.ports import ModelError
 
 _KINDS = {
     401: "AuthenticationFailed",
-    402: "PermissionDenied",
+    402: "OutOfQuota",
     403: "PermissionDenied",
     404: "ModelNotFound",
     408: "Timeout",
@@ -81,7 +81,7 @@ def _judged(status: int, error: ErrorBody) -> tuple[str, bool]:
     """Return kind and retryability of a status, a too long context and an empty account told apart."""
     if status in {400, 413, 422, 500} and error.is_overflow:
         return "ContextOverflow", False
-    if status == 429 and error.is_unpaid:
-        return "PermissionDenied", False
+    if status in {400, 403, 429} and error.is_unpaid:
+        return "OutOfQuota", False
     kind = _KINDS.get(status, "ServerError" if status >= 500 else "InvalidRequest")
     return kind, status in {408, 409, 429} or status >= 500

@@ -13,14 +13,13 @@ from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, Mode
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider
+from orga.workflows.types.tiers import PROVIDERS
 from orga.workflows.types.usage import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 
 LOOK_S = 5.0
 """For `unreachable`."""
-
-KNOWN = (*SITES, "local", "offline")
 
 
 class ModelRegistry:
@@ -56,9 +55,9 @@ class ModelRegistry:
             ModelNotConfigured: The provider is unknown, or lacks its key or address.
         """
         provider, colon, model = name.strip().partition(":")
-        if not colon or not model.strip() or provider not in KNOWN:
+        if not colon or not model.strip() or provider not in PROVIDERS:
             raise ModelNotConfigured(
-                f"{name!r} names no model: write provider:model, with provider one of {', '.join(KNOWN)}"
+                f"{name!r} names no model: write provider:model, with provider one of {', '.join(PROVIDERS)}"
             )
         model = model.strip()
         found = self._remote_provider(provider) if provider in SITES else self._embedded_provider(provider, model)

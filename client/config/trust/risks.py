@@ -23,6 +23,8 @@ _HARMLESS: tuple[str, ...] = (
     "agents.*.config",
     "models.default",
     "models.breaker",
+    "models.tiers",
+    "goals.tiers",
     "tools.github.repo",
     "tools.commands.sandbox",
     "tools.options.*.timeout_s",

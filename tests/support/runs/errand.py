@@ -10,7 +10,8 @@ from typing import Any, Self, TypedDict, Unpack
 from temporalio import workflow
 
 from orga.workflows.decisions.control.interventions import reopened, with_over
-from orga.workflows.decisions.control.questions import open_questions, shown_question
+from orga.workflows.decisions.control.questions import open_questions
+from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end

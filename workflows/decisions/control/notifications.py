@@ -8,7 +8,8 @@ from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.questions import is_open, open_questions, shown_arguments, shown_question
+from orga.workflows.decisions.control.questions import is_open, open_questions
+from orga.workflows.decisions.control.shown import shown_arguments, shown_question
 from orga.workflows.types.control import Control, Stop
 from orga.workflows.types.questions import Choice, Notification, NotifiedCall, Question, ShownQuestion
 from orga.workflows.types.text import can_be_typed, in_full, one_line

@@ -1,0 +1,128 @@
+"""Runs whose models refuse or are down: the next of the tier answers, over real HTTP in both protocols."""
+
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.breakers import CircuitOptions
+from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.tiers import ModelTiers
+from orga.workflows.types.usage import ModelPrice
+from tests.support.model.chat_server import Calls, Says, chat_server
+from tests.support.model.refusing import NO_CREDIT, NO_QUOTA, refusing_server
+from tests.support.model.scripted import ScriptedProvider
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran
+
+KEYS = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "OPENAI_API_KEY": "sk-0123456789"}
+CLAUDE, GPT, HOUSE = "anthropic:claude-opus-5", "openai:gpt-6", "openai-compatible:qwen"
+PRICE = ModelPrice(input=1000.0, output=1000.0)
+
+
+@asynccontextmanager
+async def a_loop(
+    client: Client,
+    base_urls: Mapping[str, str],
+    tiers: ModelTiers,
+    breaker: CircuitOptions | None = None,
+    **agents: AgentConfig,
+) -> AsyncGenerator[Loop]:
+    """Run a worker whose models are real adapters before servers of this process."""
+    registry = ModelRegistry(KEYS, base_urls, prices={HOUSE: PRICE})
+    known = {"default": AgentConfig(model="tier:heavy", tools=()), **agents}
+    parts = Parts(
+        agents=ConfiguredAgents(known, {}, HOUSE, registry.check, WORKER_FACTS, tiers=tiers),
+        models=registry,
+        policy=ListedTools(),
+        argument_errors=argument_errors,
+        tools=(),
+        model_breaker=breaker or CircuitOptions(),
+    )
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([]))
+    async with build_worker(client, parts, loop.task_queue):
+        yield loop
+    await registry.close()
+
+
+def gave_way(ran: Ran) -> list[tuple[str, str]]:
+    found = [entry for entry in ran.journal if entry.event == "ModelFailedOver" and "run" not in entry.data]
+    return [(entry.data["from"], entry.data["to"]) for entry in found]
+
+
+async def test_two_without_credit_give_way_to_the_third(client: Client) -> None:
+    tiers = ModelTiers(heavy=(CLAUDE, GPT, HOUSE))
+    with (
+        refusing_server(402, NO_CREDIT) as claude,
+        refusing_server(429, NO_QUOTA) as gpt,
+        chat_server(Says(["from the ", "house"])) as house,
+    ):
+        urls = {"anthropic": claude.url, "openai": gpt.url, "openai-compatible": house.url}
+        async with a_loop(client, urls, tiers) as loop:
+            ran = await loop.run("ask")
+    assert (ran.result.output, ran.result.termination.reason) == ("from the house", "completed")
+    assert gave_way(ran) == [(CLAUDE, GPT), (GPT, HOUSE)]
+    assert (claude.asked, gpt.asked, len(house.requests)) == (1, 1, 1)
+    assert ran.result.usage.model_calls == 1
+    prepared = next(entry for entry in ran.journal if entry.event == "Prepared")
+    assert list(prepared.data["tiers"]["run"]["models"]) == [CLAUDE, GPT, HOUSE]
+
+
+async def test_an_open_circuit_gives_way(client: Client) -> None:
+    """The first attempt opens it, the second is the next model's."""
+    breaker = CircuitOptions(failure_threshold=1, recovery_s=600)
+    with (
+        refusing_server(500, {"error": {"message": "down"}}) as gpt,
+        chat_server(Says(["from ", "the house"])) as house,
+    ):
+        urls = {"openai": gpt.url, "openai-compatible": house.url}
+        async with a_loop(client, urls, ModelTiers(heavy=(GPT, HOUSE)), breaker) as loop:
+            ran = await loop.run("ask")
+    assert ran.result.output == "from the house"
+    assert gave_way(ran) == [(GPT, HOUSE)]
+    assert gpt.asked == 1
+
+
+async def test_where_all_refuse_the_run_names_each_and_no_key(client: Client) -> None:
+    with refusing_server(402, NO_CREDIT) as claude, refusing_server(429, NO_QUOTA) as gpt:
+        urls = {"anthropic": claude.url, "openai": gpt.url}
+        async with a_loop(client, urls, ModelTiers(heavy=(CLAUDE, GPT))) as loop:
+            ran = await loop.run("ask")
+    assert ran.result.termination.reason == "error"
+    detail = ran.result.termination.detail
+    assert detail.startswith(
+        "OutOfQuota: openai answered 429: You exceeded your current quota; models tried, in order:"
+    )
+    assert CLAUDE in detail
+    assert GPT in detail
+    assert not any(key in str(ran.raw) for key in KEYS.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        pytest.param(None, "answer of agent 'helper'", id="without a model it takes the local tier"),
+        pytest.param(GPT, "bound to the local tier", id="another model is refused"),
+    ],
+)
+async def test_local_binds_delegates(client: Client, model: str | None, told: str) -> None:
+    tiers = ModelTiers(local=(HOUSE,), heavy=(GPT,))
+    lead = AgentConfig(model="tier:local", tools=(), delegates=(Delegate(agent="helper"),))
+    ask = Calls("delegate", {"agent": "helper", "task": "help me"})
+    with refusing_server(402, NO_QUOTA) as gpt, chat_server(ask, Says(["do", "ne"])) as house:
+        urls = {"openai": gpt.url, "openai-compatible": house.url}
+        helper = AgentConfig(model=model, tools=())
+        async with a_loop(client, urls, tiers, lead=lead, helper=helper) as loop:
+            ran = await loop.run({"task": "lead", "agent": "lead"})
+    assert ran.result.output == "done"
+    assert gpt.asked == 0
+    results = [m["content"] for m in house.requests[-1]["messages"] if m["role"] == "tool"]
+    assert told in results[0]

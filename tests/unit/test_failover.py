@@ -1,0 +1,182 @@
+"""Failover within a model call: who gives way, who is asked next, what is told of it, and what no other may read."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from orga.activities.breakers import WorkerBreakers
+from orga.activities.conversations import Conversations
+from orga.activities.known_secrets import KnownSecrets
+from orga.activities.model_circuits import GuardedModels
+from orga.activities.ports import ModelError, ModelProvider
+from orga.activities.reason import ReasonActivities
+from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.types.context import Setup
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.parts import ThinkingPart
+from orga.workflows.types.status import Happening
+from orga.workflows.types.tiers import RUN, FailedOver, Tier
+from tests.support.model.scripted import ScriptedProvider, Step, answers
+from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
+from tests.support.tools.activities import Beats, NoHistory
+from tests.support.values.core import T0, a_request, a_setup, user
+
+__all__ = ["clock", "shared"]
+
+UNPAID = ModelError("OutOfQuota", "acme answered 402: the key sk-0123456789abcdef has no credit", retryable=False)
+DOWN = ModelError("ServerError", "acme answered 500", retryable=True)
+BUSY = ModelError("RateLimited", "acme answered 429", retryable=True, retry_after_s=7.0)
+AWAY = ModelError("CircuitOpen", "provider:acme is left alone", retryable=True, retry_after_s=20.0)
+
+SECRETS = KnownSecrets.of(["sk-0123456789abcdef"])
+
+
+class NamedModels:
+    """A provider for each name; one that is not there is not configured."""
+
+    def __init__(self, **steps: Step) -> None:
+        self.providers = {name: ScriptedProvider([step]) for name, step in steps.items()}
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return the provider of that name."""
+        provider, _, model = name.partition(":")
+        if provider not in self.providers:
+            raise ValueError(f"{provider} has no key")
+        return self.providers[provider], model
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """How often each was asked."""
+        return {name: len(each.seen) for name, each in self.providers.items()}
+
+
+def tiered(*models: str) -> Setup:
+    return a_setup(model=models[0], tiers={RUN: Tier(name="heavy", models=models)})
+
+
+async def reply_of(models: Any, *names: str, messages: tuple[Message, ...] = (), **info: Any) -> Reply:
+    setup, conversations = tiered(*names), Conversations(NoHistory())
+    conversations.keep_setup(setup)
+    reason = ReasonActivities(models, conversations, SECRETS).reason
+    return await Beats(**info).run(reason, a_request((user("task", pinned=True), *messages), setup))
+
+
+async def failure_of(models: Any, *names: str, **info: Any) -> ApplicationError:
+    with pytest.raises(ApplicationError) as caught:
+        await reply_of(models, *names, **info)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "reason", [pytest.param(UNPAID, id="out of quota"), pytest.param(AWAY, id="its circuit is open")]
+)
+async def test_the_next_of_the_tier_is_asked(reason: ModelError) -> None:
+    models = NamedModels(a=reason, b=answers("from b", cost_usd=0.5))
+    reply = await reply_of(models, "a:one", "b:two")
+    assert (reply.text, reply.model, reply.cost_usd) == ("from b", "b:two", 0.5)
+    assert [(each.before, each.after) for each in reply.failed_over] == [("a:one", "b:two")]
+    assert reply.failed_over[0].why.startswith(f"{reason.kind}: ")
+
+
+async def test_the_name_that_the_provider_gives_stands_behind_it() -> None:
+    reply = await reply_of(NamedModels(a=UNPAID, b=answers(model="two-2026-11-01")), "a:one", "b:two")
+    assert reply.model == "b:two-2026-11-01"
+
+
+async def test_each_that_gave_way_is_told_and_no_secret() -> None:
+    reply = await reply_of(NamedModels(a=UNPAID, c=answers()), "a:one", "b:no-key", "c:three")
+    assert [(each.before, each.after) for each in reply.failed_over] == [("a:one", "b:no-key"), ("b:no-key", "c:three")]
+    assert "ModelNotConfigured: b has no key" in reply.failed_over[1].why
+    assert "sk-0123456789abcdef" not in reply.model_dump_json()
+
+
+@pytest.mark.parametrize("error", [DOWN, BUSY], ids=["a server error", "a rate limit"])
+async def test_what_may_pass_is_tried_again_with_the_same_model(error: ModelError) -> None:
+    models = NamedModels(a=error, b=answers())
+    failure = await failure_of(models, "a:one", "b:two")
+    assert (failure.type, failure.non_retryable, models.asked["b"]) == (error.kind, False, 0)
+    assert failure.message == str(error)
+
+
+async def test_a_reply_without_failover_says_nothing_of_it() -> None:
+    reply = await reply_of(NamedModels(a=answers(), b=answers()), "a:one", "b:two")
+    assert "failed_over" not in reply.model_dump(exclude_unset=True)
+    assert reply.model is None
+
+
+@pytest.mark.parametrize(
+    ("last", "kind", "final", "delay_s"),
+    [
+        pytest.param(UNPAID, "OutOfQuota", False, 20, id="the first one's circuit may close"),
+        pytest.param(DOWN, "ServerError", False, None, id="the last may pass at any time"),
+        pytest.param(BUSY, "RateLimited", False, 7, id="the shortest wait counts"),
+        pytest.param(
+            ModelError("ModelNotFound", "no such model", retryable=False), "ModelNotFound", False, 20, id="404"
+        ),
+        pytest.param(
+            ModelError("ContextOverflow", "too long", retryable=False),
+            "ContextOverflow",
+            True,
+            None,
+            id="too long for it",
+        ),
+    ],
+)
+async def test_where_all_fail_the_last_error_names_each(
+    last: ModelError, kind: str, final: bool, delay_s: float | None
+) -> None:
+    failure = await failure_of(NamedModels(a=AWAY, b=last), "a:one", "b:two")
+    assert (failure.type, failure.non_retryable) == (kind, final)
+    assert failure.next_retry_delay == (None if delay_s is None else timedelta(seconds=delay_s))
+    assert "; models tried, in order: a:one (CircuitOpen: provider:acme is left alone), b:two (" in failure.message
+    assert "sk-0123456789abcdef" not in failure.message
+
+
+async def test_a_tier_that_is_out_of_quota_is_not_asked_again() -> None:
+    failure = await failure_of(NamedModels(a=UNPAID, b=UNPAID), "a:one", "b:two")
+    assert (failure.type, failure.non_retryable) == ("OutOfQuota", True)
+
+
+async def test_a_circuit_that_failures_opened_hands_over(shared: WorkerBreakers, clock: Clock) -> None:
+    """Three attempts open it; the fourth is the next model's, whose circuit is another."""
+    named = NamedModels(a=DOWN, b=answers("from b"))
+    models = GuardedModels(named, shared, OPTIONS)
+    for _ in range(3):
+        assert (await failure_of(models, "a:one", "b:two")).type == "ServerError"
+    assert (await reply_of(models, "a:one", "b:two")).text == "from b"
+    assert named.asked == {"a": 3, "b": 1}
+
+
+def thinking(author: str = "") -> ThinkingPart:
+    part = ThinkingPart(kind="thinking", format="thinking", text="hm", data={"signature": "s"})
+    return part.with_author(author) if author else part
+
+
+async def test_what_a_model_thinks_bears_its_name_where_others_may_be_asked() -> None:
+    reply = await reply_of(NamedModels(a=UNPAID, b=answers(blocks=(thinking(),))), "a:one", "b:two")
+    assert [block.author for block in reply.blocks] == ["b:two"]
+
+
+async def test_no_model_is_sent_what_another_thought() -> None:
+    """Its signature is the other's, and would be refused."""
+    past = tuple(Message.of("assistant", "said", blocks=(thinking(who),)) for who in ("a:one", "b:two", ""))
+    models = NamedModels(a=UNPAID, b=answers())
+    await reply_of(models, "a:one", "b:two", messages=past)
+    sent = {name: models.providers[name].seen[0].messages[1:] for name in ("a", "b")}
+    authors = {name: [block.author for message in all_ for block in message.blocks] for name, all_ in sent.items()}
+    assert authors == {"a": ["a:one", ""], "b": ["b:two", ""]}
+
+
+def test_the_journal_tells_it_before_the_reply() -> None:
+    gave_way = FailedOver(before="a:one", after="b:two", why="OutOfQuota: no credit")
+    reply = answers("done", model="b:two", failed_over=(gave_way,)).model_dump(mode="json", exclude_unset=True)
+    fold = JournalFold()
+    fold.feed(Happening("started", T0, 1, value=[{"task": "t"}]))
+    for name in ("critique", "summarise"):
+        [entry] = fold.feed(Happening("finished", T0, 2, name=name, key="1", value=reply))
+        assert (entry.event, entry.data["from"]) == ("ModelFailedOver", "a:one")
+    told = fold.feed(Happening("finished", T0, 3, name="reason", key="1", value=reply))
+    assert [entry.event for entry in told] == ["ModelFailedOver", "ReasoningComplete"]
+    assert told[0].data == {"from": "a:one", "to": "b:two", "why": "OutOfQuota: no credit"}

@@ -1,0 +1,291 @@
+"""Tiers of models: what they may hold, which models a run asks by them, and what `local` binds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.adapters.models.settings import SITES
+from orga.activities.prepare import PrepareActivities
+from orga.client.cli.status_lines import status_lines
+from orga.client.config.file import ConfigError, load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.risks import risks
+from orga.client.workers.checked import checked
+from orga.workflows.decisions.delegation import ceiling_for, is_bound
+from orga.workflows.decisions.result import status
+from orga.workflows.types.agents import AgentConfig, Critic, Dimension
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.delegation import Ceiling, Lineage
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tiers import PROVIDERS, RUN, GoalTiers, ModelTiers, Tier
+from tests.support.tools.activities import Beats
+from tests.support.values.core import a_setup, a_state, at
+
+HEAVY = ("anthropic:claude-opus-5", "openai:gpt-6")
+TIERS = ModelTiers(local=("ollama:qwen", "ollama:llama"), light=("openai:nano",), heavy=HEAVY)
+JUDGE = Critic(name="judge", rubric={"truth": Dimension(weight=1)})
+
+
+def agents(
+    tiers: ModelTiers = TIERS, *, goals: GoalTiers | None = None, default: str = "openai:gpt-6", **agent: Any
+) -> ConfiguredAgents:
+    known = {"a": AgentConfig(tools=(), **agent)}
+    goal_tiers = goals or GoalTiers()
+    return ConfiguredAgents(known, {}, default, _has_a_key, a_setup(), tiers=tiers, goal_tiers=goal_tiers)
+
+
+def _has_a_key(model: str) -> None:
+    if model.startswith("openrouter:"):
+        raise ValueError("openrouter has no key: set OPENROUTER_API_KEY, or choose another model")
+
+
+async def prepared(known: ConfiguredAgents, *, is_goal: bool = False, **request: Any) -> Setup:
+    return await known.setup(PrepareRequest(agent="a", **request), is_goal=is_goal)
+
+
+BOUND = Ceiling(tier="local")
+
+
+@pytest.mark.parametrize(
+    ("config", "named", "expected"),
+    [
+        pytest.param({"model": "tier:heavy"}, None, HEAVY, id="an agent's tier"),
+        pytest.param({"model": "tier:heavy"}, "tier:light", ("openai:nano",), id="the starter's wins"),
+        pytest.param({"default": "tier:heavy"}, None, HEAVY, id="the default model is one"),
+        pytest.param({}, " tier: heavy ", HEAVY, id="spaces around it"),
+        pytest.param({"model": "openai:gpt-6"}, None, ("openai:gpt-6",), id="no tier"),
+        pytest.param({"tiers": ModelTiers()}, "tier:heavy", ("openai:gpt-6",), id="no tier is configured"),
+    ],
+)
+async def test_a_run_asks_the_models_of_its_tier_in_order(
+    config: dict[str, Any], named: str | None, expected: tuple[str, ...]
+) -> None:
+    setup = await prepared(agents(**config), model=named)
+    assert (setup.model, setup.models_for()) == (expected[0], expected)
+
+
+async def test_a_run_without_tiers_writes_nothing_of_them() -> None:
+    setup = await prepared(agents(model="openai:gpt-6"))
+    assert "tiers" not in setup.model_dump(exclude_unset=True)
+
+
+async def test_a_tier_where_none_is_configured_says_that_it_is_the_default_model() -> None:
+    setup = await prepared(agents(ModelTiers()), model="tier:light")
+    assert setup.tiers == {RUN: Tier(name="light", models=("openai:gpt-6",), is_default=True)}
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        pytest.param("tier:hevy", "model: there is no tier 'hevy'; there are: local, light, medium, heavy", id="none"),
+        pytest.param(
+            "tier:medium",
+            r"model: tier medium has no models; give it some, \[models.tiers\] medium = \[...\], or name one of local,",
+            id="one without models",
+        ),
+    ],
+)
+async def test_a_tier_that_cannot_be_had(model: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        await prepared(agents(model=model))
+
+
+async def test_each_model_of_a_tier_has_to_be_one_that_can_be_asked() -> None:
+    """A fallback without a key would fall back to nothing."""
+    with pytest.raises(InvalidInput, match="model: openrouter has no key"):
+        await prepared(agents(ModelTiers(heavy=("openai:gpt-6", "openrouter:a/b"))), model="tier:heavy")
+
+
+GOALS = GoalTiers(plan="heavy", evaluate="light")
+
+
+async def test_turns_of_a_goal_have_tiers_of_their_own() -> None:
+    setup = await prepared(agents(goals=GOALS), is_goal=True)
+    assert (setup.models_for("goal_plan"), setup.models_for("goal_evaluate")) == (HEAVY, ("openai:nano",))
+    assert (setup.model, setup.models_for("goal_decide")) == ("openai:gpt-6", ("openai:gpt-6",))
+
+
+@pytest.mark.parametrize(
+    ("is_goal", "request_"),
+    [
+        pytest.param(False, {}, id="an agent's run has no such turns"),
+        pytest.param(True, {"model": "openai:gpt-6"}, id="a goal that names a model asks it in all turns"),
+        pytest.param(True, {"model": "tier:local"}, id="local binds all turns"),
+        pytest.param(True, {"ceiling": BOUND}, id="so it does under a run that is bound"),
+    ],
+)
+async def test_when_turns_have_none(is_goal: bool, request_: dict[str, Any]) -> None:
+    setup = await prepared(agents(goals=GOALS), is_goal=is_goal, **request_)
+    assert setup.tiers.keys() <= {RUN}
+
+
+@pytest.mark.parametrize(("kind", "has_turns"), [(GOAL_WORKFLOW, True), (AGENT_WORKFLOW, False)])
+async def test_the_activity_knows_whose_setup_it_prepares(kind: str, has_turns: bool) -> None:
+    prepare = PrepareActivities(agents(goals=GOALS), _Keeps()).prepare  # pyright: ignore[reportArgumentType]
+    setup = await Beats(workflow_type=kind).run(prepare, PrepareRequest(agent="a"))
+    assert ("goal_plan" in setup.tiers) is has_turns
+
+
+class _Keeps:
+    def keep_setup(self, setup: Setup) -> None:
+        """Take it."""
+
+
+async def test_a_critic_may_have_a_tier() -> None:
+    setup = await prepared(agents(critics=(JUDGE.with_model("tier:heavy"),)))
+    assert (setup.critics[0].model, setup.models_for("critic:judge")) == (HEAVY[0], HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("agent", "model"),
+    [
+        pytest.param({}, "ollama:qwen", id="without a model of its own it takes the local tier"),
+        pytest.param({"model": "tier:local"}, "ollama:qwen", id="the tier"),
+        pytest.param({"model": "ollama:llama"}, "ollama:llama", id="a model of the tier"),
+        pytest.param(
+            {"tiers": ModelTiers(local=("ollama:llama",), light=("ollama:llama",)), "model": "tier:light"},
+            "ollama:llama",
+            id="another tier, all of whose models are local",
+        ),
+    ],
+)
+async def test_what_a_bound_delegate_may_ask(agent: dict[str, Any], model: str) -> None:
+    assert (await prepared(agents(**agent), ceiling=BOUND)).model == model
+
+
+@pytest.mark.parametrize(
+    ("agent", "ceiling", "says"),
+    [
+        pytest.param({"model": "openai:gpt-6"}, BOUND, "model: openai:gpt-6 asks openai:gpt-6, and", id="a model"),
+        pytest.param({"model": "tier:heavy"}, BOUND, "model: tier:heavy asks anthropic:", id="another tier"),
+        pytest.param(
+            {"critics": (JUDGE.with_model("openai:gpt-6"),)},
+            BOUND,
+            r"critics\.judge\.model: .* bound to the local tier",
+            id="a delegate's critic",
+        ),
+        pytest.param(
+            {"model": "tier:local", "critics": (JUDGE.with_model("tier:light"),)},
+            Ceiling(),
+            r"critics\.judge\.model: tier:light asks openai:nano, .*\(ollama:qwen, ollama:llama\)",
+            id="the run's own critic",
+        ),
+    ],
+)
+async def test_local_binds_all_that_happens_under_it(agent: dict[str, Any], ceiling: Ceiling, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        await prepared(agents(**agent), ceiling=ceiling)
+
+
+LOCAL = {RUN: Tier(name="local", models=("ollama:qwen",))}
+
+
+@pytest.mark.parametrize(
+    ("tiers", "above", "bound"),
+    [
+        pytest.param(LOCAL, Ceiling(), True, id="the run is of the local tier"),
+        pytest.param({}, BOUND, True, id="the one above it was"),
+        pytest.param({RUN: Tier(name="heavy", models=HEAVY)}, Ceiling(), False, id="of another tier"),
+        pytest.param({}, Ceiling(), False, id="of none"),
+    ],
+)
+def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: bool) -> None:
+    run_input = AgentInput(task="t", lineage=Lineage(parent="p", chain=("p",), ceiling=above))
+    state = a_state(setup=a_setup(tiers=tiers), input=run_input)
+    assert is_bound(state) is bound
+    assert ceiling_for(state, "child", at(0)).tier == ("local" if bound else None)
+
+
+@pytest.mark.parametrize(
+    ("toml", "line", "says"),
+    [
+        pytest.param(
+            '[models.tiers]\nheavy = ["openai:gpt-6", "gpt-7"]\n',
+            2,
+            "models.tiers.heavy.1: 'gpt-7' names no model: write provider:model, with provider one of openrouter,",
+            id="no provider",
+        ),
+        pytest.param('[models.tiers]\nlight = ["tier:heavy"]\n', 2, "'tier:heavy' names no model", id="another tier"),
+        pytest.param(
+            '[models.tiers]\nlight = ["openai:a", "openai:a"]\n', 2, "stands there twice", id="one model twice"
+        ),
+        pytest.param(
+            '[models.tiers]\nhuge = ["openai:a"]\n', 2, "unknown key; allowed: local, light, medium, heavy", id="a tier"
+        ),
+        pytest.param(
+            '[models]\ndefault = "tier:heavy"\n',
+            1,
+            "default = 'tier:heavy' names a tier without models; give it some: [models.tiers] heavy",
+            id="a default that is nothing",
+        ),
+        pytest.param(
+            '[models.tiers]\nlight = ["openai:a"]\n\n[goals.tiers]\nplan = "heavy"\n',
+            4,
+            "goals: tiers.plan = 'heavy' names a tier without models; give it some: [models.tiers] heavy = [...], or "
+            "name one of light",
+            id="a turn's tier that has none",
+        ),
+        pytest.param('[goals.tiers]\nplan = "strong"\n', 2, "goals.tiers.plan: 'strong' should be", id="no tier"),
+        pytest.param('[goals.tiers]\nthink = "heavy"\n', 2, "goals.tiers.think: unknown key", id="no such turn"),
+    ],
+)
+def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
+    (tmp_path / "orga.toml").write_text(toml)
+    with pytest.raises(ConfigError) as raised:
+        load_config(folder=tmp_path, env={})
+    assert str(raised.value).startswith(f"{tmp_path / 'orga.toml'}:{line}: ")
+    assert says in str(raised.value)
+
+
+def test_tiers_ask_for_no_trust(tmp_path: Path) -> None:
+    """An agent's model asks for none either: keys go where the user's own environment says."""
+    file = {"models": {"tiers": {"heavy": ["openai:a"]}}, "goals": {"tiers": {"plan": "heavy"}}}
+    assert risks(file, tmp_path) == []
+
+
+def test_the_doctor_checks_each_model_of_each_tier(tmp_path: Path) -> None:
+    given = {"models": {"tiers": {"heavy": ["offline:extractive", "openai:gpt-6"], "light": ["offline:nothing"]}}}
+    found = checked(OrgaConfig.model_validate(given), tmp_path, {})["problems"]
+    assert [(each["place"], each["problem"].partition(":")[0]) for each in found] == [
+        ("models.tiers.light", "'offline"),
+        ("models.tiers.heavy", "openai has no key"),
+    ]
+
+
+def test_the_providers_are_those_that_the_registry_knows() -> None:
+    assert {*PROVIDERS} == {*SITES, "local", "offline"}
+    for provider in SITES:
+        keys = {site.key: "k" for site in SITES.values() if site.key}
+        ModelRegistry(keys, {"openai-compatible": "http://h/v1"}).check(f"{provider}:m")
+
+
+@pytest.mark.parametrize(
+    ("tiers", "line"),
+    [
+        pytest.param({}, "tiers      none, all is asked of that model", id="none"),
+        pytest.param(
+            {"run": Tier(name="heavy", models=HEAVY)},
+            "tier       run: heavy, anthropic:claude-opus-5, then openai:gpt-6",
+            id="the run's",
+        ),
+        pytest.param(
+            {"goal_plan": Tier(name="light", models=("openai:nano",))},
+            "tier       plan: light, openai:nano",
+            id="a turn's",
+        ),
+        pytest.param(
+            {"run": Tier(name="light", models=("openai:gpt-6",), is_default=True)},
+            "tier       run: light, as no tier is configured the default model, openai:gpt-6",
+            id="the default model",
+        ),
+    ],
+)
+def test_status_says_which_tiers_are_in_effect(tiers: dict[str, Tier], line: str) -> None:
+    shown = status(a_state(setup=a_setup(tiers=tiers)), at(0))
+    assert shown.tiers == tiers
+    assert line in status_lines("run", shown)
