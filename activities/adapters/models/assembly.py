@@ -64,9 +64,12 @@ class Assembly:
             self._add(call)
         return not self.full
 
-    def add_block(self, block: dict[str, Any]) -> None:
-        """Let a block stand here that goes back to the provider as it came; it may grow until the reply is whole."""
+    def add_block(self, block: dict[str, Any], before: OpenCall | None = None) -> None:
+        """Let a block stand here, or before a call, that goes back as it came; it may grow until the reply is whole."""
         self._add(block)
+        if before is not None:
+            place = next(place for place, part in enumerate(self._parts) if part is before)
+            self._parts.insert(place, self._parts.pop())
 
     def _add(self, part: OpenCall | list[str] | dict[str, Any]) -> None:
         self.full = self.full or len(self._parts) >= MAX_PARTS

@@ -4,7 +4,7 @@ from typing import Any
 
 from orga.workflows.types.parts import Block, OpaquePart, ThinkingPart
 
-_TEXTS = {"thinking": "thinking", "reasoning.text": "text", "reasoning.summary": "summary"}
+_TEXTS = {"thinking": "thinking", "reasoning.text": "text", "reasoning.summary": "summary", "reasoning_content": "text"}
 """Where thinking has its text, by type."""
 
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
 
@@ -18,6 +19,7 @@ _REFUSED = re.compile(
 _STALE_THINKING = re.compile(r"bound to a different|`?signature`? in `?thinking|thinking`? blocks .*cannot be modified")
 _SCHEMA = re.compile(r"response_format|json_schema|structured.output|guided|grammar", re.IGNORECASE)
 """However it is put: what is wrong may be the field, its type, or a keyword of this schema."""
+_KEPT = re.compile(rf"{THOUGHT}|{EXTRA}")
 _CEILING = re.compile(r"(?:> |at most |less than or equal to |\[\d+, ?)[`'\"]?(\d+)", re.IGNORECASE)
 
 
@@ -81,6 +83,8 @@ def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
         return replace(dialect, temperature=False)
     if dialect.stream_options and "stream_options" in refusal:
         return replace(dialect, stream_options=False)
+    if dialect.thinking and _KEPT.search(refusal):
+        return replace(dialect, thinking=False)
     return None
 
 

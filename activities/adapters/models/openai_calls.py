@@ -9,20 +9,24 @@ from orga.activities.adapters.models.calls import OpenCall
 from orga.activities.adapters.models.json_shape import as_object, as_text
 
 
-def add_call_delta(assembly: Assembly, delta: dict[str, Any]) -> None:
-    """Add one entry of `tool_calls` to the reply; arguments may be text or, against the protocol, an object."""
+def add_call_delta(assembly: Assembly, delta: dict[str, Any]) -> OpenCall | None:
+    """Add one entry of `tool_calls` to the reply, and return its call; None where it would be one too many.
+
+    Arguments may be text or, against the protocol, an object.
+    """
     function = as_object(delta.get("function"))
     call_id, name = as_text(delta.get("id")), as_text(function.get("name"))
     index = delta.get("index")
     call = _call_for(assembly, index if isinstance(index, int) else None, call_id, name)
     if call is None:
-        return
+        return None
     call.call_id = call.call_id or assembly.fitting(call_id)
     if name != call.name:
         call.name += assembly.fitting(name)
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else to_json(arguments).decode() if arguments else ""
     assembly.add_arguments(call, text)
+    return call
 
 
 def _call_for(assembly: Assembly, index: int | None, call_id: str, name: str) -> OpenCall | None:

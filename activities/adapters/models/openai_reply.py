@@ -6,6 +6,7 @@ from typing import Any
 from orga.activities.adapters.models.assembly import Assembly, frugal_usage
 from orga.activities.adapters.models.failures import Failures
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
+from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT, Thought, extra_block
 from orga.activities.adapters.models.openai_calls import add_call_delta
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reasoning_details import ReasoningDetails
@@ -34,6 +35,7 @@ class ChatReader:
         self._failures = failures
         self._assembly = Assembly(request, on_text)
         self._reasoning = ReasoningDetails()
+        self._thought = Thought()
         self._finish = ""
         self._ended = False
         self._refused = False
@@ -63,6 +65,7 @@ class ChatReader:
         if self._finish == "error":
             raise self._failures.in_stream({"message": "the model failed"})
         self._reasoning.close()
+        self._thought.close(is_wanted=bool(self._assembly.calls))
         usage = _chat_usage(self._usage)
         finish = "refusal" if self._refused else _FINISH.get(self._finish.lower(), "stop")
         return self._assembly.reply(finish, usage, self._model, self._cost(usage))
@@ -80,6 +83,8 @@ class ChatReader:
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
             self._assembly.add_text(refusal)
+        if self._provider != "openrouter" and (thought := self._thought.add(as_text(delta.get(THOUGHT)))) is not None:
+            self._assembly.add_block(thought)
         self._assembly.add_text(_content(delta.get("content")))
         for detail in as_objects(delta.get("reasoning_details")):
             if (begun := self._reasoning.add(detail)) is not None:
@@ -87,7 +92,9 @@ class ChatReader:
         for call in as_objects(delta.get("tool_calls")):
             if self._assembly.full:
                 break
-            add_call_delta(self._assembly, call)
+            opened = add_call_delta(self._assembly, call)
+            if opened is not None and (extra := as_object(call.get(EXTRA))):
+                self._assembly.add_block(extra_block(extra), before=opened)
 
 
 def _content(content: object) -> str:

@@ -1,12 +1,13 @@
 """A model request as OpenAI's chat completions take it, and OpenRouter's additions to that."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.blocks import wire_block
 from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.kept_fields import calls_with_extras, thought_before_calls
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
 from orga.activities.ports import ModelRequest
@@ -15,6 +16,9 @@ from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.tools import ToolSpec
 
 _TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
+_Thinking = Callable[[Message], dict[str, Any]]
+"""The fields of an assistant's message that bring back what was thought."""
+
 _MAX_STOPS = 4
 """More are refused."""
 
@@ -53,32 +57,37 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
 def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> list[dict[str, Any]]:
     system: list[dict[str, Any]] = [{"role": "system", "content": text} for text in request.system]
     ordered = results_first(request.messages)
-    reasoning = openrouter and dialect.thinking
-    rest = [wire for message in ordered for wire in _message(message, reasoning=reasoning)]
+    thinking = None if not dialect.thinking else _with_details if openrouter else _with_thought
+    rest = [wire for message in ordered for wire in _message(message, thinking)]
     if openrouter and request.model.startswith("anthropic/"):
         for marked in (system[-1:], rest[-1:]):
             _mark_cache(marked)
     return system + rest
 
 
-def _message(message: Message, *, reasoning: bool) -> Iterable[dict[str, Any]]:
+def _message(message: Message, thinking: _Thinking | None) -> Iterable[dict[str, Any]]:
     """Yield the message, or nothing for an assistant turn in which nothing was said or called."""
     if message.role == "tool":
         yield {"role": "tool", "tool_call_id": wire_id(message.call_id), "content": message.text}
     elif message.role != "assistant":
         yield {"role": message.role, "content": message.text}
     elif message.text or message.calls:
-        yield _assistant(message, reasoning=reasoning)
+        yield _assistant(message) | (thinking(message) if thinking else {})
 
 
-def _assistant(message: Message, *, reasoning: bool) -> dict[str, Any]:
-    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-    if message.calls:
-        wire["tool_calls"] = [_call(call) for call in message.calls]
+def _assistant(message: Message) -> dict[str, Any]:
+    calls = {"tool_calls": [_call(call) for call in message.calls]} if message.calls else {}
+    return {"role": "assistant", "content": message.text or None, **calls}
+
+
+def _with_details(message: Message) -> dict[str, Any]:
     details = [wire_block(block) for block in message.blocks if block.format.startswith("reasoning.")]
-    if reasoning and details:
-        wire["reasoning_details"] = details
-    return wire
+    return {"reasoning_details": details} if details else {}
+
+
+def _with_thought(message: Message) -> dict[str, Any]:
+    calls = [_call(call) | extra for call, extra in calls_with_extras(message.parts)]
+    return thought_before_calls(message) | ({"tool_calls": calls} if calls else {})
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

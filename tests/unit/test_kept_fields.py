@@ -1,0 +1,85 @@
+"""What servers of OpenAI's protocol want back beside text and calls: read from a reply, sent with the next request."""
+
+import json
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models import kept_fields
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.parts import OpaquePart, ThinkingPart, ToolCall
+from tests.support.model.providers import a_request, chunk, completed, streamed
+
+DONE = "[DONE]"
+SIGNED = {"google": {"thought_signature": "c2ln"}}
+
+
+def a_call(index: int, name: str = "look", **more: Any) -> dict[str, Any]:
+    return {"index": index, "id": f"c{index}", "function": {"name": name, "arguments": "{}"}, **more}
+
+
+async def read(*frames: dict[str, Any], kind: str = "openai") -> Reply:
+    return (await completed(kind, streamed(*frames, chunk("tool_calls"), DONE)))[0]
+
+
+async def sent_back(reply: Reply, *answers: http.Response, kind: str = "openai") -> list[dict[str, Any]]:
+    """Return what the assistant's message is, in each request that brings the reply back."""
+    results = [Message.of_result("found", call.call_id, call.name) for call in reply.calls]
+    messages = (Message.of("user", "find it"), reply.message(), *results)
+    request = a_request(model="some-model", messages=messages)
+    _, _, network = await completed(kind, *(answers or (streamed(chunk("stop", content="ok"), DONE),)), request=request)
+    return [json.loads(each.content)["messages"][1] for each in network.requests]
+
+
+async def test_a_thought_before_calls_goes_back_whole() -> None:
+    reply = await read(chunk(reasoning_content="I "), chunk(reasoning_content="look."), chunk(tool_calls=[a_call(0)]))
+    assert [type(part) for part in reply.parts] == [ThinkingPart, ToolCall]
+    [wire] = await sent_back(reply)
+    assert wire["reasoning_content"] == "I look."
+
+
+async def test_a_thought_before_an_answer_is_not_kept() -> None:
+    reply = (await completed("openai", streamed(chunk(reasoning_content="hm"), chunk("stop", content="4"), DONE)))[0]
+    assert (reply.text, reply.blocks) == ("4", ())
+
+
+async def test_a_thought_that_is_too_long_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_fields, "MAX_CHARS", 5)
+    reply = await read(chunk(reasoning_content="I "), chunk(reasoning_content="look."), chunk(tool_calls=[a_call(0)]))
+    assert reply.blocks == ()
+
+
+async def test_each_call_gets_its_own_signature_back() -> None:
+    other = {"google": {"thought_signature": "b3Ro"}}
+    calls = [a_call(0, extra_content=SIGNED), a_call(1), a_call(2, extra_content=other)]
+    reply = await read(chunk(tool_calls=calls))
+    assert [type(part) for part in reply.parts] == [OpaquePart, ToolCall, ToolCall, OpaquePart, ToolCall]
+    [wire] = await sent_back(reply)
+    assert [call.get("extra_content") for call in wire["tool_calls"]] == [SIGNED, None, other]
+
+
+async def test_a_signature_that_comes_behind_its_call_stands_before_it() -> None:
+    late = {"index": 0, "extra_content": SIGNED, "function": {}}
+    reply = await read(chunk(tool_calls=[a_call(0)]), chunk(tool_calls=[a_call(1)]), chunk(tool_calls=[late]))
+    assert [type(part) for part in reply.parts] == [OpaquePart, ToolCall, ToolCall]
+
+
+async def test_a_server_that_refuses_the_fields_is_asked_without_them() -> None:
+    reply = await read(chunk(reasoning_content="hm"), chunk(tool_calls=[a_call(0, extra_content=SIGNED)]))
+    refusal = http.Response(400, json={"error": {"message": "unknown field: reasoning_content"}})
+    first, second = await sent_back(reply, refusal, streamed(chunk("stop", content="ok"), DONE))
+    assert "reasoning_content" in first
+    assert "reasoning_content" not in second
+    assert "extra_content" not in second["tool_calls"][0]
+
+
+async def test_openrouter_has_a_form_of_its_own() -> None:
+    reply = await read(chunk(reasoning_content="hm"), chunk(tool_calls=[a_call(0)]), kind="openrouter")
+    assert reply.blocks == ()
+
+
+def test_no_other_field_of_a_call_can_be_forged() -> None:
+    forged = OpaquePart(kind="opaque", format="extra_content", data={"id": "x", "extra_content": SIGNED})
+    [(_, fields)] = kept_fields.calls_with_extras((forged, ToolCall(call_id="c", name="look")))
+    assert fields == {"extra_content": SIGNED}
