@@ -16,6 +16,7 @@ from bench import (
     endurance,
     engines,
     first_activity,
+    goals,
     history_size,
     replay,
     start_cost,
@@ -48,6 +49,7 @@ MEASURES = {
     "i": Measure("throughput", throughput.measure, {"pairs": 7}, {"pairs": 3}),
     "j": Measure("start cost", start_cost.measure, {"rounds": 15}, {"rounds": 5}),
     "k": Measure("crowd", crowd.measure, {"runs": 200}, {"runs": 50}),
+    "l": Measure("parallel steps of a goal", goals.measure, {"pairs": 5}, {"pairs": 1}),
 }
 
 

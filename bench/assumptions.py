@@ -27,7 +27,9 @@ Decisions: the functions of workflows/decisions and workflows/types, called from
 Policy engines: the same run under each in turn, on a worker each, with bench/policies. OPA: a server over loopback,
   asked in an activity of its own, and compiled to WebAssembly in the worker's process.
 Audit: all proposals of a run judged anew by bench/policies; verify: all its checks. The replay beside has the same
-  histories at hand. Times are the least of several, taken in turn: what else the machine does only adds to one."""
+  histories at hand. Times are the least of several, taken in turn: what else the machine does only adds to one.
+Goals: a plan of 8 independent steps, each a tool of half a second; under "floor" the same goal, one step at a time.
+  Its model answers at once. A quarter would be the best of 4 at a time; plan, scores and answer add to both."""
 
 
 def header() -> str:

@@ -1,15 +1,17 @@
 """Our side: the production worker with a scripted model and one tool; all settings are the defaults."""
 
+import asyncio
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from bench.script import MODEL, RESULT, TOOL, Script
+from bench.script import MODEL, RESULT, TOOL
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import gate_execution
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.model_calls import Models
 from orga.activities.ports import PolicyEngine, ToolContext
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
@@ -22,7 +24,10 @@ UNLIMITED_S = 3_600
 
 
 class ReadFile:
-    """A tool that returns its text at once."""
+    """A tool that returns its text, at once unless it is given seconds to take."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self._delay_s = delay_s
 
     spec = ToolSpec(
         name=TOOL,
@@ -33,17 +38,25 @@ class ReadFile:
     )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s)
         return ToolOutput(content=RESULT)
 
 
-def our_worker(client: Client, task_queue: str, script: Script, engine: PolicyEngine | None = None) -> Worker:
-    tool = ReadFile()
+def our_worker(
+    client: Client,
+    task_queue: str,
+    models: Models,
+    engine: PolicyEngine | None = None,
+    tool: ReadFile | None = None,
+) -> Worker:
+    tool = tool or ReadFile()
     policy = engine or ListedTools()
     facts = Setup(agent="", model="", gate_execution=gate_execution(policy))
     agents = ConfiguredAgents(
         {"default": AgentConfig(tools=(TOOL,))}, {TOOL: tool.spec}, MODEL, lambda name: None, facts
     )
-    parts = Parts(agents, script, policy, argument_errors, [tool])
+    parts = Parts(agents, models, policy, argument_errors, [tool])
     return build_worker(client, parts, task_queue)
 
 

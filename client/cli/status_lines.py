@@ -23,7 +23,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"phase      {'paused' if status.paused else status.phase}",
         f"agent      {in_full(status.agent)}, {in_full(status.model or 'model not chosen yet')}",
         *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
-        f"iteration  {status.iteration} of {budgets.max_iterations}",
+        _iteration(status),
         f"spent      {spent(status.usage)}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counted_calls(counts)}",
@@ -62,6 +62,15 @@ def _tier(tier: Tier) -> str:
         if tier.is_default
         else f"{tier.name}, {models}"
     )
+
+
+def _iteration(status: AgentStatus) -> str:
+    """Return what `max_iterations` counts: of a goal the rounds, of which each takes several turns."""
+    plan: dict[str, Any] = status.plan or {}
+    most = status.budgets.max_iterations
+    if "rounds" in plan:
+        return f"round      {in_full(str(plan['rounds']))} of {most}"
+    return f"iteration  {status.iteration} of {most}"
 
 
 def _plan_lines(status: AgentStatus) -> list[str]:

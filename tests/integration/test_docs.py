@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,8 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     home = tmp_path_factory.mktemp("home")
     folder = tmp_path_factory.mktemp("project")
     (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
+    for document in (ROOT / "examples" / "library").iterdir():
+        shutil.copy(document, folder)
     command = an_orga(folder, home)
     yield command
     command("server", "--stop")
@@ -59,6 +63,21 @@ def _failure(orga: Orga, words: list[str], run: str) -> str:
     done = orga(*[run if word == "ID" else word for word in words[1:]])
     has_ended = done.code == 6 and "has ended" in done.err
     return "" if done.code == 0 or has_ended else f"{' '.join(words)}: {done.code} {done.err}"
+
+
+@pytest.mark.timeout(200)
+def test_the_example_goals_say_what_the_guide_shows(tmp_path: Path, orga: Orga) -> None:
+    """In a folder with just the documents of the examples: each line shown is a line of the last command's output."""
+    here = replace(orga, folder=Path(shutil.copytree(ROOT / "examples" / "library", tmp_path / "library")))
+    guide = (ROOT / "docs" / "goals.md").read_text()
+    examples = re.findall(r"^```console\n([^`]*)^```\n\n```text\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 3
+    with here.started("worker") as worker:
+        worker.line("polls task queue")
+        for typed, shown in examples:
+            ran = [here(*shlex.split(line.replace("late-books", "shown-books"))[1:]) for line in typed.splitlines()]
+            assert [done.code for done in ran] == [0] * len(ran), [done.err for done in ran]
+            assert set(shown.splitlines()) <= set(ran[-1].out.splitlines()), ran[-1].out
 
 
 @pytest.mark.parametrize(("name", "block"), blocks("toml"))

@@ -236,6 +236,17 @@ def test_a_status_in_lines() -> None:
 
 
 @pytest.mark.parametrize(
+    ("plan", "shown"),
+    [
+        pytest.param(None, "iteration  5 of 25", id="an agent's run counts iterations"),
+        pytest.param({"rounds": 1, "steps": []}, "round      1 of 25", id="a goal counts rounds, not turns"),
+    ],
+)
+def test_a_status_shows_what_the_limit_counts(plan: Any, shown: str) -> None:
+    assert shown in status_lines("run", a_status(plan=plan))
+
+
+@pytest.mark.parametrize(
     ("letter", "fields", "shown"),
     [
         pytest.param({"requeued": True}, {}, "will be sent again", id="requeued"),

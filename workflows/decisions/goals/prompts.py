@@ -63,7 +63,7 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
     counts = f"Round {pursuit.rounds} of {state.config.max_iterations}; rounds of errors in a row: {pursuit.errors}."
     return asking(
         "goal_decide",
-        f"What is next? {counts}{scores}{_over(pursuit)}{_open(pursuit)}{_kept(pursuit)}\n"
+        f"What is next? {counts}{scores}{_latest(pursuit)}{_open(pursuit)}{_kept(pursuit)}\n"
         f"Skills: {', '.join(skills_of(setup))}.\n"
         'Answer with one JSON object: {"action": "continue|adjust|ask_user|done|stuck", "confidence": 0-1, "reason": '
         f'"one line", "question": "for ask_user", "steps": [for adjust: all steps still to be done, each {_STEPS}], '
@@ -110,6 +110,15 @@ def _to_do(step: PlanStep) -> str:
 def _over(pursuit: Pursuit) -> str:
     lines = [_outcome(step) for step in pursuit.steps if step.state != "open"]
     return "\nSteps so far:\n" + "\n".join(lines) if lines else ""
+
+
+def _latest(pursuit: Pursuit) -> str:
+    """Return what became of the round's steps; those before were told when they were new, so a word is enough."""
+    due = {step.id for step in pursuit.due_steps}
+    over = [step for step in pursuit.steps if step.state != "open"]
+    before = ", ".join(f"{step.id} {step.state}" for step in over if step.id not in due)
+    lines = [_outcome(step) for step in over if step.id in due]
+    return (f"\nOver before: {before}." if before else "") + ("\nThis round:\n" + "\n".join(lines) if lines else "")
 
 
 def _outcome(step: PlanStep) -> str:

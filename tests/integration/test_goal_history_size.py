@@ -1,0 +1,60 @@
+"""How much history a goal of many rounds makes: little beside what its tools bring, and in proportion to its rounds."""
+
+from typing import Any, NamedTuple
+
+from temporalio.client import Client
+
+from orga.activities.ports import ToolContext
+from tests.support.model.researcher import READ, SEARCH, Researcher
+from tests.support.runs.goals import ended, start
+from tests.support.runs.loop import FakeTool, a_loop, histories_of
+
+RESULT_BYTES = 3_000
+MAX_BYTES = 400_000
+MAX_GROWTH = 3.5
+"""Of 15 rounds beside 5: three times as much, and a little for steps so far, of which each decision is told."""
+
+
+class Grown(NamedTuple):
+    """The histories of a goal that has ended."""
+
+    total: int
+    """As the server counts them, all runs of the chain together."""
+    brought: int
+    """Of it what tools brought."""
+
+    @property
+    def added(self) -> int:
+        """What the loop adds: events, calls, the model's words, what it is asked, the journal and the result."""
+        return self.total - self.brought
+
+
+async def test_a_goal_of_15_rounds_adds_less_than_400_kb_to_what_its_tools_bring(client: Client) -> None:
+    """Four steps a round, 3 kB from each, a new plan every second round, 300 bytes of words on every step.
+
+    Counted is the size of the history that the server tells, which its limits are about, less the results themselves.
+    """
+    short, long = await _pursued(client, 5), await _pursued(client, 15)
+    assert long.added < MAX_BYTES
+    assert long.added < short.added * MAX_GROWTH
+    assert long.total < short.total * MAX_GROWTH
+
+
+async def _pursued(client: Client, rounds: int) -> Grown:
+    def bring(arguments: dict[str, Any], _: ToolContext) -> str:
+        return f"{arguments}: ".ljust(RESULT_BYTES, "x")
+
+    tools = FakeTool(SEARCH, bring), FakeTool(READ, bring)
+    async with a_loop(client, Researcher(), *tools) as loop:
+        handle = await start(loop, "Tell what limits there are, and where each is set.", max_iterations=rounds)
+        pursued = await ended(handle, client)
+        chain = [history.run_id for history in await histories_of(client, handle.id)]
+    results = sum(len(tool.contexts) for tool in tools)
+    assert (pursued.reason, pursued.result.rounds) == ("max_iterations", rounds)
+    assert (results, pursued.events.count("PlanAdjusted")) == (4 * rounds, rounds // 2)
+    return Grown(sum([await _bytes(client, handle.id, run) for run in chain]), results * RESULT_BYTES)
+
+
+async def _bytes(client: Client, workflow_id: str, run_id: str) -> int:
+    described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
+    return described.raw_description.workflow_execution_info.history_size_bytes
