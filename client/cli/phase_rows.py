@@ -41,8 +41,8 @@ def _told(phase: Phase, goals: dict[str, str]) -> list[_Told]:
         *(("", f"heard {each.get('kind')}: {each.get('text')}") for each in phase.guidance),
         *(("", f"✗ {error}") for error in phase.errors),
         *(_executed(each, goals) for each in phase.executed),
-        *((f"{each.get('score'):.1f}", f"{each.get('step')} {each.get('quality')}") for each in phase.evaluated),
-        *([("", _decided(phase.decision))] if phase.decision else []),
+        *((f"{each.get('score'):.2f}", f"{each.get('step')} {each.get('quality')}") for each in phase.evaluated),
+        *(("", line) for line in (_decided(phase.decision) if phase.decision else ())),
         *(("", _planned(each)) for each in phase.plan),
         *([("", f"? {phase.question.get('question')}")] if phase.question else []),
         *([("", f"! {_answered(phase.answer)}")] if phase.answer else []),
@@ -68,10 +68,10 @@ def _planned(step: Data) -> str:
     return f"{step.get('id')} {step.get('skill')}: {step.get('goal')}{f' (after {needs})' if needs else ''}"
 
 
-def _decided(decision: Data) -> str:
+def _decided(decision: Data) -> list[str]:
     sure = f", confidence {decision['confidence']}" if "confidence" in decision else ""
-    why = f": {decision['reason']}" if decision.get("reason") else ""
-    return f"{decision.get('action')} ({decision.get('by')}{sure}){why}"
+    why = [f"because: {decision['reason']}"] if decision.get("reason") else []
+    return [f"{decision.get('action')} ({decision.get('by')}{sure})", *why]
 
 
 def _answered(answer: Data) -> str:
