@@ -22,7 +22,7 @@ from orga.client.runs.goals import start_goal
 from orga.client.workers.keeping import WorkerKeeper, kept_worker
 
 QUESTION = "How does orga never lose a run and never repeat an effect?"
-GOAL = "Compare what happens after a failure to an idempotent call and to an irreversible call"
+GOAL = "Compare how often an idempotent and an irreversible tool is tried again after a failure"
 
 
 def demo(
