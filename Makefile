@@ -6,7 +6,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo test check fmt bench lock clean
+.PHONY: help setup setup-local demo demo-goal test check fmt bench lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,9 @@ setup-local: setup ## The same: the small language model of `local:smollm2` is a
 
 demo: setup ## Run an agent over this project's own documents, server and worker included
 	@$(BIN)/orga demo
+
+demo-goal: setup ## Pursue a goal over them: it plans, searches, reads, compares, and answers with its sources
+	@$(BIN)/orga demo --goal
 
 test: setup ## All checks and all tests, as CI runs them
 	@$(MAKE) --no-print-directory check

@@ -8,6 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.file import ConfigError
 from orga.client.errors import NotAnAgent, Refused, RunFailed, RunNotFound, ScheduleNotFound, ScheduleTaken
 from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.prompts import NoPrompt
 from orga.client.journal.file import Unwritable
 from orga.client.policies.explained import NoSuchVerdict
 from orga.client.server.endpoint import ServerUnavailable
@@ -63,6 +64,7 @@ _OF_USAGE = (
     ScheduleTaken,
     NotAnAgent,
     NoSuchIteration,
+    NoPrompt,
     NoSuchVerdict,
     Refused,
     Unwritable,

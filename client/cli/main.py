@@ -39,6 +39,7 @@ from orga.client.cli import (
     server,
     setup,
     status,
+    steps,
     tools,
     verify,
     worker,
@@ -72,6 +73,7 @@ _GROUPS: dict[str, dict[str, Callable[..., int]]] = {
         "status": status.status,
         "conversation": conversation.conversation,
         "journal": journal.journal,
+        "steps": steps.steps,
         "verify": verify.verify,
     },
     "Steering a run": {

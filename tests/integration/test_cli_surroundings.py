@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs.noted_folder import home, orga
-from tests.support.programs.orga_command import Orga, an_orga
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
 
 __all__ = ["home", "orga"]
 
@@ -87,3 +87,27 @@ def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
     assert re.search(r"`(README|ARCHITECTURE|docs/\w+)\.md:\d+", done.out)
     assert "Terminated            completed" in done.out
     assert "kill -9" in done.out
+
+
+def test_the_demo_of_a_goal_does_steps_and_answers_with_sources_that_are_there(orga: Orga) -> None:
+    done = orga("demo", "--goal")
+    assert done.code == 0, done.err
+    assert re.search(r"^completed: \d+ iterations, \d+ tool calls", done.err, re.MULTILINE)
+    answer, _, phases = done.out.partition("\nIts phases, folded from the history:\n")
+    sources = re.findall(r"`([\w/.-]+\.md):(\d+)(?:-(\d+))?`", answer)
+    assert len({path for path, _, _ in sources}) > 1
+    for path, first, last in sources:
+        lines = (ROOT / path).read_text().splitlines()
+        quoted = [line.strip() for line in lines[int(first) - 1 : int(last or first)]]
+        assert any(line and line in answer for line in quoted), path
+    for did in (
+        r"plan +[\d.]+ s +s1 search_text: look for \w+",
+        r"✓ s\d+ search_text",
+        r"✓ s\d+ read_file",
+        r"done \(",
+    ):
+        assert re.search(did, phases), did
+    goal = re.search(r"^run (goal-\S+)$", done.err, re.MULTILINE)
+    assert goal is not None
+    told = json.loads(orga("steps", goal[1], "--json").out)
+    assert (told["ending"]["reason"], told["phases"][0]["phase"]) == ("completed", "plan")

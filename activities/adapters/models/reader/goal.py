@@ -10,6 +10,7 @@ from orga.activities.adapters.models.reader.answer import answer_to
 from orga.activities.adapters.models.reader.evidence import Evidence, evidence_of
 from orga.activities.adapters.models.reader.plan import next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
+from orga.activities.adapters.models.reader.searches import NEAR, query_of
 from orga.activities.adapters.models.reader.toolbox import Toolbox, toolbox_of
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.goals.turns import turn_asked_for
@@ -23,8 +24,8 @@ _CHARS_PER_TOKEN = 4
 _UNSURE, _SURE = 0.6, 0.8
 """Of its decisions: it cannot tell whether more reading would help."""
 
-_FOUND = {"relevance": 4, "completeness": 4, "usability": 4, "goal_progress": 4}
-_SOME = {"relevance": 4, "completeness": 3, "usability": 3, "goal_progress": 2}
+_FOUND = {"completeness": 4, "usability": 4, "goal_progress": 4}
+_SOME = {"completeness": 3, "usability": 3, "goal_progress": 2}
 _NOTHING = {"relevance": 2, "completeness": 2, "usability": 2, "goal_progress": 2}
 
 
@@ -75,22 +76,36 @@ def _steps(standing: _Standing) -> list[dict[str, Any]]:
     most = int(found[1]) if found else 4
     taken = sum(len(message.calls) for message in standing.messages)
     return [
-        {"id": f"s{taken + n}", "goal": _purpose(call), "skill": call.name, "arguments": call.arguments}
+        {
+            "id": f"s{taken + n}",
+            "goal": _purpose(call, standing.question),
+            "skill": call.name,
+            "arguments": call.arguments,
+        }
         for n, call in enumerate(standing.next_calls()[:most], start=1)
     ]
 
 
-def _purpose(call: ToolCall) -> str:
-    about = call.arguments.get("query") or call.arguments.get("path") or ""
-    verbs = {"search_text": "look for", "read_file": "read", "list_files": "see which files there are"}
-    return f"{verbs.get(call.name, call.name)} {about}".strip()
+def _purpose(call: ToolCall, question: Question) -> str:
+    if query := call.arguments.get("query"):
+        return f"look for {_in_words(str(query), question)}"
+    verbs = {"read_file": "read", "list_files": "see which files there are"}
+    first, last = (call.arguments.get(name) for name in ("start_line", "end_line"))
+    lines = f":{first}-{last}" if first and last else ""
+    return f"{verbs.get(call.name, call.name)} {call.arguments.get('path') or ''}".strip() + lines
+
+
+def _in_words(query: str, question: Question) -> str:
+    """Return what a query looks for, in the words of the question."""
+    named = {query_of(term, regex=regex): term.surface for term in question.terms for regex in (True, False)}
+    return " near ".join(named.get(part, part) for part in query.split(NEAR))
 
 
 def _evaluate(standing: _Standing) -> str:
     results = [m for m in _latest_results(standing.messages) if not m.is_error]
     goes_on = bool(standing.next_calls())
     judged = [
-        {"id": step_id, **_scores(message, goes_on=goes_on)}
+        {"id": step_id, **_scores(message, standing.question, goes_on=goes_on)}
         for step_id, message in zip(_STEP.findall(standing.asked), results, strict=False)
     ]
     return _json({"steps": judged})
@@ -101,11 +116,21 @@ def _latest_results(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages[start:] if message.role == "tool"]
 
 
-def _scores(message: Message, *, goes_on: bool) -> dict[str, Any]:
+def _scores(message: Message, question: Question, *, goes_on: bool) -> dict[str, Any]:
     said = undelimited(message.text).strip()
-    lines = said.count("\n") + 1 if said else 0
-    scores = _NOTHING if not said else _SOME if goes_on else _FOUND
-    return {**scores, "quality": "partial" if goes_on or not said else "good", "summary": f"{lines} lines"}
+    if not said:
+        return {**_NOTHING, "quality": "partial", "summary": "nothing"}
+    scores = {**(_SOME if goes_on else _FOUND), "relevance": _relevance(said, question)}
+    lines = said.count("\n") + 1
+    told = f"{lines} line{'' if lines == 1 else 's'}"
+    return {**scores, "quality": "partial" if goes_on else "good", "summary": told}
+
+
+def _relevance(said: str, question: Question) -> int:
+    """Return 3 for a text with no word of the question, 5 for one with all of them."""
+    text = said.casefold()
+    held = [any(root in text for root in term.stems) for term in question.terms]
+    return 3 + round(2 * sum(held) / len(held)) if held else 4
 
 
 def _decide(standing: _Standing) -> str:

@@ -8,6 +8,9 @@ from orga.activities.adapters.models.reader.words import SHORT_FORMS, shared_sta
 _SPECIFIC = 6
 """Letters from which a stem is searched inside words too: `timeout` in `readTimeout`, not `gate` in `delegate`."""
 
+NEAR = ".{0,60}"
+"""Between two words that are searched side by side."""
+
 _LONG_STEMS = {stem(long): short for short, long in SHORT_FORMS.items()}
 
 
@@ -46,7 +49,7 @@ def _plain(term: Term) -> str:
 
 
 def _pair(first: Term, second: Term) -> str:
-    return rf"{_pattern(first)}.{{0,60}}{_pattern(second)}"
+    return f"{_pattern(first)}{NEAR}{_pattern(second)}"
 
 
 def _telling(term: Term) -> tuple[float, int]:

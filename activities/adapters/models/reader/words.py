@@ -30,7 +30,7 @@ STOP_WORDS = _each(
 
 TASK_WORDS = _each(
     """
-    answer ask brief briefly cite describe detail details directory doc docs document documentation documents
+    answer ask brief briefly cite compare describe detail details directory doc docs document documentation documents
     exactly explain explanation file files find folder folders happen happens know list look mean means overview
     passage passages place project question quote quotes read repo repository say says sentence show source sources
     specific summarise summarize summary summaries tell thing things understand use used uses using want way work

@@ -1,0 +1,106 @@
+"""The prompt of a turn, rebuilt from the history, every digest on the way to it checked."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from orga.activities.model_requests import model_request
+from orga.activities.ports import ModelRequest, Rebuilt
+from orga.client.errors import OrgaError
+from orga.client.history.chain import RunChain, run_chain, unreadable
+from orga.client.history.events import happenings
+from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.types.context import DigestMismatch, ReasonRequest
+from orga.workflows.types.names import PLANNED, TURNS
+from orga.workflows.types.status import Happening
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model was sent for one turn."""
+
+    iteration: int
+    turn: str
+    """`reason` of an agent's run, `goal_plan` and the like of a goal's."""
+    digest: str
+    """Of the conversation, as the run recorded it; the messages have it."""
+    request: ModelRequest
+
+
+class NoPrompt(OrgaError):
+    """The run has no such turn, or no model was asked in it."""
+
+
+async def prompt_of(client: Client, workflow_id: str, iteration: int) -> Prompt:
+    """Return the prompt of a turn; no worker is needed.
+
+    Raises:
+        RunNotFound: No run has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+        NoPrompt: There is none of that turn.
+        OrgaError: The history does not hold what the model was asked about.
+    """
+    chain = await run_chain(client, workflow_id)
+    search = _Search(iteration)
+    try:
+        for run_id in chain.run_ids:
+            search.begin_run()
+            async for happening in happenings(client, workflow_id, run_id):
+                search.feed(happening)
+    except RPCError as error:
+        raise unreadable(workflow_id, error) from error
+    except (DigestMismatch, ValidationError) as error:
+        raise OrgaError(
+            f"the history of {workflow_id!r} does not hold together: {error}; `orga verify` tells what does not"
+        ) from None
+    return search.found(chain)
+
+
+class _Search:
+    """Goes through the events of a chain up to those of the turn; the last call of the turn counts."""
+
+    def __init__(self, iteration: int) -> None:
+        self._iteration = iteration
+        self._fold = ContextFold()
+        self._prompt: Prompt | None = None
+        self._is_planned = False
+        self._turns: list[int] = []
+
+    def begin_run(self) -> None:
+        self._fold = ContextFold()
+
+    def feed(self, happening: Happening) -> None:
+        self._fold.feed(happening)
+        if happening.name not in TURNS:
+            return
+        if happening.kind == "scheduled":
+            self._turns.append(self._fold.iteration)
+            if self._fold.iteration == self._iteration:
+                self._prompt = self._of_turn(happening)
+        elif happening.kind == "finished" and self._fold.iteration == self._iteration:
+            reply = cast("dict[str, Any]", happening.value)
+            self._is_planned = reply.get("model") == PLANNED
+
+    def found(self, chain: RunChain) -> Prompt:
+        """Return the prompt; of a turn that no model was asked in there is none."""
+        named = f"run {chain.workflow_id!r}"
+        if self._is_planned:
+            raise NoPrompt(
+                f"no model was asked in turn {self._iteration} of {named}: its plan had all arguments of these calls"
+            )
+        if self._prompt is None:
+            there = f"there are {self._turns[0]} to {self._turns[-1]}" if self._turns else "no model was asked yet"
+            gone = "; the server has its oldest turns no longer" if chain.is_cut else ""
+            raise NoPrompt(f"{named} has no turn {self._iteration}; {there}{gone}")
+        return self._prompt
+
+    def _of_turn(self, happening: Happening) -> Prompt | None:
+        if self._fold.setup is None:
+            return None
+        request = ReasonRequest.model_validate(happening.value)
+        context = Rebuilt(self._fold.setup, self._fold.messages)
+        sent = model_request(happening.name, context, request)
+        return Prompt(self._iteration, happening.name, request.context.head, sent)

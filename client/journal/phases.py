@@ -1,0 +1,204 @@
+"""A goal's phases, folded from its journal: what each said, scored, decided, heard, and how long it took."""
+
+from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from orga.workflows.decisions.goals.replies import memory_in
+from orga.workflows.types.json_text import object_in
+from orga.workflows.types.status import JournalEntry
+
+ASK = "ask"
+
+_TURNS = {
+    "goal_plan": "plan",
+    "goal_input": "execute",
+    "goal_evaluate": "evaluate",
+    "goal_decide": "decide",
+    "goal_compress": "compress",
+    "goal_summary": "summarise",
+}
+
+_BRINGS = {
+    "plan": {"PlanMade"},
+    "evaluate": {"StepEvaluated"},
+    "decide": {"DecisionMade"},
+    "compress": {"MemoryCompressed"},
+}
+"""What the journal tells once the reply of a phase was used."""
+
+_GUIDANCE = {"steer", "add_context"}
+_FINE = {"stop", "tool_calls"}
+
+Data = dict[str, Any]
+
+
+@dataclass
+class Phase:
+    """One turn of the goal and what came of it, or a question and its answer. Later entries add to it."""
+
+    turn: int
+    phase: str
+    """plan, execute, evaluate, decide, ask, compress or summarise."""
+    ended_at: datetime
+    duration_s: float
+    """Since the phase before ended."""
+    reply: list[Data] = field(default_factory=list[Data])
+    """What was answered: calls, or a text under `respond`."""
+    usage: Data = field(default_factory=dict[str, Any])
+    cost_usd: float | None = None
+    plan: list[Data] = field(default_factory=list[Data])
+    """The steps that are open from here on."""
+    executed: list[Data] = field(default_factory=list[Data])
+    evaluated: list[Data] = field(default_factory=list[Data])
+    decision: Data | None = None
+    memory: str = ""
+    """What is kept in mind, where the reply says it."""
+    compressed: Data | None = None
+    question: Data | None = None
+    answer: Data | None = None
+    errors: list[str] = field(default_factory=list[str])
+    guidance: list[Data] = field(default_factory=list[Data])
+    """What people had said since the turn before."""
+    repaired: bool = False
+
+
+@dataclass
+class GoalPhases:
+    """A goal from its start to where it stands."""
+
+    goal: str = ""
+    phases: list[Phase] = field(default_factory=list[Phase])
+    ending: Data | None = None
+    """None of a goal that goes on."""
+
+
+async def goal_phases(journal: AsyncIterable[JournalEntry]) -> GoalPhases:
+    """Return the phases of the goal whose journal this is."""
+    fold = _PhaseFold()
+    async for entry in journal:
+        if "run" not in entry.data:  # those of delegated runs are phases of none
+            fold.feed(entry)
+    return fold.found
+
+
+class _PhaseFold:
+    def __init__(self) -> None:
+        self.found = GoalPhases()
+        self._latest_end: datetime | None = None
+        self._told: set[str] = set()
+        """Events of the latest phase."""
+        self._guidance: list[tuple[int, Data]] = []
+        """With the turn before which each came."""
+
+    def feed(self, entry: JournalEntry) -> None:
+        """Take in the next entry."""
+        if entry.event == "Started":
+            self.found.goal = str(entry.data.get("task", ""))
+        elif entry.event == "InterventionReceived":
+            if entry.data.get("kind") in _GUIDANCE:
+                self._guidance.append((entry.iteration, entry.data))
+            return
+        elif entry.event == "Terminated":
+            self.found.ending = {key: entry.data.get(key, "") for key in ("reason", "detail")}
+            return
+        elif entry.event == "ReasoningComplete":
+            self._close(str(entry.data.get("turn")))
+            self._open(entry, _TURNS.get(str(entry.data.get("turn")), "other"))
+            self._replied(entry.data)
+        elif entry.event == "QuestionAsked":
+            self._open(entry, ASK)
+        if self.found.phases:
+            self._add(entry)
+        self._latest_end = entry.timestamp
+
+    def _open(self, entry: JournalEntry, name: str) -> None:
+        phase = Phase(entry.iteration, name, entry.timestamp, 0.0)
+        self._latest_end = self._latest_end or entry.timestamp
+        phase.duration_s = (entry.timestamp - self._latest_end).total_seconds()
+        if name != ASK:
+            phase.guidance = [told for before, told in self._guidance if before < entry.iteration]
+            self._guidance = [(before, told) for before, told in self._guidance if before >= entry.iteration]
+        self.found.phases.append(phase)
+        self._told = set()
+
+    def _close(self, next_turn: str) -> None:
+        """Say of the phase before that nothing came of its reply, where it was asked for once more or given up."""
+        phase = self.found.phases[-1] if self.found.phases else None
+        wanted = _BRINGS.get(phase.phase, set()) if phase else set[str]()
+        if phase is None or not wanted or wanted & self._told:
+            return
+        why = _said(phase).get("error") if phase.phase == "plan" else None
+        again = ", and was asked for again" if _TURNS.get(next_turn) == phase.phase else ""
+        phase.errors.append(f"no plan: {why}" if why else f"the reply was not used{again}")
+
+    def _replied(self, data: Data) -> None:
+        phase = self.found.phases[-1]
+        phase.reply, phase.usage = data.get("actions", []), data.get("usage", {})
+        phase.cost_usd, phase.repaired = data.get("cost_usd"), bool(data.get("repaired"))
+        phase.memory = memory_in(_said(phase), "") if phase.phase in {"plan", "evaluate", "decide"} else ""
+        if data.get("finish") not in _FINE:
+            phase.errors.append(f"the reply ended early: {data.get('finish')}")
+
+    def _add(self, entry: JournalEntry) -> None:
+        phase = self.found.phases[-1]
+        phase.duration_s += (entry.timestamp - phase.ended_at).total_seconds()
+        phase.ended_at = entry.timestamp
+        self._told.add(entry.event)
+        if add := _ADDS.get(entry.event):
+            add(phase, entry.data)
+
+
+def _said(phase: Phase) -> Data:
+    """Return the JSON object that the reply is; an empty one where it is none."""
+    try:
+        return object_in("".join(str(action.get("respond", "")) for action in phase.reply))
+    except ValueError:
+        return {}
+
+
+def _planned(phase: Phase, data: Data) -> None:
+    phase.plan = data.get("steps", [])
+
+
+def _executed(phase: Phase, data: Data) -> None:
+    phase.executed.append(data)
+
+
+def _evaluated(phase: Phase, data: Data) -> None:
+    phase.evaluated.append(data)
+
+
+def _decided(phase: Phase, data: Data) -> None:
+    phase.decision = data
+
+
+def _compressed(phase: Phase, data: Data) -> None:
+    phase.compressed = data
+
+
+def _asked(phase: Phase, data: Data) -> None:
+    phase.question = data
+
+
+def _answered(phase: Phase, data: Data) -> None:
+    phase.answer = data
+
+
+def _judged(phase: Phase, data: Data) -> None:
+    if error := data.get("error"):
+        phase.errors.append(f"the gate failed: {error}")
+
+
+_ADDS: dict[str, Callable[[Phase, Data], None]] = {
+    "PlanMade": _planned,
+    "PlanAdjusted": _planned,
+    "StepExecuted": _executed,
+    "StepEvaluated": _evaluated,
+    "DecisionMade": _decided,
+    "MemoryCompressed": _compressed,
+    "QuestionAsked": _asked,
+    "QuestionAnswered": _answered,
+    "PolicyEvaluated": _judged,
+}

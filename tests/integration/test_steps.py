@@ -1,0 +1,185 @@
+"""`orga steps`: what the phases of a goal brought, and the prompts that its model was sent, from the history alone."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.ports import ModelRequest, ToolContext
+from orga.client.cli.phase_rows import COLUMNS, table
+from orga.client.history.prompts import NoPrompt, prompt_of
+from orga.client.journal.phases import GoalPhases, Phase, goal_phases
+from orga.client.journal.reading import read_journal
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.status import JournalEntry
+from tests.support.hold import until
+from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import Orga
+from tests.support.runs.goals import ended, pursue, stands, start, tell
+from tests.support.runs.loop import FakeTool, a_loop
+
+__all__ = ["home", "orga"]
+
+
+class RecordingModel(GoalModel):
+    """Keeps what it was sent."""
+
+    def __init__(self, **turns: Reply | list[Reply]) -> None:
+        super().__init__(**turns)
+        self.given: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        self.given.append(request)
+        return await super().complete(request, on_text)
+
+
+async def phases_of(client: Client, workflow_id: str) -> GoalPhases:
+    return await goal_phases(read_journal(client, workflow_id))
+
+
+def named(shown: GoalPhases, name: str) -> list[Phase]:
+    return [phase for phase in shown.phases if phase.phase == name]
+
+
+async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Client) -> None:
+    """A reply that is no use, a step that fails, a question, and guidance that comes while a step is done."""
+    under_way, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        under_way.set()
+        await goes_on.wait()
+        return "seen"
+
+    def fall(arguments: dict[str, Any], _: ToolContext) -> str:
+        raise ValueError("fell down")
+
+    plan = says(memory="reports are in a/", steps=[a_step("a", "look"), a_step("b", "fall")])
+    asks = says(action="ask_user", question="Which year?", confidence=0.9)
+    model = GoalModel(
+        plan=[answers("I would look."), plan], evaluate=scored("a"), decide=[asks, says(action="done", confidence=0.9)]
+    )
+    async with a_loop(client, model, FakeTool("look", look), FakeTool("fall", fall)) as loop:
+        handle = await start(loop, "compare the reports")
+        await under_way.wait()
+        await handle.signal("steer", "mind the old ones")
+        goes_on.set()
+
+        async def is_asked() -> bool:
+            return (await stands(handle))["question"] == "Which year?"
+
+        await until(is_asked)
+        while_it_asks = await phases_of(client, handle.id)
+        await tell(handle, "1999")
+        await ended(handle, client)
+    shown = await phases_of(client, handle.id)
+
+    assert while_it_asks.ending is None
+    assert (while_it_asks.phases[-1].phase, while_it_asks.phases[-1].answer) == ("ask", None)
+    assert (shown.goal, shown.ending) == ("compare the reports", {"reason": "completed", "detail": ""})
+    first, second = named(shown, "plan")
+    assert first.errors == ["the reply was not used, and was asked for again"]
+    assert (second.errors, second.memory, [step["id"] for step in second.plan]) == ([], "reports are in a/", ["a", "b"])
+    [executed] = named(shown, "execute")
+    assert [(step["step"], step["status"] == "ok") for step in executed.executed] == [("a", True), ("b", False)]
+    assert "fell down" in executed.executed[1]["error"]
+    [evaluated] = named(shown, "evaluate")
+    assert [(step["step"], step["score"], step["quality"]) for step in evaluated.evaluated] == [("a", 4.25, "good")]
+    heard = [(phase.phase, told["text"]) for phase in shown.phases for told in phase.guidance]
+    assert heard == [("evaluate", "mind the old ones")]
+    decided = named(shown, "decide")[0].decision
+    assert decided is not None
+    assert (decided["action"], decided["by"], decided["confidence"]) == ("ask_user", "model", 0.9)
+    [ask] = named(shown, "ask")
+    assert ask.answer is not None
+    assert ask.answer["answer"] == "1999"
+    assert shown.phases[-1].phase == "summarise"
+    assert sum(phase.duration_s for phase in shown.phases) < 60
+
+    lines = table(shown)
+    assert max(map(len, lines)) <= COLUMNS
+    for told in ("✗ b fall: ", "heard steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
+        assert any(told in line for line in lines), told
+
+
+async def test_the_prompt_of_a_turn_is_what_the_model_was_sent(client: Client) -> None:
+    given = a_step("b", "look", "a") | {"arguments": None}
+    model = RecordingModel(
+        plan=says(steps=[a_step("a", at=1), given]),
+        input=calls("look", arguments={"at": 2}),
+        evaluate=[scored("a"), scored("b", **BAD)],
+        decide=says(action="done", confidence=0.9),
+    )
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        handle = await start(loop)
+        await ended(handle, client)
+    turns = {phase.turn for phase in (await phases_of(client, handle.id)).phases}
+    found, without = list[ModelRequest](), list[str]()
+    for turn in sorted(turns):
+        try:
+            found.append((await prompt_of(client, handle.id, turn)).request)
+        except NoPrompt as error:
+            without.append(str(error))
+    assert [replace(each, model="") for each in found] == [replace(each, model="") for each in model.given]
+    assert len(without) == 1  # the first round's, whose arguments the plan had
+    assert "no model was asked in turn 2" in without[0]
+    with pytest.raises(NoPrompt, match=rf"has no turn 99; there are 1 to {max(turns)}"):
+        await prompt_of(client, handle.id, 99)
+
+
+async def test_the_prompt_of_an_agents_turn_is_what_its_model_was_sent(client: Client) -> None:
+    provider = ScriptedProvider([calls("look"), answers("done")])
+    async with a_loop(client, provider, FakeTool("look")) as loop:
+        ran = await loop.run("look there")
+    found = [await prompt_of(client, ran.handle.id, turn) for turn in (1, 2)]
+    assert [prompt.turn for prompt in found] == ["reason"] * 2
+    assert [replace(each.request, model="") for each in found] == [replace(each, model="") for each in provider.given]
+
+
+async def test_a_delegates_phases_are_none_of_the_goals(client: Client) -> None:
+    async with a_loop(
+        client, GoalModel(plan=says(steps=[a_step("a")]), evaluate=scored("a")), FakeTool("look")
+    ) as loop:
+        pursued = await pursue(loop)
+
+    async def with_a_delegate() -> AsyncGenerator[JournalEntry]:
+        for entry in pursued.journal:
+            yield entry
+            yield entry.with_place(entry.sequence, {"run": "child", **entry.data})
+
+    async def alone() -> AsyncGenerator[JournalEntry]:
+        for entry in pursued.journal:
+            yield entry
+
+    assert await goal_phases(with_a_delegate()) == await goal_phases(alone())
+
+
+def test_steps_on_the_command_line(orga: Orga) -> None:
+    assert orga("goal", "What is the retry limit?", "--id", "g").code == 0
+    shown = orga("steps", "g")
+    assert shown.code == 0
+    assert shown.out.startswith("g  completed\n  What is the retry limit?\nTURN  PHASE")
+    assert max(map(len, shown.out.splitlines())) <= COLUMNS
+    told = json.loads(orga("steps", "g", "--json").out)
+    assert {"plan", "execute", "evaluate", "summarise"} <= {phase["phase"] for phase in told["phases"]}
+    prompt = orga("steps", "g", "--prompt", "1")
+    assert prompt.code == 0
+    assert "── user\n  [goal_plan] Plan how the goal above is reached." in prompt.out
+    assert "digest" in prompt.err
+    assert json.loads(orga("steps", "g", "--prompt", "1", "--json").out)["messages"][-1]["role"] == "user"
+
+    orga("run", "What is the retry limit?", "--id", "a")
+    for arguments, said in (
+        (("a",), "is an agent's run, which has no plan: `orga journal` shows what it did"),
+        (("g", "--prompt", "99"), "run 'g' has no turn 99; there are 1 to "),
+        (("g", "--prompt", "0"), "Invalid value for '--prompt'"),
+        (("nobody",), "there is no run 'nobody'; `orga list` shows the ids"),
+    ):
+        done = orga("steps", *arguments)
+        assert (done.code, said in done.err) == (2, True), done.err
+    assert "What is the retry limit?" in orga("steps", "a", "--prompt", "1").out
