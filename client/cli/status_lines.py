@@ -1,11 +1,11 @@
 """A run's own word on where it stands, as lines."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
 from orga.client.cli.held_calls import held_calls, table
+from orga.client.cli.plan_lines import step_lines, trend_line
 from orga.client.cli.progress import open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
@@ -22,7 +22,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"phase      {'paused' if status.paused else status.phase}",
         f"agent      {in_full(status.agent)}, {in_full(status.model or 'model not chosen yet')}",
         *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
-        f"iteration  {status.iteration} of {budgets.max_iterations}",
+        _iteration(status),
         f"spent      {spent(status.usage)}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counted_calls(counts)}",
@@ -46,15 +46,18 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
     return lines
 
 
+def _iteration(status: AgentStatus) -> str:
+    """Return how far it is; a goal is limited in rounds, and its iterations are turns."""
+    most = status.budgets.max_iterations
+    if status.plan is None:
+        return f"iteration  {status.iteration} of {most}"
+    return f"rounds     {status.plan.get('rounds', 0)} of {most}, turn {status.iteration}"
+
+
 def _plan_lines(status: AgentStatus) -> list[str]:
     """Return the steps of a goal's plan; none of a run that has no plan."""
-    plan: dict[str, list[dict[str, Any]]] = status.plan or {}
-    steps = plan.get("steps", [])
-    return [
-        f"step       {in_full(str(step.get('id')))} {in_full(str(step.get('skill')))}: {step.get('status')}"
-        + (f", {step.get('quality')} {step.get('score')}" if step.get("score") is not None else "")
-        for step in steps
-    ]
+    trend = trend_line(status.plan)
+    return [f"step       {line}" for line in step_lines(status.plan)] + ([f"scores     {trend}"] if trend else [])
 
 
 def folder_line(place: Workplace) -> str:
