@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ class _Demo:
     start: Callable[[Client, str], Awaitable[AgentHandle]]
     told: Callable[[Client, str], Awaitable[list[str]]]
     next: tuple[str, ...]
-    """What to try then; `{id}` is the run's."""
+    """What to try then; `{quoted}` is the id of the run."""
 
 
 async def _shown(here: Session, keeper: WorkerKeeper, what: _Demo) -> int:
@@ -84,7 +85,7 @@ async def _phases(client: Client, run_id: str) -> list[str]:
 def _next(here: Session, run_id: str, what: _Demo) -> list[str]:
     link = here.connection.link(run_id)
     where = f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}"
-    return [where, *(line.replace("{id}", run_id) for line in what.next)]
+    return [where, *(line.replace("{quoted}", quote(run_id)) for line in what.next)]
 
 
 _ANSWERED = _Demo(
@@ -106,10 +107,10 @@ _PURSUED = _Demo(
     _phases,
     (
         "What its model was sent in the first turn:",
-        "  orga steps {id} --prompt 1",
+        "  orga steps {quoted} --prompt 1",
         "All that it saw and did, and whether the history agrees:",
-        "  orga journal {id}",
-        "  orga verify {id}",
+        "  orga journal {quoted}",
+        "  orga verify {quoted}",
         "A goal about the files of your own folder:",
         '  orga goal "Find out how retries are configured here"',
     ),

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orga.client.cli.line import Line, Tone
+from orga.client.cli.plan_lines import SHOWN, step_lines, trend_line
 from orga.client.cli.progress import InFlight, Progress
 from orga.client.cli.screen import remarks
 from orga.client.cli.status_lines import call_budgets, held
@@ -31,7 +32,8 @@ _STYLES: dict[Tone, str] = {
     "bad": "red",
     "person": "bold",
 }
-_MODEL_CALL = "reason"
+_WRITING = {"reason", "goal_summary"}
+"""Model calls whose words are for people; those of a goal's other turns are JSON."""
 
 
 class LiveScreen:
@@ -68,9 +70,9 @@ def block(progress: Progress, now: datetime) -> RenderableType:
     """Return the block: streaming text, what is in flight, what stands, remarks, meters."""
     parts: list[RenderableType] = []
     for activity in progress.in_flight:
-        if activity.name == _MODEL_CALL and activity.text:
+        if activity.name in _WRITING and activity.text:
             parts.append(_tail(activity.text))
-    parts += [_flight(activity, now) for activity in progress.in_flight if activity.name != _MODEL_CALL]
+    parts += [_flight(activity, now) for activity in progress.in_flight if activity.name not in _WRITING]
     parts += [Text(as_line(line), style="dim") for line in _standing(progress)]
     parts += [Text(as_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, _meters(progress, now))
@@ -89,7 +91,10 @@ def _flight(activity: InFlight, now: datetime) -> Text:
 
 def _standing(progress: Progress) -> list[str]:
     """Return what lasts longer than an iteration."""
-    lines = [f"  ⇢ {in_full(child.agent)}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
+    lines = [f"  {line}" for line in step_lines(progress.plan, SHOWN)]
+    if trend := trend_line(progress.plan):
+        lines.append(f"  scores: {trend}")
+    lines += [f"  ⇢ {in_full(child.agent)}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
     if progress.circuits:
         lines.append(f"  left alone (open circuit): {', '.join(map(in_full, progress.circuits))}")
     if progress.budgets and (calls := call_budgets(progress.budgets)):
@@ -104,7 +109,7 @@ def _meters(progress: Progress, now: datetime) -> Table:
     phase = "paused" if progress.paused else progress.phase
     cells: list[RenderableType] = [
         Spinner("dots", text=Text(phase, style="bold")),
-        _meter("iterations", progress.iteration, budgets.max_iterations if budgets else None),
+        _iterations(progress),
         _meter("tokens", progress.tokens, budgets.max_total_tokens if budgets else None),
         _meter("s", int(progress.clock_s(now)), budgets.timeout_s if budgets else None),
     ]
@@ -113,6 +118,15 @@ def _meters(progress: Progress, now: datetime) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row(*cells)
     return table
+
+
+def _iterations(progress: Progress) -> Text:
+    """Return how many are used up; of a goal its limit is one of rounds, and its iterations are turns."""
+    budgets, plan = progress.budgets, progress.plan
+    limit = budgets.max_iterations if budgets else None
+    if plan is None:
+        return _meter("iterations", progress.iteration, limit)
+    return _meter("rounds", plan.get("rounds", 0), limit)
 
 
 def _meter(unit: str, spent: float, limit: float | None) -> Text:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from orga.client.cli.nesting import run_of
 from orga.workflows.types.delegation import Child
@@ -67,6 +68,8 @@ class Progress:
     below: tuple[tuple[str, AgentStatus], ...] = ()
     """Where the delegated runs stand, and those below them, by workflow id."""
     dead_letters: int = 0
+    plan: dict[str, Any] | None = None
+    """Of a goal, as its status tells it."""
     in_flight: tuple[InFlight, ...] = ()
     task_queue: str = ""
     worker_command: str = "orga worker"
@@ -109,6 +112,7 @@ class Progress:
             circuits=open_circuits(status),
             children=tuple(status.children),
             dead_letters=len(status.dead_letters),
+            plan=status.plan,
             budgets=status.budgets,
             cost_usd=status.usage.cost_usd,
             paused=status.paused,

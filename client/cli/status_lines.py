@@ -1,11 +1,11 @@
 """A run's own word on where it stands, as lines."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
 from orga.client.cli.held_calls import held_calls, table
+from orga.client.cli.plan_lines import step_lines, trend_line
 from orga.client.cli.progress import open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
@@ -66,22 +66,16 @@ def _tier(tier: Tier) -> str:
 
 def _iteration(status: AgentStatus) -> str:
     """Return what `max_iterations` counts: of a goal the rounds, of which each takes several turns."""
-    plan: dict[str, Any] = status.plan or {}
     most = status.budgets.max_iterations
-    if "rounds" in plan:
-        return f"round      {in_full(str(plan['rounds']))} of {most}"
+    if status.plan is not None:
+        return f"round      {in_full(str(status.plan.get('rounds', 0)))} of {most}"
     return f"iteration  {status.iteration} of {most}"
 
 
 def _plan_lines(status: AgentStatus) -> list[str]:
     """Return the steps of a goal's plan; none of a run that has no plan."""
-    plan: dict[str, list[dict[str, Any]]] = status.plan or {}
-    steps = plan.get("steps", [])
-    return [
-        f"step       {in_full(str(step.get('id')))} {in_full(str(step.get('skill')))}: {step.get('status')}"
-        + (f", {step.get('quality')} {step.get('score')}" if step.get("score") is not None else "")
-        for step in steps
-    ]
+    trend = trend_line(status.plan)
+    return [f"step       {line}" for line in step_lines(status.plan)] + ([f"scores     {trend}"] if trend else [])
 
 
 def folder_line(place: Workplace) -> str:

@@ -261,3 +261,42 @@ def test_a_status_shows_what_the_limit_counts(plan: Any, shown: str) -> None:
 def test_what_becomes_of_a_letter(letter: dict[str, Any], fields: dict[str, Any], shown: str) -> None:
     status = a_status(dead_letters=[A_LETTER.model_copy(update=letter)], **fields)
     assert any(line.strip() == shown for line in status_lines("run", status))
+
+
+def a_step(number: int, **fields: Any) -> dict[str, Any]:
+    return {"id": f"s{number}", "skill": "look", "goal": f"look {number}", "status": "open", "score": None, **fields}
+
+
+A_PLAN = {
+    "rounds": 3,
+    "steps": [
+        *(a_step(number, status="done", score=4.25, quality="good") for number in range(1, 9)),
+        a_step(9, status="failed", error="fell down"),
+        a_step(10),
+    ],
+    "trend": "IMPROVING",
+    "average": 3.5,
+}
+
+
+def test_the_plan_of_a_goal_stands_below_with_the_latest_steps_and_its_rounds() -> None:
+    shown = drawn(Progress(iteration=9).with_status(a_status(plan=A_PLAN), NOW))
+    for told in (
+        "… 2 steps before",
+        "✓ s3 look: look 3  4.25 good",
+        "✗ s9 look: look 9",
+        "fell down",
+        "· s10 look: look 10",
+        "scores: improving, 3.50 on average",
+        "3/25 rounds",
+    ):
+        assert told in shown, told
+    assert "s2 look" not in shown
+    assert "iterations" not in shown
+
+
+def test_status_lists_all_steps_of_a_goal() -> None:
+    lines = status_lines("g", a_status(plan=A_PLAN))
+    assert [line.split()[2] for line in lines if line.startswith("step ")] == [f"s{n}" for n in range(1, 11)]
+    assert "scores     improving, 3.50 on average" in lines
+    assert "round      3 of 25" in lines

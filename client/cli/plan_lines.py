@@ -1,0 +1,34 @@
+"""The plan of a live goal, as its status tells it: the steps with their states and scores, and where the scores go."""
+
+from typing import Any
+
+from orga.client.cli.terminal_text import on_one_line
+
+SHOWN = 8
+"""Steps in a live view: the latest, with all that are open."""
+
+_MARKS = {"done": "✓", "failed": "✗", "open": "·"}
+
+Plan = dict[str, Any]
+
+
+def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
+    """Return a line for each step, or for the last `most`; none of a run that has no plan."""
+    steps: list[dict[str, Any]] = (plan or {}).get("steps", [])
+    shown = steps if most is None else steps[-most:]
+    before = [f"… {len(steps) - len(shown)} steps before"] if len(shown) < len(steps) else []
+    return before + [_step(step) for step in shown]
+
+
+def trend_line(plan: Plan | None) -> str:
+    """Return how the scores of the latest rounds go; "" where there are too few."""
+    trend, average = ((plan or {}).get(key) for key in ("trend", "average"))
+    return f"{str(trend).lower()}, {average:.2f} on average" if trend and average is not None else ""
+
+
+def _step(step: dict[str, Any]) -> str:
+    score, status = step.get("score"), str(step.get("status"))
+    worth = f"  {score:.2f} {step.get('quality')}" if score is not None else ""
+    error = f"  {step.get('error')}" if step.get("error") else ""
+    named = f"{step.get('id')} {step.get('skill')}: {step.get('goal')}"
+    return f"{_MARKS.get(status, status)} {on_one_line(named, 60)}{worth}{on_one_line(error, 60)}"
