@@ -1,5 +1,6 @@
 """What can go wrong for a user of the client, each as one line: the cause, then the remedy."""
 
+from collections.abc import Collection
 from shlex import quote
 
 
@@ -60,8 +61,9 @@ class TooLong(Refused):
 class NotAnAgent(OrgaError):
     """The id belongs to a workflow of another type."""
 
-    def __init__(self, workflow_id: str, workflow_type: str) -> None:
-        super().__init__(f"{workflow_id!r} is a workflow of type {workflow_type}, not a run of orga")
+    def __init__(self, workflow_id: str, workflow_type: str, wanted: Collection[str] = ()) -> None:
+        told = f"; this takes {' and '.join(wanted)} alone" if wanted else ", not a run of orga"
+        super().__init__(f"{workflow_id!r} is a workflow of type {workflow_type}{told}")
 
 
 class NoAnswer(OrgaError):

@@ -9,6 +9,7 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from orga.client.errors import OrgaError
 from orga.client.history.chain import RunHistory
+from orga.workflows.types.names import TURNS
 
 
 @dataclass(frozen=True)
@@ -61,5 +62,5 @@ def _model_call(event: HistoryEvent) -> int:
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return 0
     attributes = event.activity_task_scheduled_event_attributes
-    is_first = attributes.activity_type.name == "reason" and attributes.activity_id.isdigit()
+    is_first = attributes.activity_type.name in TURNS and attributes.activity_id.isdigit()
     return int(attributes.activity_id) if is_first else 0

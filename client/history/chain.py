@@ -49,7 +49,7 @@ async def run_chain(
                 raise RunNotFound(workflow_id, run_id) from None
             return RunChain(workflow_id, tuple(run_ids), is_cut=True)
         if started.workflow_type.name not in kinds:
-            raise NotAnAgent(workflow_id, started.workflow_type.name)
+            raise NotAnAgent(workflow_id, started.workflow_type.name, _alone(kinds))
         run_ids.insert(0, run_id)
         run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
     return RunChain(workflow_id, tuple(run_ids))
@@ -82,6 +82,11 @@ def unreadable(workflow_id: str, error: RPCError) -> OrgaError:
     return OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`")
 
 
+def _alone(kinds: Collection[str]) -> Collection[str]:
+    """Return the kinds that are meant where these are not all runs of ours."""
+    return () if set(kinds) == set(RUNS) else kinds
+
+
 async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> str:
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
@@ -90,7 +95,7 @@ async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> s
             raise RunNotFound(workflow_id) from None
         raise unreadable(workflow_id, error) from error
     if description.workflow_type not in kinds:
-        raise NotAnAgent(workflow_id, description.workflow_type)
+        raise NotAnAgent(workflow_id, description.workflow_type, _alone(kinds))
     return description.run_id
 
 

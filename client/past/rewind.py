@@ -18,11 +18,11 @@ from orga.client.past.resets import finished, reset, reset_from
 from orga.client.past.standstill import stands_still, standstill
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import check_length
+from orga.client.runs.kinds import kind_of
 from orga.client.server.lacking import reason_of
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
+from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.loop_tools import loop_tool
-from orga.workflows.types.names import AGENTS
-from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import clean_text, one_line
 
 
@@ -126,7 +126,7 @@ async def _found(
 
     A run whose rewind was cut short stands before that end; the run that it was reset from has it.
     """
-    runs = await histories(client, await run_chain(client, workflow_id, last_run, AGENTS))
+    runs = await histories(client, await run_chain(client, workflow_id, last_run))
     if answered := await _answer(client, workflow_id, runs[-1], iteration):
         return runs, answered, True
     try:
@@ -155,12 +155,13 @@ async def _at_work(client: Client, boundary: Boundary) -> tuple[Delegate, ...]:
 
 
 async def _answer(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:
-    """Return the end of the iteration with whose answer the run ended."""
+    """Return the end of the iteration with whose answer the run ended; an answer of a goal may be delivered by now."""
     last = run.events[-1]
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
         return None
     attributes = last.workflow_execution_completed_event_attributes
-    [ended] = await client.data_converter.decode(attributes.result.payloads, [AgentResult])
-    if (ended.termination.reason, ended.iterations) != ("completed", iteration):
+    [answer] = await client.data_converter.decode(attributes.result.payloads)
+    ended = kind_of(answer).result.model_validate(answer)
+    if isinstance(ended, GoalResult) or (ended.termination.reason, ended.iterations) != ("completed", iteration):
         return None
     return boundary_at(workflow_id, run, iteration, attributes.workflow_task_completed_event_id)
