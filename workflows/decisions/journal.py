@@ -7,6 +7,8 @@ from typing import Any
 from orga.workflows.decisions.compaction import compaction_data
 from orga.workflows.decisions.journal_entries import (
     GENESIS,
+    GOAL_SIGNALS,
+    SIGNALS,
     Found,
     JournalStart,
     as_object,
@@ -47,6 +49,7 @@ class JournalFold:
         self._summary: dict[str, Any] = {}
         self._beginning = JournalStart()
         self._build = ""
+        self._is_goal = False
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
@@ -83,6 +86,7 @@ class JournalFold:
 
     def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
+        self._is_goal = self._is_goal or any({"goal", "pursuit"} & as_object(each).keys() for each in arguments)
         if state := state_in(arguments[1]) if len(arguments) > 1 else None:
             ended = self._collected() if state.pending is None else []
             self._iteration = state.iteration
@@ -228,7 +232,7 @@ class JournalFold:
         if happening.name in PAUSES:
             self._is_paused = happening.name == "pause"
             self._run.paused(self._is_paused)
-        return intervention(happening)
+        return intervention(happening, GOAL_SIGNALS if self._is_goal else SIGNALS)
 
     def _delegated(self, happening: Happening) -> Found:
         place = delegated_place(happening.key)

@@ -46,8 +46,11 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
     return None
 
 
-SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer", "override_step"})
+SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer"})
 """Signals that a run knows."""
+
+GOAL_SIGNALS = SIGNALS | {"override_step"}
+"""Those that a goal knows."""
 
 Found = list[tuple[str, dict[str, Any]]]
 """Events of the journal, each with its data."""
@@ -64,8 +67,8 @@ def failed_over(reply: Reply) -> Found:
     return [("ModelFailedOver", each.told()) for each in reply.failed_over]
 
 
-def intervention(happening: Happening) -> Found:
-    """Return what a signal or an update is told as."""
+def intervention(happening: Happening, known: Collection[str] = SIGNALS) -> Found:
+    """Return what a signal or an update is told as; `known` are the signals that the run takes."""
     value = happening.value[0] if happening.value else None
     told = {"text": value} if value is not None else {}
     if happening.kind == "updated":
@@ -79,7 +82,7 @@ def intervention(happening: Happening) -> Found:
         return [
             ("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer, **left})
         ]
-    if happening.name not in SIGNALS:
+    if happening.name not in known:
         return [("InterventionReceived", {"kind": happening.name, "known": False})]
     return [("InterventionReceived", {"kind": happening.name, **told})]
 
