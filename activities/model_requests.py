@@ -1,5 +1,6 @@
 """What a model is sent for a turn: the setup, the conversation as a model gets it, and the terms of the turn."""
 
+from orga.activities.goal_schemas import REPLY_SCHEMAS
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import as_sent
@@ -27,4 +28,5 @@ def model_request(turn: str, context: Rebuilt, request: ReasonRequest) -> ModelR
         temperature=setup.config.temperature,
         max_output_tokens=request.max_output_tokens or setup.config.max_output_tokens,
         output_schema=None if is_goals else setup.output_schema,
+        reply_schema=REPLY_SCHEMAS.get(turn),
     )

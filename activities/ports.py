@@ -38,6 +38,8 @@ class ModelRequest:
     stop: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
     """JSON Schema of a final answer: a reply without calls is one JSON value. Who can, enforces it; the gate checks."""
+    reply_schema: dict[str, Any] | None = None
+    """JSON Schema of a reply in which nothing is called: for who can enforce it, the messages tell all others."""
 
 
 class ModelProvider(Protocol):

@@ -25,7 +25,8 @@ def shaped(request: ModelRequest, dialect: Dialect) -> ModelRequest:
     """
     schema = request.output_schema
     if schema is None:
-        return request
+        is_enforced = dialect.response_format and dialect.sure_schema
+        return replace(request, output_schema=request.reply_schema) if is_enforced else request
     if dialect.response_format and fits_as_root(schema) and (dialect.sure_schema or not request.tools):
         return request if dialect.sure_schema else _told(request, schema)
     if dialect.answer_tool:

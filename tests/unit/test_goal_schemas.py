@@ -1,0 +1,75 @@
+"""What goals ask of providers that hold a reply to a schema, and what all others are asked."""
+
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.schema_shape import is_strict
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.goal_schemas import REPLY_SCHEMAS
+from orga.workflows.decisions.goals.plans import planned
+from orga.workflows.decisions.goals.replies import decision_in, evaluations_in
+from orga.workflows.types.tools import ToolSpec
+from tests.support.model.goals import GOOD, a_step
+from tests.support.model.providers import a_request, chunk, completed, streamed
+
+SEARCH = ToolSpec(name="search", description="Find it.", parameters={"type": "object"})
+STEP = a_step("a", at=1)
+EVALUATION = {"id": "a", "quality": "good", "summary": "found", **GOOD}
+DECISION = {"action": "adjust", "confidence": 0.5, "reason": "more", "steps": [STEP], "memory": None}
+
+
+def ok() -> http.Response:
+    return streamed(chunk("stop", content="{}"), "[DONE]")
+
+
+async def bodies(kind: str, turn: str, *answers: http.Response) -> list[dict[str, Any]]:
+    request = a_request(tools=(SEARCH,), tool_choice="none", reply_schema=REPLY_SCHEMAS[turn])
+    _, _, network = await completed(kind, *(answers or (ok(),)), request=request)
+    return [network.body(index) for index in range(len(network.requests))]
+
+
+@pytest.mark.parametrize("turn", REPLY_SCHEMAS)
+async def test_openai_holds_the_reply_to_the_schema_of_its_turn(turn: str) -> None:
+    [body] = await bodies("openai", turn)
+    asked = body["response_format"]["json_schema"]
+    assert asked["schema"] == REPLY_SCHEMAS[turn]
+    assert asked["strict"] == (turn in {"goal_evaluate", "goal_compress"})
+    assert body["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize("kind", ["openai-compatible", "ollama", "openrouter"])
+async def test_others_are_asked_in_words_alone(kind: str) -> None:
+    [body] = await bodies(kind, "goal_plan")
+    assert "response_format" not in body
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["search"]
+
+
+async def test_a_model_that_takes_no_schema_is_asked_without() -> None:
+    refusal = http.Response(
+        400, json={"error": {"message": "'response_format' of type 'json_schema' is not supported"}}
+    )
+    first, second = await bodies("openai", "goal_plan", refusal, ok())
+    assert ("response_format" in first, "response_format" in second) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        pytest.param("goal_plan", {"steps": [STEP], "memory": None}, id="a plan"),
+        pytest.param("goal_evaluate", {"steps": [EVALUATION], "memory": None}, id="an evaluation"),
+        pytest.param("goal_decide", DECISION, id="a decision"),
+        pytest.param("goal_compress", {"memory": "short"}, id="a memory"),
+    ],
+)
+def test_what_the_run_reads_fits_the_schema(turn: str, said: dict[str, Any]) -> None:
+    assert argument_errors(REPLY_SCHEMAS[turn], said) == []
+    assert argument_errors(REPLY_SCHEMAS[turn], {"other": 1}) != []
+
+
+def test_what_fits_the_schema_is_read() -> None:
+    assert [step.id for step in planned([STEP], {"look": ""}, 8)] == ["a"]
+    assert evaluations_in({"steps": [EVALUATION], "memory": None}, ("a",))["a"].scores.mean > 4
+    assert decision_in(DECISION).action == "adjust"
+    assert is_strict(REPLY_SCHEMAS["goal_evaluate"])
