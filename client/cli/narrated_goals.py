@@ -54,7 +54,9 @@ def _overridden(data: Data) -> list[Line]:
 
 
 def _compressed(data: Data) -> list[Line]:
-    how = "" if data.get("taken") else ", kept as it was"
+    lost = ", ".join(map(str, data.get("lost") or ()))
+    why = f": {on_one_line(lost)} would be lost" if lost else ""
+    how = "" if data.get("taken") else f", kept as it was{why}"
     return [Line(f"memory: {data.get('before')} bytes to {data.get('after')}{how}")]
 
 

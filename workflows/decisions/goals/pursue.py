@@ -22,6 +22,7 @@ from orga.workflows.decisions.goals.replies import (
     decision_in,
     evaluations_in,
     line,
+    lost_names,
     memory_in,
     said_in,
 )
@@ -42,6 +43,8 @@ from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED
 from orga.workflows.types.recovery import Outcome
+
+SHOWN_LOST = 5
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500
@@ -196,15 +199,18 @@ def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
 
 
 def with_compressed(state: GoalState, reply: Reply) -> GoalState:
-    """Take in a shorter memory; one that is no shorter, or none, changes nothing."""
+    """Take in a shorter memory; one that is no shorter, or lacks what was named in the one before, changes nothing."""
     state, before = with_said(state, reply), state.pursuit.memory
     try:
         memory = line(said_in(reply).get("memory"), MAX_MEMORY_CHARS)
     except Unusable:
         memory = ""
     is_shorter = bool(memory) and len(memory.encode()) < len(before.encode())
-    told = {"before": len(before.encode()), "after": len(memory.encode()), "taken": is_shorter}
-    kept = memory if is_shorter else before
+    lost = lost_names(before, memory) if is_shorter else []
+    is_taken = is_shorter and not lost
+    told: dict[str, object] = {"before": len(before.encode()), "after": len(memory.encode()), "taken": is_taken}
+    told |= {"lost": lost[:SHOWN_LOST]} if lost else {}
+    kept = memory if is_taken else before
     return state.with_pursuit(memory=kept, stage="decide").with_note("MemoryCompressed", **told)
 
 

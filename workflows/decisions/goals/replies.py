@@ -70,6 +70,19 @@ def memory_in(said: Mapping[str, Any], before: str) -> str:
     return line(said.get("memory"), MAX_MEMORY_CHARS) or before
 
 
+_AROUND = ".,;:!?()[]{}<>'\"`"
+_OF_NAMES = "/_@.#"
+"""What makes a name of a word in which it stands: a path, an identifier, an address, a decimal."""
+
+
+def lost_names(before: str, after: str) -> list[str]:
+    """Return what one memory names and the next lacks, in order: numbers, paths, addresses, identifiers."""
+    said = after.casefold()
+    words = dict.fromkeys(word.strip(_AROUND) for word in before.split())
+    named = [word for word in words if any(each.isdigit() or each in _OF_NAMES for each in word)]
+    return [word for word in named if word.casefold() not in said]
+
+
 def number(value: object, whole: float) -> float | None:
     """Return a number that the model gave, also as text: `"4"`, `"85%"` and `"4/5"` of the whole; None for all else."""
     if isinstance(value, str):

@@ -1,0 +1,45 @@
+"""What a goal keeps in mind is shortened only by what names as much."""
+
+import pytest
+from pydantic_core import to_json
+
+from orga.workflows.decisions.goals.pursue import with_compressed
+from orga.workflows.decisions.goals.replies import lost_names
+from orga.workflows.types.messages import Reply
+from tests.support.values.goals import a_goal
+
+LONG = "The harbour opened in 1887, says docs/harbour.md; its crane lifts 40 tons, which is a lot of tons for a crane."
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        pytest.param("in 1887 it opened", "opened 1887", [], id="a year that stays"),
+        pytest.param("in 1887 it opened", "it opened", ["1887"], id="a year"),
+        pytest.param("see docs/a.md, (docs/b.md)", "docs/A.md", ["docs/b.md"], id="a path, whatever its case"),
+        pytest.param(
+            "call read_file; ask ada@example.com.", "", ["read_file", "ada@example.com"], id="names of all kinds"
+        ),
+        pytest.param("words alone, many of them!", "few", [], id="words name nothing"),
+        pytest.param("", "", [], id="nothing"),
+        pytest.param("... -- (1) 1", "2", ["1"], id="each once"),
+    ],
+)
+def test_what_a_memory_names_is_known(before: str, after: str, lost: list[str]) -> None:
+    assert lost_names(before, after) == lost
+
+
+@pytest.mark.parametrize(
+    ("memory", "is_taken", "lost"),
+    [
+        pytest.param("Harbour 1887 (docs/harbour.md), crane 40 t.", True, None, id="shorter, and all is there"),
+        pytest.param("Harbour 1887, crane.", False, ["docs/harbour.md", "40"], id="a source is lost"),
+        pytest.param(f"{LONG} And more.", False, None, id="no shorter"),
+    ],
+)
+def test_a_memory_is_shortened_by_what_names_as_much(memory: str, is_taken: bool, lost: list[str] | None) -> None:
+    state = a_goal().with_pursuit(memory=LONG, stage="compress")
+    after = with_compressed(state, Reply.of(to_json({"memory": memory}).decode()))
+    assert after.pursuit.memory == (memory if is_taken else LONG)
+    [note] = [each.data for each in after.notes if each.event == "MemoryCompressed"]
+    assert (note["taken"], note.get("lost")) == (is_taken, lost)
