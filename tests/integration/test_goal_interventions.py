@@ -201,4 +201,6 @@ def check_record(played: Played) -> None:
     assert told == +expected
     is_asked = played.state in {"ask", "summary"} or played.act not in ENDS
     is_asked = is_asked or (played.state == "decide" and played.is_paused)
-    assert (len(played.of("QuestionAsked")), len(played.of("QuestionAnswered"))) == (is_asked, is_answered)
+    closed = [told["choice"] for told in played.of("QuestionAnswered")]
+    assert len(played.of("QuestionAsked")) == is_asked
+    assert closed == (["result"] if is_answered else ["none"] * is_asked)

@@ -17,7 +17,7 @@ from orga.workflows.decisions.begin import first_state, fork_of, shared
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.shown import shown_question
-from orga.workflows.decisions.conversation import full_digest, with_messages
+from orga.workflows.decisions.conversation import full_digest, settled, with_messages
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.roll_over import (
     SPARE_BYTES,
@@ -79,7 +79,8 @@ def check(state: AgentState) -> AgentState:
     """Continue as new twice; return the state that the first of the next runs begins with."""
     assert fits(state)
     assert overgrown(state) == ""
-    if weight(state) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
+    whole = state.with_dialogue(conversation=settled(state.conversation)).with_control(carried_by="run 1")
+    if weight(whole) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
         for part, size in part_sizes(state):
             assert size <= part.most, part.fields
     after = over_the_wire(state)

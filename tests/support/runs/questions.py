@@ -1,5 +1,6 @@
 """What a run asks a person, and what its model was told."""
 
+from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
@@ -8,13 +9,16 @@ from tests.support.hold import PATIENCE_S, until
 from tests.support.model.scripted import ScriptedProvider
 from tests.support.runs.loop import Loop
 
+ANSWER_WITHIN = timedelta(seconds=5)
+"""The time-skipping server forgets a query whose run continues as new meanwhile; it is asked once more."""
+
 
 async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S) -> dict[str, Any]:
     """Return the first question that a run asks, once it does."""
     found: list[dict[str, Any]] = []
 
     async def asks() -> bool:
-        found[:] = (await handle.query("status"))["waiting"]
+        found[:] = (await handle.query("status", rpc_timeout=ANSWER_WITHIN))["waiting"]
         return bool(found) and await is_on_record(handle)
 
     await until(asks, within_s)
