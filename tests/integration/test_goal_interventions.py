@@ -200,7 +200,6 @@ def check_record(played: Played) -> None:
     expected["resume"] = int(was_paused > 0 and played.act not in ENDS) or int(played.act == "resume")
     assert told == +expected
     is_asked = played.state in {"ask", "summary"} or played.act not in ENDS
-    is_asked = is_asked or (played.state == "decide" and played.is_paused)
     closed = [told["choice"] for told in played.of("QuestionAnswered")]
     assert len(played.of("QuestionAsked")) == is_asked
     assert closed == (["result"] if is_answered else ["none"] * is_asked)
