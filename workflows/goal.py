@@ -119,9 +119,9 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         super().go_on()
         self._goal.pursue(with_guidance_seen)
 
-    async def _until_ended(self) -> GoalResult:
-        """Deliver the result, too: its ending is final here."""
-        return await deliver(self._goal, await super()._until_ended())
+    async def finish(self, ended: GoalResult) -> GoalResult:
+        """Deliver the answer."""
+        return await deliver(self._goal, ended)
 
     def result(self, stop: Stop) -> GoalResult:
         """Return what has come of the goal."""

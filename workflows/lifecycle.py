@@ -45,6 +45,10 @@ class Lifecycle(Handlers, Generic[T]):
         """Return what the run comes to."""
         raise NotImplementedError
 
+    async def finish(self, ended: T) -> T:
+        """Do what is left to do once the ending is final, and return the result."""
+        return ended
+
     def go_on(self) -> None:
         """Go on behind an end that was not told yet: guidance came."""
         pace.show_goes_on(self._run)
@@ -62,7 +66,10 @@ class Lifecycle(Handlers, Generic[T]):
         """
         if self._problem:
             raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
-        return await run_to_an_end(self._run, self._until_ended())
+        return await run_to_an_end(self._run, self._until_finished())
+
+    async def _until_finished(self) -> T:
+        return await self.finish(await self._until_ended())
 
     async def _until_ended(self) -> T:
         run = self._run

@@ -131,7 +131,7 @@ class _Reader:
         arguments = await self.values(attributes.input.payloads)
         if not attributes.continued_execution_run_id:
             arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
-        return self.happening("started", event, value=arguments)
+        return self.happening("started", event, name=attributes.workflow_type.name, value=arguments)
 
     async def signaled(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_signaled_event_attributes

@@ -254,15 +254,11 @@ def test_interventions(name: str, value: list[Any], data: dict[str, Any]) -> Non
     assert (entry.event, entry.data) == ("InterventionReceived", data)
 
 
-@pytest.mark.parametrize(
-    "begun", [[{"goal": "find out"}], [None, {"pursuit": {}}]], ids=["its start", "it goes on as new"]
-)
-def test_a_goal_knows_a_signal_of_its_own(begun: list[Any]) -> None:
-    step = {"skill": "look", "input": "there"}
-    entry = journal(happened("started", value=begun), happened("signaled", "override_step", value=[step]))[-1]
-    assert entry.data == {"kind": "override_step", "text": step}
-    other = journal(start(), happened("signaled", "override_step", value=[step]))[-1]
-    assert other.data == {"kind": "override_step", "known": False}
+def test_a_goal_knows_a_signal_of_its_own() -> None:
+    step = happened("signaled", "override_step", value=[{"skill": "look", "input": "there"}])
+    entry = journal(happened("started", "GoalWorkflow", value=[{"goal": "find out"}]), step)[-1]
+    assert entry.data == {"kind": "override_step", "text": {"skill": "look", "input": "there"}}
+    assert journal(start(), step)[-1].data == {"kind": "override_step", "known": False}
 
 
 def test_a_compaction_is_told_before_the_reasoning_that_it_is_for() -> None:

@@ -49,7 +49,7 @@ class JournalFold:
         self._summary: dict[str, Any] = {}
         self._beginning = JournalStart()
         self._build = ""
-        self._is_goal = False
+        self._signals = SIGNALS
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
@@ -86,7 +86,7 @@ class JournalFold:
 
     def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
-        self._is_goal = self._is_goal or any({"goal", "pursuit"} & as_object(each).keys() for each in arguments)
+        self._signals = GOAL_SIGNALS if happening.name == names.GOAL_WORKFLOW else SIGNALS
         if state := state_in(arguments[1]) if len(arguments) > 1 else None:
             ended = self._collected() if state.pending is None else []
             self._iteration = state.iteration
@@ -232,7 +232,7 @@ class JournalFold:
         if happening.name in PAUSES:
             self._is_paused = happening.name == "pause"
             self._run.paused(self._is_paused)
-        return intervention(happening, GOAL_SIGNALS if self._is_goal else SIGNALS)
+        return intervention(happening, self._signals)
 
     def _delegated(self, happening: Happening) -> Found:
         place = delegated_place(happening.key)

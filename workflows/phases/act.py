@@ -5,33 +5,30 @@ again under the key that they had: each passes the gate like any call.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from temporalio import workflow
 
-from orga.workflows.decisions import decision, hydration, recovery, steps
-from orga.workflows.decisions.calls import idempotency_key, not_run, refused, with_change
-from orga.workflows.decisions.control.answers import question_of
-from orga.workflows.decisions.control.interventions import with_abort
-from orga.workflows.decisions.decision import due, reminder, with_undecided
+from orga.workflows.decisions import hydration, recovery, steps
+from orga.workflows.decisions.calls import idempotency_key, refused, with_change
 from orga.workflows.decisions.dispatch import turned_down, with_attempts, with_under_way
 from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.decisions.observe import with_outcomes, with_termination
+from orga.workflows.decisions.observe import with_outcomes
 from orga.workflows.decisions.recovery import with_success
 from orga.workflows.decisions.result import last_calls
 from orga.workflows.phases import gate, stages
 from orga.workflows.phases.attempt import Failed, Place, outcome_of
-from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span, wait_if_paused
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import CutShort, Interrupted, settle
 from orga.workflows.phases.gate import AllowedCall, Gated, GateResult
+from orga.workflows.phases.loop_tools import BY_THE_LOOP
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
 from orga.workflows.phases.recovery import execute_once, recover
 from orga.workflows.phases.run import Run, show_dead_letters
 from orga.workflows.phases.saga import execute_saga
 from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, loop_tool
+from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import DeadLetter, Outcome
 
@@ -113,72 +110,12 @@ async def execute_call(
     return attempt
 
 
-async def _end(run: Run, permitted: AllowedCall, _: str) -> Outcome:
-    if undecided := due(run.state):
-        run.change(with_undecided)
-        told = f"[Not ended] {reminder(undecided)}"
-        return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
-    arguments = permitted.call.arguments
-    run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
-    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
-    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
-    return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)
-
-
-async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
-    return execute_decide(run, permitted, place)
-
-
-async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:
-    """Return what a person answers; who ends the run by it answers nothing."""
-    call, given = permitted.call, permitted.call.arguments
-    if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
-        return not_run(call, "default: give one of the options")
-    question = question_of(
-        place,
-        str(given["question"]),
-        run.now,
-        place=place,
-        options=given.get("options", ()),
-        default=given.get("default", ""),
-        expires_s=given.get("expires_s"),
-    )
-    try:
-        decided = (await ask(run, question)).resolution
-    except Interrupted:
-        return not_run(call, "the run ended before anybody answered")
-    if decided is None or decided.choice == "abort":
-        run.change(with_abort, (decided and decided.reason) or "aborted by the operator")
-        return not_run(call, "the run is ended")
-    if decided.choice == "skip":
-        why = decided.reason or "the operator gives no answer"
-        return Outcome(call=call, status="ok", text="").with_words(before=f"[No answer] {why}; go on without.")
-    how = f"[Default answer: {decided.reason}]" if not decided.by and decided.reason else "[Answer of the operator]"
-    return Outcome(call=call, status="ok", text=decided.result).with_words(before=f"{how}\n")
-
-
 async def _play(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     return await execute_saga(run, permitted, place, execute_call)
 
 
-_BY_THE_LOOP: Mapping[str, Callable[[Run, AllowedCall, str], Awaitable[Outcome]]] = {
-    TERMINATE: _end,
-    ASK_USER: _ask_user,
-    DECIDE: _decide,
-    SAGA: _play,
-}
-"""How the loop's own tools are carried out, all but `delegate`: that one can fail, see `execute_once`."""
-
-
-def execute_decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
-    """Return the outcome; what decides nothing is told as not run."""
-    call = permitted.call
-    try:
-        name, decided = decision.decision_of(run.state, call)
-    except ValueError as error:
-        return not_run(call, str(error))
-    run.change(decision.with_decision, place, name, decided)
-    return Outcome(call=call, status="ok", text="").with_words(before=f"[Decided] {name}: {decision.in_words(decided)}")
+_BY_THE_LOOP = {**BY_THE_LOOP, SAGA: _play}
+"""A saga makes calls, which are carried out here."""
 
 
 async def hydrate(run: Run) -> None:

@@ -143,9 +143,11 @@ def _message_id(*parts: str) -> str:
 _FLAGS: Mapping[Choice, str] = {"retry": "--retry", "skip": "--skip", "result": "--result TEXT", "abort": "--abort"}
 
 
-def _others(wait: ShownQuestion) -> list[Choice]:
-    """Return the choices that a decision has: an answer is given by a command of its own."""
-    return [choice for choice in wait.choices if not (wait.kind == "answer" and choice == "result")]
+def _deciding(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
+    """Return the command that decides it so; a free answer has one of its own."""
+    if wait.kind == "answer" and choice == "result":
+        return f"orga answer {quote(run_id)} TEXT --question {quote(wait.wait_id)}"
+    return f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_FLAGS[choice]}"
 
 
 def commands(run_id: str, wait: ShownQuestion) -> list[str]:
@@ -155,10 +157,9 @@ def commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """
     if not can_be_typed(run_id):
         return []
-    free = [f"orga answer {quote(run_id)} TEXT --question {quote(wait.wait_id)}"] if wait.kind == "answer" else []
-    found = [f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_FLAGS[choice]}" for choice in _others(wait)]
+    found = [_deciding(run_id, wait, choice) for choice in wait.choices]
     if calls := wait.data.get("calls"):
         held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)
         found += [f"orga approve {held}{'' if is_whole else ' --show'}", f"orga deny {held}"]
-    return [*free, *found] or [f"orga status {quote(run_id)}"]
+    return found or [f"orga status {quote(run_id)}"]

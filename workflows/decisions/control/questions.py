@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.shown import of_answer, shown
+from orga.workflows.decisions.control.shown import as_asked, as_closed, shown
 from orga.workflows.types.control import Control
 from orga.workflows.types.questions import (
     EXPIRED,
-    QUESTION_ANSWERED,
-    QUESTION_ASKED,
     Answer,
     ApprovalDecision,
     Choice,
@@ -42,13 +40,8 @@ def asked(state: S, question: Question, now: datetime) -> S:
     if before is not None:
         question = _asked_on(question, before)
     others = tuple(each for each in state.questions if each.question_id != question.question_id)
-    held = state.with_control(questions=(*others, question))
-    if question.kind == "answer":
-        told: dict[str, Any] = {"id": question.question_id, "question": question.text, **of_answer(question)}
-        return held.with_note(QUESTION_ASKED, **told).with_clock_updated(now)
-    told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
-    held = held.with_note("ApprovalRequested", **told)
-    held = held.with_clock_updated(now)
+    event, told = as_asked(question)
+    held = state.with_control(questions=(*others, question)).with_note(event, **told).with_clock_updated(now)
     for item in question.items:
         held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown(item))
         held = held if item.answer is None else _with_answer_told(held, item, item.answer)
@@ -78,23 +71,8 @@ def closed(state: S, question_id: str, now: datetime) -> S:
     if question is None:
         return state
     rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
-    decision = question.resolution
-    if question.kind == "answer":
-        return rest.with_note(QUESTION_ANSWERED, **_answered(question)).with_clock_updated(now)
-    told = {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
-    return rest.with_note("ApprovalResolved", kind=question.kind, id=question_id, **told).with_clock_updated(now)
-
-
-def _answered(question: Question) -> dict[str, Any]:
-    """Return what became of it; to the call that asked, an answer of any kind is a good end."""
-    decision = question.resolution
-    told: dict[str, Any] = {"id": question.question_id, "question": question.text, "choice": "none"}
-    if decision is not None:
-        said = {"answer": decision.result, "by": decision.by, "reason": decision.reason}
-        told |= {"choice": decision.choice} | {key: value for key, value in said.items() if value}
-    if question.place:
-        told |= {"place": question.place, "outcome": "cancelled" if decision is None else "ok"}
-    return told
+    event, told = as_closed(question)
+    return rest.with_note(event, **told).with_clock_updated(now)
 
 
 def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:

@@ -1,4 +1,4 @@
-"""What people are shown of a question: whole, or by size and digest where it has no room."""
+"""What people are shown of a question and the journal tells: whole, or by size and digest where it has no room."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -6,7 +6,14 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.workflows.types.questions import ANSWER, Item, Question, ShownQuestion
+from orga.workflows.types.questions import (
+    ANSWER,
+    QUESTION_ANSWERED,
+    QUESTION_ASKED,
+    Item,
+    Question,
+    ShownQuestion,
+)
 from orga.workflows.types.text import clip
 
 SHOWN_BYTES = 2_000
@@ -37,14 +44,41 @@ def shown_question(question: Question) -> ShownQuestion:
         since=question.since,
         question=question.text,
         queue=question.queue,
-        data={**question.data, **of_answer(question), **calls},
+        data={**question.data, **answer_terms(question), **calls},
         choices=question.choices,
         resolution=question.resolution,
     )
 
 
-def of_answer(question: Question) -> dict[str, Any]:
-    """Return what else is said of a question with a free answer."""
+Told = tuple[str, dict[str, Any]]
+"""A note for the journal: its event, and what it says."""
+
+
+def as_asked(question: Question) -> Told:
+    """Return how the journal tells that it is asked."""
+    if question.kind == "answer":
+        return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **answer_terms(question)}
+    told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
+    return "ApprovalRequested", told
+
+
+def as_closed(question: Question) -> Told:
+    """Return how the journal tells that it is closed: to a call that asked, an answer of any kind is a good end."""
+    decision = question.resolution
+    decided = (
+        {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
+    )
+    if question.kind != "answer":
+        return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **decided}
+    said = decided | ({"answer": decision.result} if decision else {})
+    told = {"id": question.question_id, "question": question.text, **{key: text for key, text in said.items() if text}}
+    if question.place:
+        told |= {"place": question.place, "outcome": "ok" if decision else "cancelled"}
+    return QUESTION_ANSWERED, told
+
+
+def answer_terms(question: Question) -> dict[str, Any]:
+    """Return what counts as an answer, and what does where nobody gives one in time."""
     expires_at = question.expires_at.isoformat() if question.expires_at else ""
     said = {"options": list(question.options), "default": question.default, "expires_at": expires_at}
     return {key: value for key, value in said.items() if value}

@@ -17,11 +17,12 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import questions
+from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Control, StopReason
 from orga.workflows.types.names import PHASE, TERMINATION, WAITING, WAITING_SINCE
-from orga.workflows.types.questions import Question, QuestionKind
+from orga.workflows.types.questions import Question, QuestionKind, Resolution
 
 EVERY_ITERATIONS = 10
 """Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""
@@ -192,6 +193,20 @@ async def ask(
     decided = questions.question_named(run.state, question.question_id) or question
     _close(run, decided)
     if decided.is_open and not is_moot():
+        raise Interrupted
+    return decided
+
+
+async def ask_for_answer(run: ControlledRun[S], question: Question, *, may_roll_over: bool = False) -> Resolution:
+    """Ask people what has a free answer, and return what they decided.
+
+    Raises:
+        Interrupted: The run is ended, before or by that.
+        RollOver: As `ask` does.
+    """
+    decided = (await ask(run, question, may_roll_over=may_roll_over)).resolution
+    if decided is None or decided.choice == "abort":
+        run.change(with_abort, (decided and decided.reason) or "aborted by the operator")
         raise Interrupted
     return decided
 

@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.answers import question_of
-from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.goals import prompts, pursue, review
 from orga.workflows.decisions.goals.plans import call_of, fits_steps
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate, questions
-from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
+from orga.workflows.phases.control.pace import ask_for_answer, checkpoint, enter, phase_span
 from orga.workflows.phases.control.run import Interrupted, RollOver
 from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
 from orga.workflows.phases.reason import Proposed, proposed_before
@@ -124,23 +123,13 @@ async def _decide(run: GoalRun) -> None:
 
 async def _ask(run: GoalRun) -> None:
     """Ask the person that the goal is for; the clock stands still meanwhile."""
-    decided = (await ask(run, _question(run), may_roll_over=True)).resolution
-    if decided is None:
-        return
-    if decided.choice == "abort":
-        run.change(with_abort, decided.reason or "aborted by the operator")
-        return
+    decided = await ask_for_answer(run, _question(run), may_roll_over=True)
     run.pursue(pursue.with_answer_of_person, decided.result if decided.choice == "result" else None)
 
 
 async def _review(run: GoalRun) -> None:
     """Hold the plan until a person has approved it, changed it, or sent it back."""
-    decided = (await ask(run, _question(run), may_roll_over=True)).resolution
-    if decided is None:
-        return
-    if decided.choice == "abort":
-        run.change(with_abort, decided.reason or "aborted by the operator")
-        return
+    decided = await ask_for_answer(run, _question(run), may_roll_over=True)
     words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
     run.pursue(review.with_reviewed, words, run.setup)
 
