@@ -1,0 +1,119 @@
+"""Knowledge: what runs and people have learnt, who may recall it, and where it comes from."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from orga.workflows.types.record import Record
+
+KnowledgeKind = Literal["fact", "document", "memory", "convention", "output"]
+"""A statement, a part of a document, what a run has learnt, a convention of a folder; what a step of a goal brought."""
+
+RECALLED_KINDS: tuple[KnowledgeKind, ...] = ("fact", "document", "memory", "convention")
+"""What is recalled where nobody says which: an output is evidence, no knowledge."""
+
+ScopeLevel = Literal["user", "agent", "tenant", "global"]
+"""Whose an item is. A tenant's users and agents are its own; no tenant is a tenant, too."""
+
+
+class Reader(Record):
+    """On whose behalf something is stored or recalled."""
+
+    tenant: str = ""
+    user: str = ""
+    """`trusted_context.user` of the run."""
+    agent: str = ""
+
+
+class Provenance(Record):
+    """Where an item comes from."""
+
+    source: str = ""
+    """A path, an address, or who said it."""
+    workflow_id: str = ""
+    iteration: int = 0
+    model: str = ""
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content had entered the run that stored it: the item is untrusted data."""
+
+
+class KnowledgeItem(Record):
+    """Something to be stored."""
+
+    kind: KnowledgeKind
+    text: str
+    """What is searched and shown; of a fact its subject, predicate and object."""
+    scope: ScopeLevel = "tenant"
+    owner: Reader = Reader()
+    """Of a scope only what it takes counts: a global item belongs to nobody, an agent's to its agent and tenant."""
+    key: str = ""
+    """Stored again under the same key, scope and owner, an item takes the place of the one before. Empty: its content
+    is its key, so that nothing is there twice."""
+    subject: str = ""
+    predicate: str = ""
+    object: str = ""
+    directory: str = ""
+    """Of a convention or document, relative to the root of its project, `/` between parts; empty is the root."""
+    language: str = ""
+    """A programming language, in lower case, for which a convention holds wherever it lies."""
+    confidence: float = Field(default=0.8, ge=0, le=1)
+    provenance: Provenance = Provenance()
+    expires_at: datetime | None = None
+    """Aware. From then on it is not recalled."""
+
+
+class StoredItem(KnowledgeItem):
+    """What a store holds."""
+
+    id: str
+    """Of the store's own making; the same for the same key, scope and owner."""
+    stored_at: datetime
+    contradicted_by: str = ""
+    """The id of a newer fact of the same subject and predicate, within the same scope and owner, with another object:
+    this one ranks below it."""
+
+
+class Recall(Record):
+    """What is looked for."""
+
+    text: str
+    """Words; empty finds everything that fits the rest, the newest first."""
+    reader: Reader = Reader()
+    limit: int = Field(default=5, ge=1, le=100)
+    threshold: float = Field(default=0.3, ge=0, le=1)
+    """Of the score, below which nothing is returned."""
+    kinds: tuple[KnowledgeKind, ...] = RECALLED_KINDS
+    scopes: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
+    directory: str | None = None
+    """Items of exactly this directory alone; None does not ask."""
+    language: str | None = None
+    """Items of exactly this language alone; None does not ask."""
+
+
+class Recalled(Record):
+    """What was found."""
+
+    item: StoredItem
+    score: float = Field(ge=0, le=1)
+
+
+class Stored(Record):
+    """What storing has done with one item."""
+
+    id: str
+    change: Literal["added", "updated", "unchanged"]
+    contradicts: tuple[str, ...] = ()
+    """Ids of older facts that rank below this one from now on."""
+
+
+class Erasure(Record):
+    """What is to be forgotten: all that is named has to fit, and something has to be named."""
+
+    ids: tuple[str, ...] = ()
+    subject: str = ""
+    workflow_id: str = ""
+    user: str = ""
+    tenant: str | None = None
+    """Empty means what belongs to no tenant; None does not ask."""
+    source: str = ""
