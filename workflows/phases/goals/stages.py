@@ -128,7 +128,14 @@ async def _ask(run: GoalRun) -> None:
 
 
 async def _review(run: GoalRun) -> None:
-    """Hold the plan until a person has approved it, changed it, or sent it back."""
+    """Put the plan to the policy where that is wanted; hold it until a person has approved, changed or rejected it."""
+    if review.is_for_policy(run.goal):
+        await checkpoint(run, may_roll_over=True)
+        enter(run, "gating")
+        with phase_span("gate", run.state.iteration):
+            verdict = await gate.judge_plan(run, review.proposed(run.goal))
+        run.pursue(review.with_verdict, verdict)
+        return
     decided = await ask_for_answer(run, _question(run), may_roll_over=True)
     words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
     run.pursue(review.with_reviewed, words, run.setup)
@@ -136,7 +143,12 @@ async def _review(run: GoalRun) -> None:
 
 def _question(run: GoalRun) -> Question:
     pursuit = run.goal.pursuit
-    return question_of(str(pursuit.questions), pursuit.question, run.now)
+    terms = pursuit.terms
+    if terms is None:
+        return question_of(str(pursuit.questions), pursuit.question, run.now)
+    return question_of(
+        str(pursuit.questions), pursuit.question, run.now, expires_s=terms.expires_s, approvers=terms.approvers
+    )
 
 
 def _own(proposed: Proposed) -> GoalReply:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types.control import Stop
+from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import Record, replace_fields
@@ -105,6 +106,7 @@ class PursuitChanges(TypedDict, total=False):
     memory: str
     question: str
     questions: int
+    terms: ApprovalTerms | None
     errors: int
     bad: int
     unusable: int
@@ -132,9 +134,11 @@ class Pursuit(Record):
     memory: str = ""
     """What the model keeps in mind."""
     question: str = ""
-    """What the model wants to ask."""
+    """What the model wants to ask, or what is asked of its plan."""
     questions: int = 0
     """Asked so far: the number of the next."""
+    terms: ApprovalTerms | None = None
+    """Who may say yes to the plan, and until when, where policy wants one."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0
