@@ -13,6 +13,7 @@ from orga.activities.adapters.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
@@ -40,6 +41,7 @@ class ConfiguredAgents:
         policy_version: Callable[[], str] = lambda: "",
         tiers: ModelTiers = NO_TIERS,
         goal_tiers: GoalTiers = NO_GOAL_TIERS,
+        prompts: PromptTemplates | None = None,
     ) -> None:
         """Take what the worker has.
 
@@ -54,6 +56,7 @@ class ConfiguredAgents:
             policy_version: Of the rules that judge now, "" where there are none.
             tiers: What `tier:NAME` stands for.
             goal_tiers: Which of them the turns of goals ask.
+            prompts: By which templates goals are asked, where not by the default ones.
 
         Raises:
             ValueError: Delegates that are no agents.
@@ -65,6 +68,7 @@ class ConfiguredAgents:
         self._facts = worker_facts
         self._source = source
         self._is_priced = is_priced
+        self._prompts = prompts
         self._policy_version = policy_version
         found = [found for name, agent in agents.items() for found in own_problems(name, agent, self.known)]
         if found:
@@ -99,6 +103,7 @@ class ConfiguredAgents:
             raise InvalidInput("; ".join(faults))
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
+        setup = setup.with_prompts(self._prompts if is_goal else None)
         return setup.with_tiers(dict(chosen.tiers)).with_more(
             delegates=offered.delegates or None,
             decisions=dict(offered.decisions) or None,

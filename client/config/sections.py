@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from orga.client.config.delivery_config import DeliveryConfig
+from orga.client.config.prompt_config import PromptsConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
@@ -200,6 +201,8 @@ class GoalsConfig(Border):
     """`plan = "heavy"`: which tier each turn asks."""
     deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
     """By name: where the answers of goals may go."""
+    prompts: PromptsConfig = PromptsConfig()
+    """By what templates the model is asked."""
 
 
 class TelemetryConfig(Border):

@@ -14,6 +14,7 @@ from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.goals.deliveries import Channel
+from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.questions import NotifyEvent
@@ -64,6 +65,8 @@ class Setup(Record):
     """Of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
     """Where the answers of goals may go."""
+    prompts: PromptTemplates | None = None
+    """Of a goal: the templates that stand in place of the default ones."""
     tiers: dict[str, Tier] = {}
     """The tiers that models were named by: of the `run`, of turns of a goal, of a `critic:NAME`; its models in
     fallback order. The first of the run's is `model`."""
@@ -118,6 +121,10 @@ class Setup(Record):
     def with_deliveries(self, channels: tuple[Channel, ...]) -> Self:
         """Return the setup of a worker that has channels for the answers of goals."""
         return replace_fields(self, {"deliveries": channels})
+
+    def with_prompts(self, prompts: PromptTemplates | None) -> Self:
+        """Return the setup of a goal that is asked by these templates; None is not written."""
+        return replace_fields(self, {"prompts": prompts}) if prompts else self
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""

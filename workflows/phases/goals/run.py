@@ -11,6 +11,7 @@ from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.endings import details, goal_stop
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
+from orga.workflows.decisions.goals.templates import TemplateFault
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weight
 from orga.workflows.phases import act
@@ -103,7 +104,7 @@ async def take_turn(
     Args:
         run: The run.
         name: Its activity.
-        prompt: What is asked, once all that people sent is taken in.
+        prompt: What is asked, once all that people sent is taken in; a template that makes none is the end.
         calls: Of the plan, in place of the model's.
 
     Raises:
@@ -114,7 +115,11 @@ async def take_turn(
     await checkpoint(run, may_roll_over=True)
     hear(run)
     enter(run, _DOING[name])
-    text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
+    try:
+        text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
+    except TemplateFault as error:
+        run.change(observe.with_stop, "error", str(error))
+        return None
     if not latest or latest[0].text != text:  # it was asked before, and not answered in time
         run.pursue(with_told, text)
     with phase_span(name, run.state.iteration + 1):

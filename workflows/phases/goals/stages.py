@@ -54,7 +54,7 @@ async def _prepared(run: GoalRun, due: tuple[PlanStep, ...]) -> Proposed | None:
     return await take_turn(
         run,
         "goal_input",
-        lambda _: prompts.input_prompt(due, is_planned=is_planned),
+        lambda state: prompts.input_prompt(state, due, is_planned=is_planned),
         calls if is_planned else (),
     )
 
@@ -102,12 +102,12 @@ def held_up_reply(run: GoalRun) -> Proposed | None:
 
 async def _evaluate(run: GoalRun) -> None:
     asked = pursue.to_evaluate(run.goal.pursuit)
-    if proposed := await take_turn(run, "goal_evaluate", lambda _: prompts.evaluate_prompt(asked)):
+    if proposed := await take_turn(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
         run.pursue(pursue.with_evaluated, proposed.judged.reply)
 
 
 async def _compress(run: GoalRun) -> None:
-    if proposed := await take_turn(run, "goal_compress", lambda state: prompts.compress_prompt(state.pursuit)):
+    if proposed := await take_turn(run, "goal_compress", prompts.compress_prompt):
         run.pursue(pursue.with_compressed, proposed.judged.reply)
 
 
