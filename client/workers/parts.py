@@ -122,6 +122,7 @@ def configured_parts(
         policy_version=lambda: policy_version(policy),
         tiers=config.models.tiers,
         goal_tiers=config.goals.tiers,
+        pipelines=config.pipelines,
     )
     return Parts(
         agents,

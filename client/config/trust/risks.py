@@ -25,6 +25,7 @@ _HARMLESS: tuple[str, ...] = (
     "models.breaker",
     "models.tiers",
     "goals.tiers",
+    "pipelines.*",
     "tools.github.repo",
     "tools.commands.sandbox",
     "tools.options.*.timeout_s",

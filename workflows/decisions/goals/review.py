@@ -12,13 +12,16 @@ YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 
 HOW = 'answer "yes", or what is to change, or {"steps": [...]} in its place'
 
+HOW_OF_PIPELINE = 'answer "yes", or abort the goal'
+
 
 def with_plan_to_review(state: GoalState) -> GoalState:
     """Return the state whose plan is carried out, or is put before a person first where that is wanted."""
     if state.goal_config.plan_review == "never":
         return state.with_pursuit(stage="execute")
     steps = ", ".join(f"{step.id} ({step.skill}): {step.goal}" for step in state.pursuit.open_steps)
-    return _asking(state, f"Is this plan right? {HOW}. {one_line(steps, MAX_QUESTION_CHARS)}")
+    how = HOW_OF_PIPELINE if state.pipeline else HOW
+    return _asking(state, f"Is this plan right? {how}. {one_line(steps, MAX_QUESTION_CHARS)}")
 
 
 def _asking(state: GoalState, question: str) -> GoalState:
@@ -30,6 +33,8 @@ def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Take in what a person says of the plan; another plan that is none is asked about once more."""
     if answer.strip().casefold() in YES:
         return state.with_pursuit(stage="execute", question="")
+    if state.pipeline:
+        return _asking(state, f"The plan is that of pipeline {state.pipeline}: {HOW_OF_PIPELINE}")
     try:
         given = object_in(answer) if answer.lstrip().startswith("{") else None
     except ValueError as error:
