@@ -110,6 +110,8 @@ class _PhaseFold:
             self._replied(entry.data)
         elif entry.event == "QuestionAsked":
             self._open(entry, ASK)
+        elif entry.event == "PlanMade" and "pipeline" in entry.data:
+            self._open(entry, "plan")  # no turn: nobody was asked for it
         if self.found.phases:
             self._add(entry)
         self._latest_end = entry.timestamp

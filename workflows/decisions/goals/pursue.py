@@ -280,5 +280,8 @@ def _is_open_ended(pursuit: Pursuit) -> bool:
 
 
 def honest_confidence(state: GoalState) -> float:
-    """Return how far what the goal brings can be relied on."""
+    """Return how far what the goal brings can be relied on: of drafts, what the best has by its critic."""
+    course = state.pursuit.course
+    if course is not None and course.scores:
+        return round(max(course.scores), 3)
     return confidence_of(state.pursuit.steps, state.pursuit.confidence)

@@ -1,6 +1,6 @@
 """A plan before policy and people: let through as it stands, given anew, or sent back with what is to change."""
 
-from orga.workflows.decisions.goals.change import told_steps, with_steps, with_told, with_unusable
+from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.types.context import Setup
 from orga.workflows.types.gate import ProposedStep, Verdict
@@ -12,6 +12,8 @@ YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 """What approves a plan, in any case."""
 
 HOW = 'answer "yes", or what is to change, or {"steps": [...]} in its place'
+
+HOW_OF_PIPELINE = 'answer "yes", or abort the goal'
 
 MAX_WHY_CHARS = 300
 
@@ -48,13 +50,18 @@ def with_verdict(state: GoalState, verdict: Verdict) -> GoalState:
         who = ", ".join(verdict.approval.approvers if verdict.approval else ())
         why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may say so")))
         return _asking(state.with_pursuit(terms=verdict.approval), _is_it_right(state, f" ({why})" if why else ""))
-    return with_unusable(_taken_back(state), f"the policy denies this plan: {verdict.reason}; nothing of it was done")
+    told = f"the policy denies this plan: {verdict.reason}"
+    if state.pipeline:  # it would be the same again
+        return with_ending(_taken_back(state), ("stuck", told))
+    return with_unusable(_taken_back(state), f"{told}; nothing of it was done")
 
 
 def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Take in what a person says of the plan; another plan that is none is asked about once more."""
     if answer.strip().casefold() in YES:
         return _let_through(state)
+    if state.pipeline:
+        return _asking(state, f"The plan is that of pipeline {state.pipeline}: {HOW_OF_PIPELINE}")
     try:
         given = object_in(answer) if answer.lstrip().startswith("{") else None
     except ValueError as error:
@@ -74,7 +81,8 @@ def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
 
 def _is_it_right(state: GoalState, why: str = "") -> str:
     steps = ", ".join(f"{step.id} ({step.skill}): {step.goal}" for step in state.pursuit.open_steps)
-    return f"Is this plan right{why}? {HOW}. {one_line(steps, MAX_QUESTION_CHARS)}"
+    how = HOW_OF_PIPELINE if state.pipeline else HOW
+    return f"Is this plan right{why}? {how}. {one_line(steps, MAX_QUESTION_CHARS)}"
 
 
 def _asking(state: GoalState, question: str) -> GoalState:
