@@ -11,6 +11,7 @@ from orga.client.config.prompt_config import PromptsConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
+from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.input import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.questions import NotifyEvent
@@ -228,6 +229,8 @@ class OrgaConfig(Border):
     audit: AuditConfig = AuditConfig()
     notify: NotifyConfig = NotifyConfig()
     goals: GoalsConfig = GoalsConfig()
+    pipelines: dict[PipelineName, Pipeline] = {}
+    """By name: plans that a goal may name."""
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
 

@@ -123,6 +123,7 @@ def configured_parts(
         tiers=config.models.tiers,
         goal_tiers=config.goals.tiers,
         prompts=config.goals.prompts.templates,
+        pipelines=config.pipelines,
     )
     return Parts(
         agents,

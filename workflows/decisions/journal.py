@@ -24,7 +24,7 @@ from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.delegation import delegated_place
-from orga.workflows.types.gate import ENDING, Verdicts, asked_about
+from orga.workflows.types.gate import APART, Verdicts, asked_about
 from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
@@ -194,8 +194,8 @@ class JournalFold:
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
         judged["verdicts"] = shown
-        if ENDING in verdicts:
-            return [("PolicyEvaluated", {**judged, "about": ENDING})]
+        if (about := next(iter(verdicts), "")) in APART:
+            return [("PolicyEvaluated", {**judged, "about": about})]
         calls = self._run.judged(verdicts)
         again = {} if calls is None else {"calls": calls}
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_settled()]

@@ -14,6 +14,7 @@ from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.goals.deliveries import Channel
+from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import Message, shortened
@@ -70,6 +71,8 @@ class Setup(Record):
     tiers: dict[str, Tier] = {}
     """The tiers that models were named by: of the `run`, of turns of a goal, of a `critic:NAME`; its models in
     fallback order. The first of the run's is `model`."""
+    pipeline: Pipeline | None = None
+    """Of a goal that named one: a running goal keeps its own."""
 
     def models_for(self, what: str = RUN) -> tuple[str, ...]:
         """Return the models to ask, in fallback order; `what` without a tier of its own asks the run's."""
@@ -105,6 +108,10 @@ class Setup(Record):
     def with_tiers(self, tiers: dict[str, Tier]) -> Self:
         """Return the setup of a run whose models were named by their tiers; none is not written."""
         return replace_fields(self, {"tiers": tiers}) if tiers else self
+
+    def with_pipeline(self, pipeline: Pipeline | None) -> Self:
+        """Return the setup of a goal with that pipeline; none is not written."""
+        return self if pipeline is None else replace_fields(self, {"pipeline": pipeline})
 
     def with_model(self, model: str) -> Self:
         """Return the setup with another model."""
@@ -267,6 +274,8 @@ class PrepareRequest(Record):
     depth: int = 0
     workplace: Workplace | None = None
     """What the run was started for; None is any."""
+    pipeline: str | None = None
+    """The name of a goal's pipeline."""
 
     def with_ceiling(self, ceiling: Ceiling, depth: int) -> Self:
         """Return the request of a delegated run."""
@@ -275,6 +284,10 @@ class PrepareRequest(Record):
     def with_workplace(self, workplace: Workplace) -> Self:
         """Return the request of a run that is at home there."""
         return replace_fields(self, {"workplace": workplace})
+
+    def with_pipeline(self, name: str) -> Self:
+        """Return the request of a goal with that pipeline."""
+        return replace_fields(self, {"pipeline": name})
 
     def with_output_schema(self, schema: dict[str, Any]) -> Self:
         """Return the request of a run whose answer has to fit that."""

@@ -26,6 +26,7 @@ _HARMLESS: tuple[str, ...] = (
     "models.tiers",
     "goals.tiers",
     "goals.prompts",
+    "pipelines.*",
     "tools.github.repo",
     "tools.commands.sandbox",
     "tools.options.*.timeout_s",

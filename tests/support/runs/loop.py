@@ -13,6 +13,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.pipelines import NO_PIPELINES
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.deliver import DeliveryChannel
@@ -30,6 +31,7 @@ from orga.worker import build_worker
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import Setup
+from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.status import AgentResult, JournalEntry
 from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
@@ -174,6 +176,7 @@ def a_worker(
     agents: Mapping[str, AgentConfig] | None = None,
     notifier: Notifier | None = None,
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
+    pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     **worker_options: Any,
 ) -> Worker:
     """Return a worker for the loop's task queue; a run may be started before it, or have had another.
@@ -189,6 +192,7 @@ def a_worker(
         agents=agents,
         notifier=notifier,
         deliveries=deliveries,
+        pipelines=pipelines,
     )
     return build_worker(loop.client, parts, loop.task_queue, **worker_options)
 
@@ -202,6 +206,7 @@ def parts_of(
     agents: Mapping[str, AgentConfig] | None = None,
     notifier: Notifier | None = None,
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
+    pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     listed: Sequence[str] = (),
 ) -> Parts:
     """Return what a worker of the loop is made of; the default agent lists its tools, and what is `listed` besides."""
@@ -212,6 +217,7 @@ def parts_of(
             "scripted:model",
             check_model,
             setup,
+            pipelines=pipelines,
         ),
         models=ScriptedModels(loop.provider),
         policy=engine or ListedTools(),
