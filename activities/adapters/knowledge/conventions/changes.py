@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -42,7 +42,7 @@ class _Kept:
 
 async def import_conventions(
     store: KnowledgeStore, root: Path, place: Place, progress: Progress
-) -> AsyncIterator[FileChange]:
+) -> AsyncGenerator[FileChange]:
     """Bring the conventions of a project's files up to date, file by file, and yield what became of each.
 
     Each file is stored at once; stopped in the middle, the next import goes on.

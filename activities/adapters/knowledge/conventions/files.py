@@ -17,6 +17,8 @@ MAX_BYTES = 256 * 1024
 MAX_ITEMS = 300
 """Of a file."""
 
+MAX_PATH_CHARS = 700
+
 KEY = "convention"
 
 
@@ -51,6 +53,8 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
     kind = kind_of(path)
     assert kind is not None, path
     directory = place.inside(directory_of(path))
+    if "\\" in directory or len(path) > MAX_PATH_CHARS:
+        raise Unreadable(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
     return [
         KnowledgeItem(
             kind="convention",
