@@ -6,9 +6,7 @@ from pathlib import Path
 
 from orga.activities.adapters.knowledge.conventions.kinds import Kind, directory_of, kind_of
 from orga.activities.adapters.knowledge.conventions.rule import Rule
-from orga.activities.adapters.knowledge.conventions.settings import Unreadable
-from orga.activities.adapters.tools.root import Root
-from orga.activities.ports import ToolError
+from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 
@@ -67,7 +65,7 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
             confidence=kind.confidence,
             provenance=Provenance(source=place.inside(path)),
         )
-        for number, rule in enumerate(_rules(_text(root, path), kind))
+        for number, rule in enumerate(_rules(text_of(root, path, MAX_BYTES), kind))
     ]
 
 
@@ -76,18 +74,3 @@ def _rules(text: str, kind: Kind) -> list[Rule]:
         return list(islice(kind.rules(text), MAX_ITEMS))
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None
-
-
-def _text(root: Path, path: str) -> str:
-    try:
-        with Root(root).open_file(path) as file:
-            data = file.read(MAX_BYTES + 1)
-    except ToolError as error:
-        raise Unreadable(str(error)) from None
-    except OSError as error:
-        raise Unreadable(error.strerror or "it cannot be read") from None
-    if len(data) > MAX_BYTES:
-        raise Unreadable(f"it is larger than {MAX_BYTES // 1024} KiB")
-    if b"\0" in data:
-        raise Unreadable("it is no text")
-    return clean_text(data.decode("utf-8-sig", "replace"))
