@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from orga.client.config.delivery_config import DeliveryConfig
+from orga.client.config.knowledge_config import KnowledgeConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
@@ -225,6 +226,7 @@ class OrgaConfig(Border):
     audit: AuditConfig = AuditConfig()
     notify: NotifyConfig = NotifyConfig()
     goals: GoalsConfig = GoalsConfig()
+    knowledge: KnowledgeConfig = KnowledgeConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
 

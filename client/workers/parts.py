@@ -142,4 +142,10 @@ def configured_parts(
 def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not say so."""
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
-    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), *deliveries, ADDRESS}
+    return {
+        *secret_variables(config.mcp.servers),
+        *manifest_secrets(config),
+        *deliveries,
+        config.knowledge.dsn,
+        ADDRESS,
+    }
