@@ -15,6 +15,7 @@ from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.gate import ArgumentErrors
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import Models
 from orga.activities.permits import PermitKeys, permit_keys
@@ -58,6 +59,8 @@ class Parts:
     """Who tells people outside; None where nobody is to be told."""
     deliveries: Mapping[str, DeliveryChannel] = field(default_factory=dict[str, DeliveryChannel])
     """Where the answers of goals may go, by name."""
+    knowledge: KnowledgeStore | None = None
+    """What runs recall from; None where the worker has no store."""
     engine: str = ""
     """The name of the policy engine: a run that began under a stronger one is not judged by it."""
 

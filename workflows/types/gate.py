@@ -18,9 +18,10 @@ Decision = Literal["allow", "deny", "invalid", "approval"]
 """`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
 person has to say yes first."""
 
-Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending"]
+Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending", "learning"]
 """What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again, a
-step of a saga, taking one back; `ending`: text that a run without an answer would bring."""
+step of a saga, taking one back; `ending`: text that a run without an answer would bring; `learning`: what it stores at
+its end."""
 
 ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 """What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
