@@ -133,5 +133,5 @@ class Erasure(Record):
     workflow_id: str = ""
     user: str = ""
     tenant: str | None = None
-    """Empty means what belongs to no tenant; None does not ask."""
+    """Empty means what belongs to no tenant; None does not ask. What is global is nobody's, and never among it."""
     source: str = ""
