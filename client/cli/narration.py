@@ -10,6 +10,7 @@ from orga.client.cli.narrated_notes import told_note
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recall import LEARNINGS
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import in_full
 
@@ -65,6 +66,7 @@ class Narrator:
             return [Line(f"✗ the gate failed: {on_one_line(str(error))}", "bad")]
         verdicts: list[dict[str, Any]] = entry.data.get("verdicts", [])
         names = self._later_names(entry.data["calls"]) if "calls" in entry.data else self._proposed_names()
+        names = ["to store what was learnt"] if entry.data.get("about") == LEARNINGS else names
         named = zip(chain(names, repeat("a call")), verdicts, strict=False)
         denied = [(name, verdict) for name, verdict in named if verdict.get("decision") != "allow"]
         if not denied:

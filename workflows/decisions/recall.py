@@ -1,5 +1,7 @@
 """What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
 
+from typing import Any
+
 from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, knowledge_message
@@ -38,6 +40,7 @@ MAX_RECALLED_TAINT = 50
 """Names that a run takes over from what it recalled."""
 
 MAX_NAME_CHARS = 200
+MAX_ERROR_CHARS = 300
 
 _STOP_WORDS = """
 about above after again against almost already also although always among another anybody anything around away back
@@ -158,7 +161,9 @@ def with_recalled(state: AgentState, found: RecalledContext, activity_id: str) -
         if found.text:
             block = knowledge_message(found.text)
             conversation = with_message(conversation, block, MessageRef(recall=activity_id))
-    recollection = Recollection(terms=found.terms, content=found.content)
+    known: dict[str, Any] = {"terms": found.terms, "content": found.content, "items": len(found.items)}
+    failed = {"error": one_line(found.error, MAX_ERROR_CHARS)} if found.error else {}
+    recollection = Recollection(**known, **failed)
     return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
 
 

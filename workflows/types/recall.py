@@ -98,6 +98,10 @@ class Recollection(Record):
     terms: tuple[str, ...] = ()
     content: str = ""
     """As in `RecalledContext`, of the block."""
+    items: int = 0
+    """That the block shows."""
+    error: str = ""
+    """Why nothing could be recalled."""
 
 
 class StoredRef(Record):

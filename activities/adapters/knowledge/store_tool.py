@@ -19,7 +19,7 @@ MAX_CONTRADICTED = 20
 class _Parameters(Parameters):
     subject: str = Field(min_length=1, max_length=300, description="What the fact is about.")
     predicate: str = Field(min_length=1, max_length=300, description="What is said of it: `is`, `depends on`, …")
-    object: str = Field(min_length=1, max_length=4_000, description="The rest of the statement.")
+    object: str = Field(min_length=1, max_length=2_000, description="The rest of the statement, in 1,000 characters.")
     confidence: float = Field(default=0.8, ge=0, le=1, description="How sure you are.")
     scope: Literal["user", "agent", "tenant"] | None = Field(
         default=None,
