@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.delegation import DelegateSpec
-from orga.workflows.types.gate import ApprovalTerms, Purpose
+from orga.workflows.types.gate import ApprovalTerms, ProposedStep, Purpose
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.past import ForkInput
@@ -173,13 +173,16 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Proposal:
-    """One action that waits for a verdict: a tool call, or the final answer when `call` is None."""
+    """One action that waits for a verdict: a tool call; else a plan, where it has steps; else the answer."""
 
     agent: str
     iteration: int
     call: ToolCall | None = None
     spec: ToolSpec | None = None
     answer: str | None = None
+    plan: Sequence[ProposedStep] = ()
+    plan_specs: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    """The tools that are skills of the plan, by name; other skills are agents."""
     tenant: str | None = None
     trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
     listed: Sequence[str] = ()

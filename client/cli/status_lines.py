@@ -83,8 +83,11 @@ def _iteration(status: AgentStatus) -> str:
 
 def _plan_lines(status: AgentStatus) -> list[str]:
     """Return the steps of a goal's plan; none of a run that has no plan."""
-    trend = trend_line(status.plan)
-    return [f"step       {line}" for line in step_lines(status.plan)] + ([f"scores     {trend}"] if trend else [])
+    trend, pipeline = trend_line(status.plan), (status.plan or {}).get("pipeline")
+    named = [f"pipeline   {in_full(str(pipeline))}"] if pipeline else []
+    return (
+        named + [f"step       {line}" for line in step_lines(status.plan)] + ([f"scores     {trend}"] if trend else [])
+    )
 
 
 def folder_line(place: Workplace) -> str:

@@ -13,6 +13,7 @@ from orga.activities.adapters.agents import with_default
 from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
+from orga.activities.adapters.pipelines import pipeline_problems
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.tiers import ChosenModels, ModelChoice
@@ -67,6 +68,7 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
     _check_costs(agents, chosen, is_priced(config.models, models), problems)
     is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
+    problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
     with problems.of("policy", "correct [policy] in orga.toml"):
         policy_engine(policy_settings(config.policy, env))
     with problems.of("mcp", "correct [mcp] in orga.toml, or the environment"):

@@ -125,6 +125,8 @@ def configured_parts(
         policy_version=lambda: policy_version(policy),
         tiers=config.models.tiers,
         goal_tiers=config.goals.tiers,
+        prompts=config.goals.prompts.templates,
+        pipelines=config.pipelines,
     )
     return Parts(
         agents,

@@ -25,11 +25,11 @@ from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.delegation import delegated_place
-from orga.workflows.types.gate import ENDING, Verdicts, asked_about
+from orga.workflows.types.gate import APART, Verdicts, asked_about
 from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.recall import KNOWLEDGE_TOOLS, LEARNINGS
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.state import AgentState, state_in
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 
@@ -197,9 +197,8 @@ class JournalFold:
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
         judged["verdicts"] = shown
-        for about in (ENDING, LEARNINGS):
-            if about in verdicts:
-                return [("PolicyEvaluated", {**judged, "about": about})]
+        if (about := next(iter(verdicts), "")) in APART:
+            return [("PolicyEvaluated", {**judged, "about": about})]
         calls = self._run.judged(verdicts)
         again = {} if calls is None else {"calls": calls}
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_settled()]

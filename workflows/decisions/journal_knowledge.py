@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.recall import (
-    LEARNINGS,
     STORE_KNOWLEDGE,
     RecalledContext,
     RecalledRef,

@@ -1,16 +1,14 @@
 """What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
 
-from typing import Any
-
 from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, knowledge_message
 from orga.workflows.types.digest import digest_of
+from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.recall import (
-    LEARNINGS,
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,
     STORE_KNOWLEDGE,
@@ -161,9 +159,12 @@ def with_recalled(state: AgentState, found: RecalledContext, activity_id: str) -
         if found.text:
             block = knowledge_message(found.text)
             conversation = with_message(conversation, block, MessageRef(recall=activity_id))
-    known: dict[str, Any] = {"terms": found.terms, "content": found.content, "items": len(found.items)}
-    failed = {"error": one_line(found.error, MAX_ERROR_CHARS)} if found.error else {}
-    recollection = Recollection(**known, **failed)
+    recollection = Recollection(
+        terms=found.terms,
+        content=found.content,
+        items=len(found.items),
+        error=one_line(found.error, MAX_ERROR_CHARS),
+    )
     return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
 
 

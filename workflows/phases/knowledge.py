@@ -18,8 +18,9 @@ from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted, result_of, settle
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
+from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.names import RECALL_CONTEXT
-from orga.workflows.types.recall import LEARNINGS, RecalledContext, RecallRequest, recall_id, uses_knowledge
+from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id, uses_knowledge
 
 ATTEMPT_S = 5.0
 """More than the activity gives itself."""

@@ -14,6 +14,8 @@ from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.goals.deliveries import Channel
+from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.questions import NotifyEvent
@@ -64,9 +66,13 @@ class Setup(Record):
     """Of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
     """Where the answers of goals may go."""
+    prompts: PromptTemplates | None = None
+    """Of a goal: the templates that stand in place of the default ones."""
     tiers: dict[str, Tier] = {}
     """The tiers that models were named by: of the `run`, of turns of a goal, of a `critic:NAME`; its models in
     fallback order. The first of the run's is `model`."""
+    pipeline: Pipeline | None = None
+    """Of a goal that named one: a running goal keeps its own."""
 
     def models_for(self, what: str = RUN) -> tuple[str, ...]:
         """Return the models to ask, in fallback order; `what` without a tier of its own asks the run's."""
@@ -103,6 +109,10 @@ class Setup(Record):
         """Return the setup of a run whose models were named by their tiers; none is not written."""
         return replace_fields(self, {"tiers": tiers}) if tiers else self
 
+    def with_pipeline(self, pipeline: Pipeline | None) -> Self:
+        """Return the setup of a goal with that pipeline; none is not written."""
+        return self if pipeline is None else replace_fields(self, {"pipeline": pipeline})
+
     def with_model(self, model: str) -> Self:
         """Return the setup with another model."""
         return replace_fields(self, {"model": model})
@@ -118,6 +128,10 @@ class Setup(Record):
     def with_deliveries(self, channels: tuple[Channel, ...]) -> Self:
         """Return the setup of a worker that has channels for the answers of goals."""
         return replace_fields(self, {"deliveries": channels})
+
+    def with_prompts(self, prompts: PromptTemplates | None) -> Self:
+        """Return the setup of a goal that is asked by these templates; None is not written."""
+        return replace_fields(self, {"prompts": prompts}) if prompts else self
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""
@@ -277,6 +291,8 @@ class PrepareRequest(Record):
     depth: int = 0
     workplace: Workplace | None = None
     """What the run was started for; None is any."""
+    pipeline: str | None = None
+    """The name of a goal's pipeline."""
 
     def with_ceiling(self, ceiling: Ceiling, depth: int) -> Self:
         """Return the request of a delegated run."""
@@ -285,6 +301,10 @@ class PrepareRequest(Record):
     def with_workplace(self, workplace: Workplace) -> Self:
         """Return the request of a run that is at home there."""
         return replace_fields(self, {"workplace": workplace})
+
+    def with_pipeline(self, name: str) -> Self:
+        """Return the request of a goal with that pipeline."""
+        return replace_fields(self, {"pipeline": name})
 
     def with_output_schema(self, schema: dict[str, Any]) -> Self:
         """Return the request of a run whose answer has to fit that."""

@@ -18,9 +18,6 @@ STORE_KNOWLEDGE = "store_knowledge"
 KNOWLEDGE_TOOLS = (RECALL_KNOWLEDGE, STORE_KNOWLEDGE)
 """Offered where a run's config has `knowledge`; they are told on whose behalf they are called."""
 
-LEARNINGS = "learnings"
-"""The place of what a run stores at its end."""
-
 BLOCK_HEADER = "[KNOWLEDGE_CONTEXT]"
 
 MAX_BLOCK_BYTES = 8_000

@@ -15,6 +15,7 @@ from temporalio.worker import Replayer, Worker
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
+from orga.activities.adapters.pipelines import NO_PIPELINES
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.deliver import DeliveryChannel
@@ -33,6 +34,7 @@ from orga.worker import build_worker
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import Setup
+from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.status import AgentResult, JournalEntry
 from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
@@ -178,6 +180,7 @@ def a_worker(
     notifier: Notifier | None = None,
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
     knowledge: KnowledgeStore | None = None,
+    pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     **worker_options: Any,
 ) -> Worker:
     """Return a worker for the loop's task queue; a run may be started before it, or have had another.
@@ -194,6 +197,7 @@ def a_worker(
         notifier=notifier,
         deliveries=deliveries,
         knowledge=knowledge,
+        pipelines=pipelines,
     )
     return build_worker(loop.client, parts, loop.task_queue, **worker_options)
 
@@ -207,6 +211,7 @@ def parts_of(
     agents: Mapping[str, AgentConfig] | None = None,
     notifier: Notifier | None = None,
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
+    pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     listed: Sequence[str] = (),
     knowledge: KnowledgeStore | None = None,
 ) -> Parts:
@@ -219,6 +224,7 @@ def parts_of(
             "scripted:model",
             check_model,
             setup,
+            pipelines=pipelines,
         ),
         models=ScriptedModels(loop.provider),
         policy=engine or ListedTools(),
