@@ -149,6 +149,8 @@ async def serve(
                     _say(f"version: {version.to_canonical_string()}; {told}")
                 _say(f"{POLLS} {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
+            if parts.knowledge is not None:
+                await parts.knowledge.close()
     finally:
         observed.shutdown()
 

@@ -28,6 +28,7 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.build import build_id
 from orga.client.workers.deliveries import configured_deliveries
+from orga.client.workers.knowledge import configured_store
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.context import Setup
@@ -65,13 +66,15 @@ class Parts:
     """The name of the policy engine: a run that began under a stronger one is not judged by it."""
 
 
-def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> ToolCatalog:
+def configured_tools(
+    config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
+) -> ToolCatalog:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
     """
-    found = worker_tools(config, root, env)
+    found = worker_tools(config, root, env, store)
     for each in found:
         if each.digest:
             _log.info("tool %s is %s, code %s", each.tool.spec.name, each.source, each.digest)
@@ -92,7 +95,8 @@ def configured_parts(
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
     """
-    tools = configured_tools(config, root, env)
+    store = configured_store(config, env, root)
+    tools = configured_tools(config, root, env, store)
     servers = configured_servers(config, tools, env)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
     settings = policy_settings(config.policy, env)
@@ -140,6 +144,7 @@ def configured_parts(
         permits=permit_keys(env),
         notifier=Webhook(webhook, link) if webhook else None,
         deliveries=configured_deliveries(config, root, env),
+        knowledge=store,
         engine=engine_name(settings),
     )
 
@@ -147,4 +152,10 @@ def configured_parts(
 def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not say so."""
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
-    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), *deliveries, ADDRESS}
+    return {
+        *secret_variables(config.mcp.servers),
+        *manifest_secrets(config),
+        *deliveries,
+        config.knowledge.dsn,
+        ADDRESS,
+    }
