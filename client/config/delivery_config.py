@@ -5,11 +5,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from orga.workflows.types.goals.deliveries import DeliveryKind
+from orga.workflows.types.goals.deliveries import GOAL_ID, DeliveryKind
 from orga.workflows.types.mcp import Variable
 from orga.workflows.types.record import Border
-
-GOAL_ID = "{goal_id}"
 
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
 

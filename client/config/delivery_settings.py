@@ -17,7 +17,7 @@ from orga.activities.adapters.webhook.post import Post
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.deliver import DeliveryChannel
 from orga.client.config.delivery_config import DeliveryConfig
-from orga.client.config.notify_settings import REMEDY
+from orga.client.config.notify_settings import REMEDY, encrypted
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
 Environment = Mapping[str, str]
@@ -63,7 +63,7 @@ def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryCh
 
 def _telegram(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     token = _value(f"{place}.token_from", config.token_from, env)
-    server = _encrypted(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), config)
+    server = encrypted(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), allow_http=config.allow_http)
     url = f"{server}/bot{token}/sendMessage"
     return PostedDelivery(Post(url, "Telegram"), telegram_form(config.chat_id or ""))
 
@@ -96,14 +96,9 @@ _MADE: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], Delive
 
 def _url(place: str, config: DeliveryConfig, env: Environment) -> str:
     if config.url is not None:
-        return _encrypted(f"{place}.url", config.url, config)
-    return _encrypted(f"{place}.url_from", _value(f"{place}.url_from", config.url_from, env), config)
-
-
-def _encrypted(place: str, url: str, config: DeliveryConfig) -> str:
-    if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or config.allow_http)):
-        return url
-    raise ValueError(f"{place}: has to begin with https://; or set allow_http = true, and all is readable")
+        return encrypted(f"{place}.url", config.url, allow_http=config.allow_http)
+    url = _value(f"{place}.url_from", config.url_from, env)
+    return encrypted(f"{place}.url_from", url, allow_http=config.allow_http)
 
 
 def _value(place: str, variable: str | None, env: Environment) -> str:

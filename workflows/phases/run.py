@@ -138,9 +138,9 @@ def show_start(run: Run) -> None:
     )
 
 
-def show_dead_letters(run: Run) -> None:
-    """Write how many calls wait to be sent again."""
-    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters)))
+def show_dead_letters(run: Run, others: int = 0) -> None:
+    """Write how many calls wait to be sent again, and how much else does."""
+    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
 
 
 def show_circuits(run: Run) -> None:

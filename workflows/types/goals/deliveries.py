@@ -20,6 +20,9 @@ MAX_ANSWER_BYTES = 150_000
 """Of JSON that an answer may have there: all deliveries begin in one workflow task, which takes 4 MB."""
 
 
+GOAL_ID = "{goal_id}"
+"""Stands for the goal's id in the path of a file."""
+
 MAX_ID_CHARS = 100
 
 
