@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
@@ -140,6 +141,7 @@ async def take_turn(
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateFault as error:
+        workflow.logger.warning("no prompt: %s", error)  # a limit that is the ending already stays it
         run.change(observe.with_stop, "error", str(error))
         return None
     if not latest or latest[0].text != text:  # it was asked before, and not answered in time
