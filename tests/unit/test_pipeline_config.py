@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.risks import risks
 from orga.client.errors import ConfigError
 from orga.client.workers.checked import checked
 from orga.client.workers.parts import configured_parts
@@ -100,6 +101,11 @@ def test_a_pipeline_of_nobody_is_told_by_doctor_and_starts_no_worker(tmp_path: P
     assert "writer" in problem["remedy"]
     with pytest.raises(ValueError, match=r"pipelines\.line\.steps\.1: no such agent: writter"):
         configured_parts(config, {}, tmp_path, knows_attributes=False)
+
+
+def test_a_pipeline_asks_no_trust(tmp_path: Path) -> None:
+    """It lets agents delegate to agents, as `delegates` does, which widens the tools of none."""
+    assert risks({"pipelines": {"line": CHAIN, "essay": ESSAY}}, tmp_path) == []
 
 
 async def a_setup(folder: Path, request: PrepareRequest, **pipelines: dict[str, Any]) -> Setup:

@@ -199,6 +199,7 @@ def test_a_critique_that_is_none_is_asked_for_again_three_times_in_all() -> None
         state = after_round(state, "fine!")
         assert (state.pursuit.steps[1].state, state.pursuit.steps[1].attempts) == ("open", times)
         assert "[Reply not usable] give one JSON object" in told(state, "critique-1")
+        assert noted(state, "DecisionMade")[-1]["reason"].startswith("critique-1 again: [Reply not usable] give one")
     failed = after_round(state, "fine!")
     assert failed.pursuit.ending is not None
     assert failed.pursuit.ending[0] == "stuck"
