@@ -21,6 +21,7 @@ class _Keys(NamedTuple):
 
 _KEYS: Mapping[DeliveryKind, _Keys] = {
     "file": _Keys(("path",)),
+    "memory": _Keys(()),
     "webhook": _Keys(("secret_from",), ("url", "url_from", "allow_http")),
     "telegram": _Keys(("token_from", "chat_id"), ("url", "allow_http")),
     "discord": _Keys(("url_from",), ("allow_http",)),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from orga.activities.adapters.deliveries.file import FileDelivery
 from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
+from orga.activities.adapters.deliveries.memory import MemoryDelivery
 from orga.activities.adapters.deliveries.posted import (
     PostedDelivery,
     discord_form,
@@ -16,6 +17,7 @@ from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.webhook.post import Post
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.deliver import DeliveryChannel
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.delivery_config import DeliveryConfig
 from orga.client.config.notify_settings import REMEDY, encrypted
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
@@ -35,21 +37,27 @@ def told_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ..
 
 
 def delivery_channels(
-    deliveries: Mapping[str, DeliveryConfig], root: Callable[[], Root], env: Environment
+    deliveries: Mapping[str, DeliveryConfig],
+    root: Callable[[], Root],
+    store: Callable[[], KnowledgeStore],
+    env: Environment,
 ) -> dict[str, DeliveryChannel]:
-    """Return the channels by name; `root` is asked for where one writes files.
+    """Return the channels by name; `root` is asked for where one writes files, `store` where one keeps knowledge.
 
     Raises:
         ValueError: A variable is not set, or answers would be sent in the clear. The text holds no value of any.
     """
-    return {
-        name: _file(each, root) if each.kind == "file" else _MADE[each.kind](f"goals.deliveries.{name}", each, env)
-        for name, each in deliveries.items()
-    }
 
+    def made(name: str, config: DeliveryConfig) -> DeliveryChannel:
+        match config.kind:
+            case "file":
+                return FileDelivery(root(), config.path or "")
+            case "memory":
+                return MemoryDelivery(store())
+            case kind:
+                return _SENT[kind](f"goals.deliveries.{name}", config, env)
 
-def _file(config: DeliveryConfig, root: Callable[[], Root]) -> DeliveryChannel:
-    return FileDelivery(root(), config.path or "")
+    return {name: made(name, each) for name, each in deliveries.items()}
 
 
 def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
@@ -85,7 +93,7 @@ def _email(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChan
     return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
 
 
-_MADE: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
+_SENT: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
     "webhook": _webhook,
     "telegram": _telegram,
     "discord": _discord,

@@ -18,6 +18,7 @@ from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import AgentState
@@ -96,6 +97,10 @@ class Run(ControlledRun[AgentState]):
     def limit_reached(self) -> Stop | None:
         """Return which limit is reached, an abort among them."""
         return stop_reason(self.state, self.state.config, self.now)
+
+    def outputs(self) -> tuple[StepOutput, ...]:
+        """Return what is kept as evidence beside what it has learnt."""
+        return ()
 
     def details(self) -> str:
         """Return where the run stands, what it spent, what it did last."""
