@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.gate import ApprovalTerms, ProposedStep, Purpose
+from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.past import ForkInput
 from orga.workflows.types.questions import Notification
@@ -84,6 +85,8 @@ class ToolContext:
     idempotency_key: str
     attempt: int = 1
     workflow_id: str = ""
+    behalf: Behalf | None = None
+    """On whose behalf a tool that recalls or stores is called, as the run says; None of a call outside of runs."""
     heartbeat: Callable[[str], None] = field(default=lambda note: None)
     """Report progress (one short line); the same channel delivers an abort as cancellation."""
 

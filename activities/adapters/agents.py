@@ -107,7 +107,7 @@ class ConfiguredAgents:
             raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
-        offered = offered_tools(request, agents, tools, config.tool_profile, absent)
+        offered = offered_tools(request, agents, tools, config, absent)
         self._pipelines.require_delegation(pipeline, offered)
         acting = [f"{key}: {fault}" for key, fault in acting_lookups(config, tools)]
         if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:

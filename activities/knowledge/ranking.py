@@ -104,8 +104,12 @@ def _alike(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
 
 
 def _weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[str, float]:
-    fitting = [share for share in shares if any(share.values())]
-    return {term: math.log(1 + (len(fitting) + 1) / (sum(1 for s in fitting if s[term]) + 0.5)) for term in terms}
+    """Return what each word weighs: the rarer the more, and one that nothing holds as the others do on average."""
+    fitting = sum(1 for share in shares if any(share.values()))
+    counts = {term: sum(1 for share in shares if share[term]) for term in terms}
+    weights = {term: math.log(1 + (fitting + 1) / (count + 0.5)) for term, count in counts.items() if count}
+    unseen = sum(weights.values()) / len(weights) if weights else 1.0
+    return {term: weights.get(term, unseen) for term in terms}
 
 
 def _covered(share: dict[str, float], weights: dict[str, float], enough: float) -> float:

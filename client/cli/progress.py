@@ -15,6 +15,7 @@ _PHASES = {
     "Started": "preparing",
     "Prepared": "reasoning",
     "PreHydrationComplete": "reasoning",
+    "KnowledgeRecalled": "reasoning",
     "ApprovalRequested": "waiting",
     "ApprovalResolved": "acting",
     QUESTION_ASKED: "waiting",

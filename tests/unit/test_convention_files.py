@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orga.activities.adapters.knowledge.conventions.changes import convention_files
 from orga.activities.adapters.knowledge.conventions.files import MAX_BYTES, MAX_ITEMS, Place, items_of
 from orga.activities.adapters.knowledge.conventions.kinds import directory_of, kind_of
-from orga.activities.adapters.knowledge.conventions.listing import convention_files
 from orga.activities.adapters.knowledge.conventions.rule import MAX_CHARS
-from orga.activities.adapters.knowledge.conventions.settings import Unreadable
+from orga.activities.adapters.knowledge.text_file import Unreadable
 from orga.workflows.types.knowledge import KnowledgeItem, Reader
 
 ROOT_PLACE = Place("shop", "", "tenant", Reader())

@@ -18,9 +18,10 @@ Decision = Literal["allow", "deny", "invalid", "approval"]
 """`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
 person has to say yes first."""
 
-Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending", "plan"]
+Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending", "plan", "learning"]
 """What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again, a
-step of a saga, taking one back; `ending`: text that a run without an answer would bring; `plan`: that of a goal."""
+step of a saga, taking one back; `ending`: text that a run without an answer would bring; `plan`: that of a goal;
+`learning`: what a run stores at its end."""
 
 ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 """What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
@@ -32,7 +33,10 @@ ENDING = "ending"
 PLAN = "plan"
 """The place of a goal's plan."""
 
-APART = frozenset({ENDING, PLAN})
+LEARNINGS = "learnings"
+"""The place of what a run stores at its end."""
+
+APART = frozenset({ENDING, PLAN, LEARNINGS})
 """Places of what is neither a call nor the answer of a reply."""
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 from heapq import nsmallest
+from itertools import chain
 from threading import Lock
 
 from orga.activities.knowledge.vectors import code_of
@@ -46,17 +47,14 @@ class Codes:
         with self._lock:
             self._refresh(connection)
             found = [self._buckets.get((place, kind), {}) for place in places for kind in kinds]
-            numbers = [number for bucket in found for number in bucket]
-            codes = [code for bucket in found for code in bucket.values()]
+            numbers = list(chain.from_iterable(found))
+            codes = list(chain.from_iterable(bucket.values() for bucket in found))
             expired = {number for number, time in self._expiring.items() if time <= now}
         code = code_of(vector)
         distances = [(code ^ other).bit_count() for other in codes]
-        if len(distances) > limit + len(expired):
-            furthest = nsmallest(limit + len(expired), distances)[-1]
-            pairs = [(far, n) for far, n in zip(distances, numbers, strict=True) if far <= furthest]
-        else:
-            pairs = list(zip(distances, numbers, strict=True))
-        return [number for _, number in sorted(pairs) if number not in expired][:limit]
+        furthest = nsmallest(limit + len(expired), distances)[-1] if distances else 0
+        near = sorted((distance, numbers[at]) for at, distance in enumerate(distances) if distance <= furthest)
+        return [number for _, number in near if number not in expired][:limit]
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         counters: dict[str, int] = dict(connection.execute("SELECT name, value FROM counters"))
