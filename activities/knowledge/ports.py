@@ -55,7 +55,7 @@ class KnowledgeStore(Protocol):
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         """Store all of them or none, and return what became of each, in order.
 
-        A `StoredItem`, as of an export, keeps the time at which it was stored; its id and contradiction are found anew.
+        A `StoredItem` (an export's) keeps its time; its id and what contradicts it are found anew.
 
         Raises:
             KnowledgeError: Nothing was stored.

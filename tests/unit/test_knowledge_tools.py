@@ -53,7 +53,7 @@ async def test_who_may_recall_it(reader: Reader, scope: str | None, expected: st
     assert item.scope == expected
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], Reader, str]] = {
     "everybody's": ({**FACT, "scope": "global"}, ADA, "scope"),
     "a user's that nobody named": ({**FACT, "scope": "user"}, Reader(), "names no user"),
     "an owner of the model's choice": ({**FACT, "tenant": "globex"}, ADA, "tenant"),

@@ -198,6 +198,7 @@ def test_every_context_is_rebuilt_with_its_block(steps: list[tuple[list[str], bo
             assert fold.messages == seen.messages
             assert sum(message.knowledge for message in seen.messages) <= 1
         _check_sizes(state)
+        _, seen = handed_over(state.conversation)
         reply = Reply.of(f"step {number}")
         fold.feed(happened("finished", "reason", reply))
         state = with_reply(state, reply, seen)
