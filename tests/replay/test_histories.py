@@ -37,6 +37,7 @@ SHOWS = {
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
+    "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""
 

@@ -14,10 +14,11 @@ from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import upsert
 from orga.workflows.phases.control.run import ControlledRun, Length
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.context import Setup
+from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import AgentState
@@ -79,6 +80,10 @@ class Run(ControlledRun[AgentState]):
         """The settings that hold now."""
         return self.state.config
 
+    def wants(self, request: PrepareRequest) -> PrepareRequest:
+        """Return what the run asks its setup for beside what its input says."""
+        return request
+
     def prepare(self, setup: Setup) -> None:
         """Take the setup in; the slots follow its config."""
         self.state = self.state.with_task(setup=setup)
@@ -92,6 +97,10 @@ class Run(ControlledRun[AgentState]):
     def limit_reached(self) -> Stop | None:
         """Return which limit is reached, an abort among them."""
         return stop_reason(self.state, self.state.config, self.now)
+
+    def outputs(self) -> tuple[StepOutput, ...]:
+        """Return what is kept as evidence beside what it has learnt."""
+        return ()
 
     def details(self) -> str:
         """Return where the run stands, what it spent, what it did last."""
@@ -134,9 +143,9 @@ def show_start(run: Run) -> None:
     )
 
 
-def show_dead_letters(run: Run) -> None:
-    """Write how many calls wait to be sent again."""
-    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters)))
+def show_dead_letters(run: Run, others: int = 0) -> None:
+    """Write how many calls wait to be sent again, and how much else does."""
+    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
 
 
 def show_circuits(run: Run) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -25,6 +25,7 @@ from orga.workflows.types.context import Setup
 from orga.workflows.types.decision_checks import CheckedDecision
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind, DeliveryRequest
+from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.questions import Notification, NotifyEvent
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
@@ -171,6 +172,7 @@ class CrashWorker:
     model: Callable[[frozenset[str], Callable[[str], None]], ModelProvider] = PlannedModel
     delivers: DeliveryKind | None = None
     """Where the answers of goals go; a repetition is known for one by a webhook alone."""
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
 
     def started(self) -> BaseProcess:
         """Start a process of its own, forked from one that has the imports done and nothing else."""
@@ -209,6 +211,7 @@ class CrashWorker:
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
             self._facts(),
+            pipelines=self.pipelines,
         )
         policy, models = Lenient(self.fate.reached), ScriptedModels(self.model(frozenset(names), self.fate.reached))
         parts = Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))
