@@ -45,6 +45,7 @@ from orga.client.cli import (
     worker,
 )
 from orga.client.cli.exit_codes import ExitCode, UsageError, of_error
+from orga.client.cli.knowledge import app as knowledge
 from orga.client.cli.output import note, result
 from orga.client.cli.terminal_text import behind
 from orga.client.cli.trust import is_trusted_now, trust
@@ -126,6 +127,7 @@ for _group, _commands in _GROUPS.items():
         app.command(_name, rich_help_panel=_group)(_command)
 
 app.add_typer(schedule.app, name="schedule", rich_help_panel="Runs")
+app.add_typer(knowledge.app, name="knowledge", rich_help_panel="Knowledge")
 app.add_typer(tools.app, name="tools", rich_help_panel="Tools")
 app.add_typer(policy.app, name="policy", rich_help_panel="Policies")
 app.add_typer(audit.app, name="audit", rich_help_panel="Policies")
