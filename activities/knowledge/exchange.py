@@ -104,7 +104,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
         if len(line) > MAX_LINE:
             raise _flawed(number, f"it has more than {MAX_LINE:,} characters")
         try:
-            value = json.loads(line)
+            value: object = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _flawed(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
         if number == 1 and isinstance(value, dict) and "format" in value:

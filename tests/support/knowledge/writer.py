@@ -13,7 +13,7 @@ from tests.support.knowledge.items import a_fact, a_text
 
 RUNS = 25
 """Writers at once in one process."""
-FACTS = 40
+FACTS = 20
 
 
 def facts() -> list[KnowledgeItem]:
