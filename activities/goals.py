@@ -69,8 +69,13 @@ class GoalActivities:
 
     @activity.defn(name="goal_summary")
     async def summarise(self, request: GoalRequest) -> GoalReply:
-        """Return the final answer."""
-        return await self._said("goal_summary", request)
+        """Return the final answer: that of a pipeline as it stands, else the model's."""
+        if not request.answer:
+            return await self._said("goal_summary", request)
+        run, context = await model_context(self._conversations, request)
+        reply = normalised(Reply.of(request.answer, finish="stop", model=PLANNED), context.messages)
+        self._conversations.keep_reply(run, request.iteration, reply)
+        return _own(reply)
 
     @activity.defn(name="goal_input")
     async def prepare_calls(self, request: GoalRequest) -> GoalReply:

@@ -8,11 +8,14 @@ from orga.activities.adapters.answer_schema import schema_refusal
 from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
 from orga.activities.adapters.offered_tools import offered_tools
+from orga.activities.adapters.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
 from orga.activities.adapters.run_config import run_config
 from orga.activities.adapters.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
@@ -40,6 +43,8 @@ class ConfiguredAgents:
         policy_version: Callable[[], str] = lambda: "",
         tiers: ModelTiers = NO_TIERS,
         goal_tiers: GoalTiers = NO_GOAL_TIERS,
+        prompts: PromptTemplates | None = None,
+        pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     ) -> None:
         """Take what the worker has.
 
@@ -54,9 +59,11 @@ class ConfiguredAgents:
             policy_version: Of the rules that judge now, "" where there are none.
             tiers: What `tier:NAME` stands for.
             goal_tiers: Which of them the turns of goals ask.
+            prompts: By which templates goals are asked, where not by the default ones.
+            pipelines: By name: plans that a goal may name.
 
         Raises:
-            ValueError: Delegates that are no agents.
+            ValueError: Delegates, or steps of pipelines, that are no agents.
         """
         self.known = with_default(agents)
         self._tools = tools
@@ -65,8 +72,11 @@ class ConfiguredAgents:
         self._facts = worker_facts
         self._source = source
         self._is_priced = is_priced
+        self._prompts = prompts
         self._policy_version = policy_version
+        self._pipelines = ConfiguredPipelines(pipelines)
         found = [found for name, agent in agents.items() for found in own_problems(name, agent, self.known)]
+        found += pipeline_problems(pipelines, self.known)
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
@@ -81,6 +91,10 @@ class ConfiguredAgents:
         agent = self.known.get(request.agent)
         if agent is None:
             raise InvalidInput(f"agent: there is no agent {request.agent!r}; {there_are(request.agent, self.known)}")
+        pipeline = self._pipelines.named(request)
+        agents = (
+            self.known if pipeline is None else {**self.known, request.agent: agent.with_delegates(*pipeline.agents)}
+        )
         is_bound = request.ceiling.tier == LOCAL
         chosen = self._models.chosen(agent, request.model, is_goal=is_goal, is_bound=is_bound)
         if problem := model_refusal(chosen, self._check_model):
@@ -93,12 +107,14 @@ class ConfiguredAgents:
             raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
-        offered = offered_tools(request, self.known, tools, config.tool_profile, absent)
+        offered = offered_tools(request, agents, tools, config, absent)
+        self._pipelines.require_delegation(pipeline, offered)
         acting = [f"{key}: {fault}" for key, fault in acting_lookups(config, tools)]
         if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:
             raise InvalidInput("; ".join(faults))
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
+        setup = setup.with_prompts(self._prompts if is_goal else None).with_pipeline(pipeline)
         return setup.with_tiers(dict(chosen.tiers)).with_more(
             delegates=offered.delegates or None,
             decisions=dict(offered.decisions) or None,

@@ -13,6 +13,7 @@ from orga.client.cli.session import Session
 from orga.client.cli.task_input import GoalGiven, goal_input
 from orga.client.runs.goals import goal_id_of, start_goal
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
+from orga.workflows.decisions.goals.pipelines.plans import unknown_pipeline
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.record import InvalidInput
 
@@ -27,11 +28,13 @@ class _Wish:
         """Start it and return its id.
 
         Raises:
-            InvalidInput: The worker is this configuration's own, and has no delivery of that name.
+            InvalidInput: The worker is this configuration's own, and has no delivery or no pipeline of that name.
         """
-        known = tuple(here.loaded.config.goals.deliveries)
-        if here.connection.endpoint.embedded and (problem := unknown_deliveries(self.checked.deliver, known)):
-            raise InvalidInput(problem)
+        config, wanted = here.loaded.config, self.checked
+        unknown = unknown_deliveries(wanted.deliver, tuple(config.goals.deliveries))
+        unknown = unknown or unknown_pipeline(wanted.pipeline, config.pipelines)
+        if here.connection.endpoint.embedded and unknown:
+            raise InvalidInput(unknown)
         return (await start_goal(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
@@ -56,6 +59,12 @@ def goal(
         list[str] | None,
         typer.Option(help="Where its answer goes, by name in [goals.deliveries]; repeat it. The default ones without."),
     ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(help="A plan of [pipelines] in orga.toml, in place of one by the model.")
+    ] = None,
+    input_: Annotated[
+        list[str] | None, typer.Option("--input", help="One input of a pipeline that maps; repeat it.")
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
@@ -75,7 +84,11 @@ def goal(
     """
     if again and id_ is None:
         raise UsageError("--again: names no goal; add --id ID")
-    given = GoalGiven(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
+    given = GoalGiven(
+        *(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ()),
+        pipeline=pipeline,
+        inputs=input_ or (),
+    )
     wish = _Wish(goal_input(given), goal_id_of(id_), again)
     if detach:
         return completed(detached(wish.start, config, as_json=json))

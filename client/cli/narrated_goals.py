@@ -11,7 +11,8 @@ Data = dict[str, Any]
 
 def _planned(data: Data) -> list[Line]:
     steps: list[Data] = data.get("steps", [])
-    lines = [Line(f"plan: {len(steps)} step{'' if len(steps) == 1 else 's'}")]
+    named = f" of pipeline {_text(data, 'pipeline')}" if data.get("pipeline") else ""
+    lines = [Line(f"plan{named}: {len(steps)} step{'' if len(steps) == 1 else 's'}")]
     return lines + [
         Line(f"  {_text(step, 'id')} {_text(step, 'skill')}: {_text(step, 'goal')}{_needs(step)}") for step in steps
     ]

@@ -64,6 +64,8 @@ class GoalGiven:
     timeout_s: float | None = None
     tenant: str | None = None
     deliver: Sequence[str] = ()
+    pipeline: str | None = None
+    inputs: Sequence[str] = ()
 
 
 def goal_input(given: GoalGiven) -> GoalInput:
@@ -81,6 +83,8 @@ def goal_input(given: GoalGiven) -> GoalInput:
         "config": _with_limits(settings(given.settings, GoalConfig), given.max_iterations, given.timeout_s),
         "tenant": given.tenant,
         "deliver": _names(given.deliver),
+        "pipeline": given.pipeline,
+        "inputs": [clean_text(each) for each in given.inputs] or None,
     }
     return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
 

@@ -8,9 +8,11 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from orga.client.config.delivery_config import DeliveryConfig
 from orga.client.config.knowledge_config import KnowledgeConfig
+from orga.client.config.prompt_config import PromptsConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
+from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.input import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.questions import NotifyEvent
@@ -201,6 +203,8 @@ class GoalsConfig(Border):
     """`plan = "heavy"`: which tier each turn asks."""
     deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
     """By name: where the answers of goals may go."""
+    prompts: PromptsConfig = PromptsConfig()
+    """By what templates the model is asked."""
 
 
 class TelemetryConfig(Border):
@@ -226,6 +230,8 @@ class OrgaConfig(Border):
     audit: AuditConfig = AuditConfig()
     notify: NotifyConfig = NotifyConfig()
     goals: GoalsConfig = GoalsConfig()
+    pipelines: dict[PipelineName, Pipeline] = {}
+    """By name: plans that a goal may name."""
     knowledge: KnowledgeConfig = KnowledgeConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)

@@ -89,7 +89,7 @@ class _Search:
         named = f"run {chain.workflow_id!r}"
         if self._is_planned:
             raise NoPrompt(
-                f"no model was asked in turn {self._iteration} of {named}: its plan had all arguments of these calls"
+                f"no model was asked in turn {self._iteration} of {named}: its plan had all that was to be said"
             )
         if self._prompt is None:
             there = f"there are {self._turns[0]} to {self._turns[-1]}" if self._turns else "no model was asked yet"

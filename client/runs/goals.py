@@ -1,6 +1,6 @@
 """Goals from Python: start one, answer what it asks, and all that can be done with a run of an agent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import uuid_utils
@@ -41,15 +41,27 @@ async def start_goal(
     task_queue: str | None = None,
     again: bool = False,
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
+    pipeline: str | None = None,
+    inputs: Sequence[str] | None = None,
 ) -> GoalHandle:
     """Start a goal and return its handle; a string is the goal, the rest is as for `start_agent`.
+
+    Args:
+        client: From `connect`.
+        goal: Its text, or its input.
+        workflow_id: As for `start_agent`.
+        task_queue: As for `start_agent`.
+        again: As for `start_agent`.
+        search_attributes: As for `start_agent`.
+        pipeline: A plan of the worker's configuration, where the input names none.
+        inputs: Of a pipeline that maps, where the input gives none.
 
     Raises:
         InvalidInput: Before anything is started, naming each bad key.
         OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
     """
-    given = {"goal": goal} if isinstance(goal, str) else goal
-    checked = parse_goal(given if isinstance(given, GoalInput) else dict(given))
+    more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
+    checked = _checked(goal, {key: value for key, value in more.items() if value is not None})
     run_id = goal_id_of(workflow_id)
     await start_run(
         client,
@@ -62,6 +74,12 @@ async def start_goal(
         attributes=search_attributes,
     )
     return GoalHandle(client, run_id)
+
+
+def _checked(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, Any]) -> GoalInput:
+    if isinstance(goal, GoalInput):
+        return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}} if more else goal)
+    return parse_goal({**more, **({"goal": goal} if isinstance(goal, str) else goal)})
 
 
 def goal_id_of(given: str | None) -> str:

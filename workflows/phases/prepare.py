@@ -17,7 +17,7 @@ from orga.workflows.decisions.decision import unfounded
 from orga.workflows.phases.control.run import result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import PrepareRequest, Setup
-from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, Workplace, workplace_of
+from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, workplace_of
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import ForkInput
 from orga.workflows.types.record import InvalidInput
@@ -74,7 +74,7 @@ async def prepare_setup(run: Run) -> Setup:
             any run can carry on.
     """
     run.raise_if_interrupted()
-    setup = await result_of(asyncio.create_task(run.event(_prepare(run.state.input))), run.is_interrupted)
+    setup = await result_of(asyncio.create_task(run.event(_prepare(run))), run.is_interrupted)
     run.raise_if_interrupted()
     return _founded(setup, run.state)
 
@@ -85,7 +85,8 @@ def _founded(setup: Setup, state: AgentState) -> Setup:
     return setup
 
 
-async def _prepare(run_input: AgentInput) -> Setup:
+async def _prepare(run: Run) -> Setup:
+    run_input = run.state.input
     request = PrepareRequest(
         agent=run_input.agent,
         model=run_input.model,
@@ -100,6 +101,7 @@ async def _prepare(run_input: AgentInput) -> Setup:
         request = request.with_workplace(place)
     if run_input.output_schema is not None:
         request = request.with_output_schema(run_input.output_schema)
+    request = run.wants(request)
     return await workflow.execute_activity(
         "prepare",
         request,

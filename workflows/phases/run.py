@@ -14,7 +14,7 @@ from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import upsert
 from orga.workflows.phases.control.run import ControlledRun, Length
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.context import Setup
+from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
@@ -78,6 +78,10 @@ class Run(ControlledRun[AgentState]):
     def config(self) -> LoopConfig:
         """The settings that hold now."""
         return self.state.config
+
+    def wants(self, request: PrepareRequest) -> PrepareRequest:
+        """Return what the run asks its setup for beside what its input says."""
+        return request
 
     def prepare(self, setup: Setup) -> None:
         """Take the setup in; the slots follow its config."""

@@ -138,3 +138,9 @@ class AgentConfig(Border):
     """Who reviews its answers, or its calls of some tools, in order."""
     config: LoopConfig = Field(default=LoopConfig())
     """Settings of its runs, where a run's own input says nothing else."""
+
+    def with_delegates(self, *names: str) -> Self:
+        """Return the agent that may delegate to these, too; those that it has stay as they are."""
+        known = {delegate.agent for delegate in self.delegates}
+        more = tuple(Delegate(agent=name) for name in dict.fromkeys(names) if name not in known)
+        return replace_fields(self, {"delegates": (*self.delegates, *more)})

@@ -1,11 +1,11 @@
 """Knowledge: what runs and people have learnt, who may recall it, and where it comes from."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
-from orga.workflows.types.record import Record
+from orga.workflows.types.record import Record, replace_fields
 
 KnowledgeKind = Literal["fact", "document", "memory", "convention", "output"]
 """A statement, a part of a document, what a run has learnt, a convention of a folder; what a step of a goal brought."""
@@ -24,6 +24,24 @@ class Reader(Record):
     user: str = ""
     """`trusted_context.user` of the run."""
     agent: str = ""
+
+
+class Behalf(Record):
+    """On whose behalf a run's call stores or recalls: said by the run itself, never by what a model writes."""
+
+    reader: Reader = Reader()
+    iteration: int = 0
+    model: str = ""
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content has entered the run."""
+    threshold: float = 0.3
+    """Of the score, below which nothing is recalled."""
+    is_learning: bool = False
+    """Whether it is what the run stores at its end."""
+
+    def with_learning(self) -> Self:
+        """Return it for what the run stores at its end."""
+        return replace_fields(self, {"is_learning": True})
 
 
 class Provenance(Record):

@@ -25,6 +25,9 @@ READ_PAST = "read_past"
 DELIVER = "deliver"
 """Brings the final answer of a goal to a channel."""
 
+RECALL_CONTEXT = "recall_context"
+"""Recalls what may concern the next reasoning step."""
+
 GoalTurn = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
 
 GOAL_TURNS = frozenset[str](get_args(GoalTurn))
@@ -38,7 +41,7 @@ PLANNED = "(plan)"
 
 MODEL_CALLS = TURNS | {"summarise", "critique"}
 
-OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER}
+OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT}
 """Activities of the loop itself; no tool can have such a name."""
 
 

@@ -100,7 +100,7 @@ MAX_TEXT_CHARS = 1_000
 MAX_KEY_CHARS = 200
 MAX_INTEGER = 2**63 - 1
 
-_BOUNDED_BY_BYTES = frozenset({"task", "instructions", "trusted_context", "output_schema"})
+_BOUNDED_BY_BYTES = frozenset({"task", "goal", "instructions", "trusted_context", "output_schema"})
 
 _SHOWN_CHARS = 60
 
@@ -226,8 +226,6 @@ def _key(loc: tuple[int | str, ...]) -> str:
 def _reason(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "unknown key"
-    if kind == "none_required":
-        return "only null is accepted in this version"
     return message.removeprefix("Value error, ")
 
 

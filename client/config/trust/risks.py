@@ -25,6 +25,8 @@ _HARMLESS: tuple[str, ...] = (
     "models.breaker",
     "models.tiers",
     "goals.tiers",
+    "goals.prompts",
+    "pipelines.*",
     "knowledge.embedder",
     "tools.github.repo",
     "tools.commands.sandbox",

@@ -14,6 +14,10 @@ def pursued(goal: GoalInput, origin: str, now: datetime) -> GoalState:
     given: dict[str, Any] = {name: getattr(agent, name) for name in agent.model_fields_set}
     if goal.deliver is not None:
         given["deliver"] = goal.deliver
+    if goal.pipeline is not None:
+        given["pipeline"] = goal.pipeline
+    if goal.inputs is not None:
+        given["inputs"] = goal.inputs
     return GoalState(**given, goal_config=goal.config)
 
 

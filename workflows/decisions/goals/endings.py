@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from orga.workflows.decisions.goals.pipelines.answers import best_so_far
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.pursue import honest_confidence
 from orga.workflows.decisions.limits import LIMITS, stop_reason
@@ -47,6 +48,8 @@ def with_end_put_off(state: GoalState, now: datetime) -> GoalState:
 
 def best_effort(state: GoalState, ending: Stop) -> str:
     """Return what the goal has found, where no model writes it; "" where that is nothing."""
+    if draft := best_so_far(state, ending):
+        return draft
     found = [_finding(state, step) for step in state.pursuit.steps if step.state == "done"]
     if not found:
         return ""
@@ -60,6 +63,8 @@ def best_effort(state: GoalState, ending: Stop) -> str:
 
 def _finding(state: GoalState, step: PlanStep) -> str:
     said = next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
+    course = state.pursuit.course
+    said = (course.outputs.get(step.id) if course else None) or said
     text = step.summary if not said else clip(said, FINDING_BYTES)
     return f"- {step.id}: {step.goal} ({step.source})\n{text}".rstrip()
 
@@ -72,7 +77,7 @@ def details(state: GoalState) -> str:
 
 def shown_step(step: PlanStep) -> ShownStep:
     """Return a step as people are shown it."""
-    mean = None if step.scores is None else round(step.scores.mean, 3)
+    mean = step.score if step.scores is None else round(step.scores.mean, 3)
     return ShownStep(
         id=step.id,
         goal=step.goal,
@@ -119,6 +124,7 @@ def goal_status(state: GoalState, now: datetime) -> GoalStatus:
         trend="" if trend is None else trend.word,
         average=None if trend is None else trend.average,
         memory=pursuit.memory,
+        **({"pipeline": state.pipeline} if state.pipeline else {}),
     )
     known = {**dict(status(state, now)), "plan": plan.model_dump(mode="json"), "confidence": honest_confidence(state)}
     return written_out(GoalStatus.model_validate(known))

@@ -10,7 +10,10 @@ from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.endings import details, goal_stop
+from orga.workflows.decisions.goals.pipelines.course import with_heard
+from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
+from orga.workflows.decisions.goals.templates import TemplateFault
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weight
 from orga.workflows.phases import act
@@ -18,11 +21,10 @@ from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wa
 from orga.workflows.phases.control.run import Length
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, Setup
+from orga.workflows.types.context import ContextRef, PrepareRequest, Setup
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest
-from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import GoalTurn
 
 P = ParamSpec("P")
@@ -51,14 +53,24 @@ class GoalRun(Run):
         """Set the state to what `decide` makes of it."""
         self.change(lambda _: decide(self.goal, *args, **kwargs))
 
+    @property
+    def has_pipeline(self) -> bool:
+        """Whether its plan is configured: no model plans and decides then."""
+        return self.setup.pipeline is not None
+
+    def wants(self, request: PrepareRequest) -> PrepareRequest:
+        """Return the request for a setup with its pipeline, too."""
+        return request.with_pipeline(self.goal.pipeline) if self.goal.pipeline else request
+
     def prepare(self, setup: Setup) -> None:
         """Take the setup.
 
         Raises:
-            ApplicationError: `InvalidInput`: its starter named a delivery that the worker does not have.
+            ApplicationError: `InvalidInput`: its starter named a delivery that the worker does not have, or what does
+                not go with its pipeline.
         """
         known = tuple(channel.name for channel in setup.deliveries)
-        if problem := unknown_deliveries(self.goal.deliver, known):
+        if problem := unknown_deliveries(self.goal.deliver, known) or pipeline_problem(self.goal, setup):
             raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
         super().prepare(setup)
 
@@ -90,21 +102,32 @@ class GoalRun(Run):
 
 def hear(run: GoalRun) -> None:
     """Take in what people sent: the model is told, and decides with it."""
-    if run.state.inbox:
-        run.pursue(with_guidance_seen)
-        run.change(observe.drain_inbox)
+    if not (said := run.state.inbox):
+        return
+    run.pursue(with_guidance_seen)
+    run.change(observe.drain_inbox)
+    if run.has_pipeline:
+        run.pursue(with_heard, said[: len(said) - len(run.state.inbox)])
+
+
+With = Callable[[GoalState, GoalRequest], GoalRequest]
+"""What goes with the request of a turn that no model may have to be asked for."""
+
+
+def _alone(_: GoalState, request: GoalRequest) -> GoalRequest:
+    return request
 
 
 async def take_turn(
-    run: GoalRun, name: GoalTurn, prompt: Callable[[GoalState], str], calls: tuple[ToolCall, ...] = ()
+    run: GoalRun, name: GoalTurn, prompt: Callable[[GoalState], str], with_given: With = _alone
 ) -> Proposed | None:
     """Return what the model says when it is asked for this turn; None where it comes to no reply.
 
     Args:
         run: The run.
         name: Its activity.
-        prompt: What is asked, once all that people sent is taken in.
-        calls: Of the plan, in place of the model's.
+        prompt: What is asked, once all that people sent is taken in; a template that makes none is the end.
+        with_given: Puts in what the plan has in place of the model's words, once all that people sent is taken in.
 
     Raises:
         Interrupted: The run is to end.
@@ -114,11 +137,15 @@ async def take_turn(
     await checkpoint(run, may_roll_over=True)
     hear(run)
     enter(run, _DOING[name])
-    text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
+    try:
+        text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
+    except TemplateFault as error:
+        run.change(observe.with_stop, "error", str(error))
+        return None
     if not latest or latest[0].text != text:  # it was asked before, and not answered in time
         run.pursue(with_told, text)
     with phase_span(name, run.state.iteration + 1):
-        proposed = await propose(run, _turn(name, calls))
+        proposed = await propose(run, _turn(run, name, with_given))
     if not isinstance(proposed, NoReply):
         run.pursue(with_turn, proposed.judged.reply, proposed.seen)
         return proposed
@@ -128,8 +155,8 @@ async def take_turn(
     return None
 
 
-def _turn(name: GoalTurn, calls: tuple[ToolCall, ...]) -> Turn:
+def _turn(run: GoalRun, name: GoalTurn, with_given: With) -> Turn:
     def request(iteration: int, context: ContextRef) -> GoalRequest:
-        return GoalRequest(iteration=iteration, context=context).with_calls(calls)
+        return with_given(run.goal, GoalRequest(iteration=iteration, context=context))
 
     return Turn(name, request, GoalReply)

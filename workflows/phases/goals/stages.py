@@ -6,6 +6,8 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.answers import question_of
 from orga.workflows.decisions.goals import prompts, pursue, review
+from orga.workflows.decisions.goals.pipelines import course
+from orga.workflows.decisions.goals.pipelines.next import with_next
 from orga.workflows.decisions.goals.plans import call_of, fits_steps
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate, questions
@@ -14,13 +16,17 @@ from orga.workflows.phases.control.run import Interrupted, RollOver
 from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
 from orga.workflows.phases.reason import Proposed, proposed_before
 from orga.workflows.phases.stages import conclude, pass_stages
-from orga.workflows.types.goals.pursuit import PlanStep, Stage
+from orga.workflows.types.goals.pursuit import GoalState, Stage
 from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question
 
 
 async def _plan(run: GoalRun) -> None:
-    if proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
+    if run.has_pipeline:
+        hear(run)
+        run.pursue(course.with_pipeline_plan)
+    elif proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
         run.pursue(pursue.with_plan, _own(proposed), run.setup)
 
 
@@ -29,11 +35,10 @@ async def _execute(run: GoalRun) -> None:
     proposed = held_up_reply(run)
     if proposed is None:
         hear(run)
-        run.pursue(pursue.with_round)
-        due = run.goal.pursuit.due_steps
-        if not due:
+        run.pursue(course.with_pipeline_round if run.has_pipeline else pursue.with_round)
+        if not run.goal.pursuit.due_steps:
             return
-        proposed = await _prepared(run, due)
+        proposed = await _prepared(run)
     if proposed is None:
         return
     due, reply = run.goal.pursuit.due_steps, proposed.judged.reply
@@ -45,18 +50,25 @@ async def _execute(run: GoalRun) -> None:
     await _carry_out(run, proposed)
 
 
-async def _prepared(run: GoalRun, due: tuple[PlanStep, ...]) -> Proposed | None:
+async def _prepared(run: GoalRun) -> Proposed | None:
     """Return the calls of the steps: the plan's where it has the arguments of all, else those that the model makes."""
-    tools = frozenset(tool.name for tool in run.setup.tools)
-    made = [call_of(step, tools) for step in due]
-    calls = tuple(call for call in made if call is not None)
-    is_planned = len(calls) == len(due)
+    due = run.goal.pursuit.due_steps
+    is_planned = bool(_planned_calls(run.goal))
     return await take_turn(
         run,
         "goal_input",
-        lambda _: prompts.input_prompt(due, is_planned=is_planned),
-        calls if is_planned else (),
+        lambda state: prompts.input_prompt(state, due, is_planned=is_planned),
+        lambda state, request: request.with_calls(_planned_calls(state)),
     )
+
+
+def _planned_calls(state: GoalState) -> tuple[ToolCall, ...]:
+    """Return the calls of the round as plan or pipeline has them; none where it lacks arguments of one."""
+    tools = frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset[str]()
+    is_pipeline = course.pipeline_of(state) is not None
+    made = course.calls_of(state) if is_pipeline else [call_of(step, tools) for step in state.pursuit.due_steps]
+    calls = tuple(call for call in made if call is not None)
+    return calls if len(calls) == len(made) else ()
 
 
 async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
@@ -70,6 +82,8 @@ async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
         return conclude(run, gated)
     acted = await act.execute_reply(run, gated, "executing")
     run.pursue(pursue.with_executed, acted.outcomes)
+    if run.has_pipeline:
+        run.pursue(course.with_brought, acted.outcomes)
     return await questions.resolve_stuck_steps(run)
 
 
@@ -102,18 +116,21 @@ def held_up_reply(run: GoalRun) -> Proposed | None:
 
 async def _evaluate(run: GoalRun) -> None:
     asked = pursue.to_evaluate(run.goal.pursuit)
-    if proposed := await take_turn(run, "goal_evaluate", lambda _: prompts.evaluate_prompt(asked)):
+    if proposed := await take_turn(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
         run.pursue(pursue.with_evaluated, proposed.judged.reply)
 
 
 async def _compress(run: GoalRun) -> None:
-    if proposed := await take_turn(run, "goal_compress", lambda state: prompts.compress_prompt(state.pursuit)):
+    if proposed := await take_turn(run, "goal_compress", prompts.compress_prompt):
         run.pursue(pursue.with_compressed, proposed.judged.reply)
 
 
 async def _decide(run: GoalRun) -> None:
     """Go by the rules where they say what is next, else ask the model."""
     hear(run)
+    if run.setup.pipeline is not None:
+        run.pursue(with_next, run.setup.pipeline)
+        return
     if (foregone := pursue.with_foregone(run.goal)) is not None:
         run.pursue(lambda _: foregone)
         return
@@ -128,7 +145,14 @@ async def _ask(run: GoalRun) -> None:
 
 
 async def _review(run: GoalRun) -> None:
-    """Hold the plan until a person has approved it, changed it, or sent it back."""
+    """Put the plan to the policy where that is wanted; hold it until a person has approved, changed or rejected it."""
+    if review.is_for_policy(run.goal):
+        await checkpoint(run, may_roll_over=True)
+        enter(run, "gating")
+        with phase_span("gate", run.state.iteration):
+            verdict = await gate.judge_plan(run, review.proposed(run.goal))
+        run.pursue(review.with_verdict, verdict)
+        return
     decided = await ask_for_answer(run, _question(run), may_roll_over=True)
     words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
     run.pursue(review.with_reviewed, words, run.setup)
@@ -136,7 +160,12 @@ async def _review(run: GoalRun) -> None:
 
 def _question(run: GoalRun) -> Question:
     pursuit = run.goal.pursuit
-    return question_of(str(pursuit.questions), pursuit.question, run.now)
+    terms = pursuit.terms
+    if terms is None:
+        return question_of(str(pursuit.questions), pursuit.question, run.now)
+    return question_of(
+        str(pursuit.questions), pursuit.question, run.now, expires_s=terms.expires_s, approvers=terms.approvers
+    )
 
 
 def _own(proposed: Proposed) -> GoalReply:

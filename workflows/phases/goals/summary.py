@@ -3,6 +3,7 @@
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals import prompts, pursue
 from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised, with_end_put_off
+from orga.workflows.decisions.goals.pipelines.answers import pipeline_answer
 from orga.workflows.decisions.result import with_output
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.phases import gate
@@ -11,6 +12,8 @@ from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
 from orga.workflows.phases.goals.stages import held_up_reply, judged
 from orga.workflows.phases.stages import conclude
 from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.turns import GoalRequest
 
 MAX_TRIES = 3
 """To write an answer that gate and critics let through."""
@@ -27,11 +30,12 @@ async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
     run.pursue(pursue.with_ending, ending)
     limits = run.state.extended
     try:
-        for _ in range(MAX_TRIES):
-            if run.is_interrupted() or not may_be_summarised(run.goal, run.now):
+        for count in range(MAX_TRIES):
+            is_made = not count and bool(pipeline_answer(run.goal, ending))
+            if run.is_interrupted() or not (is_made or may_be_summarised(run.goal, run.now)):
                 break
             hear(run)
-            await _answer(run)
+            await _answer(run, ending, is_made=is_made)
             if run.state.extended != limits:
                 run.pursue(with_end_put_off, run.now)
             if _goes_on(run) or _is_news(run, ending):
@@ -44,10 +48,15 @@ async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
     return _how(run, ending)
 
 
-async def _answer(run: GoalRun) -> None:
+async def _answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
+    """Take in an answer: that of the pipeline where it has made one, which is put to gate and critics once."""
+
+    def with_made(state: GoalState, request: GoalRequest) -> GoalRequest:
+        return request.with_answer(pipeline_answer(state, ending)) if is_made else request
+
     if _goes_on(run):
         return
-    proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt)
+    proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt, with_made)
     if proposed is None or _goes_on(run):
         return
     if proposed.judged.kind not in {"answer", "cut_answer"}:

@@ -2,15 +2,19 @@
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
+from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
 from orga.workflows.types.record import Border, InvalidInput, checked
 from orga.workflows.types.recovery import Recovery
 
 MAX_GOAL_BYTES = 50_000
 """A longer one belongs into a file that a step reads; the state has to carry goal and plan beside the rest."""
+
+MAX_PIPELINE_GOAL_BYTES = 8_000
+"""Of a goal with a pipeline: each of its steps is told it."""
 
 
 def _small(goal: str) -> str:
@@ -43,7 +47,7 @@ class GoalConfig(Border):
     max_total_tokens: int = Field(default=500_000, ge=1, le=10**12)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
-    plan_review: Literal["never", "always"] = "never"
+    plan_review: Literal["never", "always", "policy"] = "never"
     """Whether a person sees each plan before anything of it is done."""
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
@@ -70,6 +74,25 @@ class GoalInput(Border):
     tenant: Name | None = None
     deliver: tuple[DeliveryName, ...] | None = Field(default=None, max_length=MAX_DELIVERIES)
     """Channels of the worker that get the answer; null for those that are so by default."""
+    pipeline: PipelineName | None = None
+    """A plan of the worker's configuration in place of one by the model."""
+    inputs: tuple[PipelineInput, ...] | None = Field(default=None, min_length=1, max_length=MAX_INPUTS)
+    """Of a pipeline that maps; null for those of its configuration."""
+
+    @model_validator(mode="after")
+    def _fits_a_pipeline(self) -> "GoalInput":
+        if self.pipeline is None:
+            if self.inputs is not None:
+                raise ValueError("inputs are of a pipeline: name one, or put them into the goal")
+            return self
+        if self.skills is not None:
+            raise ValueError("skills: the steps of a pipeline are its agents'; leave skills out")
+        if (size := len(self.goal.encode("utf-8", "replace"))) > MAX_PIPELINE_GOAL_BYTES:
+            raise ValueError(
+                f"goal: with a pipeline it must not be longer than {MAX_PIPELINE_GOAL_BYTES} bytes, it has {size}; "
+                "put the rest into a file that the agents read"
+            )
+        return self
 
     def for_agent(self) -> AgentInput:
         """Return what the agent's loop goes by: the gate, the calls, the conversation and the budgets are its own."""

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types.control import Stop
+from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.goals.course import Course
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import Record, replace_fields
@@ -61,6 +63,8 @@ class StepChanges(TypedDict, total=False):
     label: str
     summary: str
     error: str
+    score: float | None
+    depends_on: tuple[str, ...]
 
 
 class PlanStep(Record):
@@ -88,6 +92,8 @@ class PlanStep(Record):
     error: str = ""
     by: str = ""
     """Who has put it there, where that is not the model."""
+    score: float | None = None
+    """From 0 to 1: of a draft, by the critic of its pipeline."""
 
     def with_fields(self, **changes: Unpack[StepChanges]) -> Self:
         """Return the step with these changes."""
@@ -105,6 +111,7 @@ class PursuitChanges(TypedDict, total=False):
     memory: str
     question: str
     questions: int
+    terms: ApprovalTerms | None
     errors: int
     bad: int
     unusable: int
@@ -115,6 +122,7 @@ class PursuitChanges(TypedDict, total=False):
     confidence: float | None
     is_guided: bool
     ending: Stop | None
+    course: Course | None
 
 
 class Pursuit(Record):
@@ -132,9 +140,11 @@ class Pursuit(Record):
     memory: str = ""
     """What the model keeps in mind."""
     question: str = ""
-    """What the model wants to ask."""
+    """What the model wants to ask, or what is asked of its plan."""
     questions: int = 0
     """Asked so far: the number of the next."""
+    terms: ApprovalTerms | None = None
+    """Who may say yes to the plan, and until when, where policy wants one."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0
@@ -155,6 +165,8 @@ class Pursuit(Record):
     """Whether people said something that no decision has seen yet."""
     ending: Stop | None = None
     """How the goal will end, once the final answer is written."""
+    course: Course | None = None
+    """Of its pipeline, where it has one."""
 
     def with_fields(self, **changes: Unpack[PursuitChanges]) -> Self:
         """Return the pursuit with these changes."""
@@ -187,6 +199,10 @@ class GoalState(AgentState):
     goal_config: GoalConfig = GoalConfig()
     deliver: tuple[str, ...] | None = None
     """The channels that its starter named for the answer."""
+    pipeline: str = ""
+    """The name of its pipeline; none is planned by the model."""
+    inputs: tuple[str, ...] | None = None
+    """Of its pipeline, where its starter gave some."""
     pursuit: Pursuit = Pursuit()
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:

@@ -24,6 +24,7 @@ class ShownStep(Record):
     """Derived from the scores; empty where there are none."""
     score: float | None = None
     scores: Scores | None = None
+    """Each from 1 to 5. `score` is their mean; of a draft it is its critic's, from 0 to 1."""
     output: str = ""
     """The id of the activity, or the place of the delegate, whose result it is."""
     source: str = ""
@@ -40,6 +41,7 @@ class ShownPlan(Record):
     trend: str = ""
     average: float | None = None
     memory: str = ""
+    pipeline: str = ""
 
 
 class GoalResult(AgentResult):

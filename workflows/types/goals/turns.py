@@ -13,10 +13,16 @@ class GoalRequest(ReasonRequest):
 
     calls: tuple[ToolCall, ...] = ()
     """Of `goal_input`: those of the plan. Where it has all of their arguments no model is asked."""
+    answer: str = ""
+    """Of `goal_summary`: that of a pipeline, whose last step has given it. No model is asked."""
 
     def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
         """Return the request for just these calls; none is not written."""
         return replace_fields(self, {"calls": calls}) if calls else self
+
+    def with_answer(self, answer: str) -> Self:
+        """Return the request for just this answer; none is not written."""
+        return replace_fields(self, {"answer": answer}) if answer else self
 
 
 class GoalReply(Reply):

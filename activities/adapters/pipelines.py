@@ -1,0 +1,60 @@
+"""Pipelines from configuration: that their steps are agents, and that a goal with one can delegate to them."""
+
+from collections.abc import Iterator, Mapping
+
+from orga.activities.adapters.known_names import Problem, there_are
+from orga.activities.adapters.offered_tools import Offered
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.loop_tools import RUN_TOOL
+from orga.workflows.types.record import InvalidInput
+
+NO_PIPELINES: Mapping[str, Pipeline] = {}
+
+
+def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+    """Yield steps whose agents there are not; `agents` holds `default`, too."""
+    for name, pipeline in pipelines.items():
+        for key, step in pipeline.parts.items():
+            if step.agent not in agents:
+                place = f"pipelines.{name}.{key}"
+                yield Problem(place, f"no such agent: {step.agent}", there_are(step.agent, agents))
+
+
+class ConfiguredPipelines:
+    """The pipelines of `orga.toml`."""
+
+    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
+        self._pipelines = pipelines
+
+    def named(self, request: PrepareRequest) -> Pipeline | None:
+        """Return the pipeline that a goal names, None where it names none.
+
+        Raises:
+            InvalidInput: There is none of that name, or one of its steps is the goal's own agent.
+        """
+        if request.pipeline is None:
+            return None
+        pipeline = self._pipelines.get(request.pipeline)
+        if pipeline is None:
+            known = there_are(request.pipeline, self._pipelines) if self._pipelines else "there are none: [pipelines]"
+            raise InvalidInput(f"pipeline: there is no pipeline {request.pipeline!r}; {known}")
+        for key, step in pipeline.parts.items():
+            if step.agent == request.agent:
+                raise InvalidInput(
+                    f"pipeline: {request.pipeline}.{key} is done by {step.agent!r}, the goal's own agent, which cannot "
+                    "delegate to itself; start the goal with another agent"
+                )
+        return pipeline
+
+    def require_delegation(self, pipeline: Pipeline | None, offered: Offered) -> None:
+        """Refuse a goal that has a pipeline and cannot delegate.
+
+        Raises:
+            InvalidInput: A tool profile leaves it no tool to delegate with.
+        """
+        if pipeline is not None and not offered.delegates:
+            raise InvalidInput(
+                f"pipeline: its steps are delegated, and tool_profile leaves out {RUN_TOOL!r}; include it"
+            )

@@ -1,0 +1,154 @@
+"""How a goal with a pipeline goes on: in place of a planner, what its configuration says."""
+
+from collections.abc import Sequence
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.goals.change import told_steps
+from orga.workflows.decisions.goals.pipelines.next import with_next
+from orga.workflows.decisions.goals.pipelines.plans import REDUCE, first_steps, inputs_of, role_of
+from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
+from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
+from orga.workflows.decisions.goals.plans import call_of, ready_steps
+from orga.workflows.decisions.goals.replies import Unusable
+from orga.workflows.decisions.goals.review import with_plan_to_review
+from orga.workflows.types.control import Intervention
+from orga.workflows.types.goals.course import Course
+from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.loop_tools import DELEGATE
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.text import clip, clip_json, undelimited
+
+KEPT_BYTES = 100_000
+"""Of JSON that all outputs together may take which later steps need."""
+
+GUIDANCE_BYTES = 4_000
+ERROR_CHARS = 300
+
+
+def pipeline_of(state: GoalState) -> Pipeline | None:
+    """Return the pipeline of a goal that is prepared and has one."""
+    return state.setup.pipeline if state.setup else None
+
+
+def _known(state: GoalState) -> tuple[Pipeline, Course]:
+    pipeline = pipeline_of(state)
+    if pipeline is None:
+        raise TypeError("the goal has no pipeline")
+    return pipeline, state.pursuit.course or Course()
+
+
+def with_pipeline_plan(state: GoalState) -> GoalState:
+    """Return the state with the plan that the pipeline stands for."""
+    pipeline, course = _known(state)
+    steps = first_steps(pipeline, inputs_of(state.inputs, pipeline))
+    longest = 2 * pipeline.rounds if pipeline.kind == "director_critic" else len(steps)
+    after = with_plan_to_review(state.with_pursuit(steps=steps, longest=longest, course=course, due=()))
+    return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=told_steps(steps))
+
+
+def with_heard(state: GoalState, said: Sequence[Intervention]) -> GoalState:
+    """Keep what people said for all steps to come; of too much the latest."""
+    _, course = _known(state)
+    kept = [*course.guidance, *(clip(each.text, GUIDANCE_BYTES, "the rest is in the journal") for each in said)]
+    while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
+        del kept[0]
+    return state.with_pursuit(course=course.with_fields(guidance=tuple(kept)))
+
+
+def with_pipeline_round(state: GoalState) -> GoalState:
+    """Return the state with the steps that are done next: all that can be, as far as their tasks fit into one reply.
+
+    What a person has put there is done first, and alone.
+    """
+    pursuit, most = state.pursuit, state.goal_config.max_parallel_steps
+    ready = ready_steps(pursuit.steps, MAX_KEPT_STEPS)
+    by_person = [step for step in ready if step.by == OPERATOR]
+    due, size = list[PlanStep](), 0
+    for step in by_person[:1] or ready[:most]:
+        size += len(to_json(_call(state, step)))
+        if due and size > ROOM_BYTES:
+            break
+        due.append(step)
+    return state.with_pursuit(due=tuple(step.id for step in due), stage=pursuit.stage if due else "decide")
+
+
+def calls_of(state: GoalState) -> tuple[ToolCall | None, ...]:
+    """Return the calls of the steps that are due; None for one that a person described and a model has to make."""
+    return tuple(_call(state, step) for step in state.pursuit.due_steps)
+
+
+def _call(state: GoalState, step: PlanStep) -> ToolCall | None:
+    pipeline, _ = _known(state)
+    if step.by == OPERATOR:
+        return call_of(step, frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset())
+    task = task_of(state, pipeline, step)
+    return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
+
+
+def with_brought(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
+    """Take in what the steps of the round brought, behind `with_executed`; what may be tried again is open again."""
+    pipeline, course = _known(state)
+    outputs, again = dict(course.outputs), list[PlanStep]()
+    share = KEPT_BYTES // max(len(inputs_of(state.inputs, pipeline)), 5)
+    for step, outcome in zip(state.pursuit.due_steps, outcomes, strict=True):
+        if outcome.status == "ok" and role_of(step.id)[0] != OPERATOR:
+            outputs[step.id] = clip_json(undelimited(outcome.text).strip(), share)
+        if _may_be_tried_again(step, outcome, pipeline):
+            again.append(step.with_fields(state="open"))
+    pursuit = state.pursuit.with_steps(again)
+    state = state.with_pursuit(steps=pursuit.steps, course=course.with_fields(outputs=outputs), is_guided=False)
+    state = _with_needed_alone(_with_verdict(state, pipeline), pipeline)
+    is_whole = all(outcome.status == "ok" for outcome in outcomes)
+    if pipeline.evaluate and any(step.state == "done" for step in state.pursuit.due_steps):
+        return state.with_pursuit(stage="evaluate")
+    state = state.with_pursuit(stage="decide")
+    # what is done is done ahead of any limit; what was cut short is looked at behind them
+    return with_next(state, pipeline) if is_whole else state
+
+
+def _may_be_tried_again(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
+    """A denial stays one, and what may have acted is not repeated unseen."""
+    is_ours = step.by != OPERATOR
+    return is_ours and outcome.status == "failed" and not outcome.may_have_acted and step.attempts < pipeline.attempts
+
+
+def _with_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
+    """Take in the verdict of a critic; one that is none is asked for again, `stuck_threshold` times in all."""
+    pursuit, course = state.pursuit, state.pursuit.course or Course()
+    found = [step for step in pursuit.due_steps if role_of(step.id)[0] == "critique" and step.state == "done"]
+    if not found:
+        return state
+    [critique] = found
+    try:
+        verdict = verdict_in(course.outputs[critique.id], pipeline)
+    except Unusable as error:
+        is_last = critique.attempts >= state.goal_config.stuck_threshold or critique.by == OPERATOR
+        unusable = critique.with_fields(state="failed" if is_last else "open", error=f"{UNUSABLE}{error}"[:ERROR_CHARS])
+        return state.with_pursuit(steps=pursuit.with_steps([unusable]).steps)
+    scores = (*course.scores, verdict.score)
+    is_good = pipeline.fixed_rounds is None and verdict.score >= pipeline.threshold
+    draft = next(step for step in pursuit.steps if step.id == f"draft-{len(scores)}").with_fields(score=verdict.score)
+    state = state.with_pursuit(
+        steps=pursuit.with_steps([draft, critique.with_fields(error="")]).steps,
+        course=course.with_fields(scores=scores, remarks=verdict.remarks),
+    )
+    told = {"score": round(verdict.score, 3), "quality": "good" if is_good else "partial", "by": critique.skill}
+    return state.with_note("StepEvaluated", step=draft.id, label="", **told)
+
+
+def _with_needed_alone(state: GoalState, pipeline: Pipeline) -> GoalState:
+    """Let go of what no later step needs, and no answer is made of."""
+    course = state.pursuit.course or Course()
+    outputs = course.outputs
+    if pipeline.kind == "chain":
+        needed = set(list(outputs)[-1:])
+    elif pipeline.kind == "map_reduce":
+        needed = {REDUCE} if REDUCE in outputs else set(outputs)
+    else:
+        drafts = [step_id for step_id in outputs if role_of(step_id)[0] == "draft"]
+        needed = {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
+    kept = {step_id: text for step_id, text in outputs.items() if step_id in needed}
+    return state.with_pursuit(course=course.with_fields(outputs=kept))

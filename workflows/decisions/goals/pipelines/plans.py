@@ -1,0 +1,96 @@
+"""The plans that pipelines stand for, and what is wrong with what a starter wants of one."""
+
+from collections.abc import Collection
+
+from orga.workflows.types.context import Setup
+from orga.workflows.types.goals.pipelines import Pipeline, PipelineStep
+from orga.workflows.types.goals.pursuit import MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.text import one_line
+
+REDUCE = "reduce"
+"""The id of the step; the others are numbered: `step-1`, `map-1`, `draft-1`, `critique-1`."""
+
+_DOES = {
+    "step": "do its part",
+    "map": "see to one input",
+    REDUCE: "make one answer of all",
+    "draft": "write a draft",
+    "critique": "review it",
+}
+"""What a step without a task is for, as people are shown it."""
+
+
+def unknown_pipeline(wanted: str | None, known: Collection[str]) -> str:
+    """Return what is wrong with the name that a starter gave, "" where it is known, or none was given."""
+    if not wanted or wanted in known:
+        return ""
+    there = f"there are: {', '.join(known)}" if known else "none is configured, see [pipelines] of orga.toml"
+    return f"pipeline: there is no pipeline {wanted!r}; {there}"
+
+
+def pipeline_problem(state: GoalState, setup: Setup) -> str:
+    """Return why the goal cannot be pursued by its pipeline, "" where it can, or has none."""
+    pipeline, name = setup.pipeline, state.pipeline
+    if not name:
+        return ""
+    if pipeline is None:
+        return f"pipeline: the worker that prepared the goal is of a version without pipelines, so there is no {name!r}"
+    if pipeline.kind != "map_reduce":
+        return "" if state.inputs is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
+    number = len(inputs_of(state.inputs, pipeline))
+    if not number:
+        return f"inputs: pipeline {name!r} has none of its own, and the goal gives none; give at least one"
+    if number > pipeline.max_inputs:
+        return f"inputs: {number} of them, and pipeline {name!r} takes {pipeline.max_inputs} (max_inputs)"
+    return ""
+
+
+def inputs_of(given: tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
+    """Return what is mapped: the goal's own inputs win over those of the pipeline."""
+    return pipeline.inputs if given is None else given
+
+
+def first_steps(pipeline: Pipeline, inputs: tuple[str, ...]) -> tuple[PlanStep, ...]:
+    """Return the steps that a goal begins with; a director's later rounds follow from what the critic says."""
+    if pipeline.kind == "chain":
+        return tuple(
+            _step(pipeline, f"step-{number}", (f"step-{number - 1}",) if number > 1 else ())
+            for number in range(1, len(pipeline.steps) + 1)
+        )
+    if pipeline.kind == "map_reduce":
+        maps = tuple(_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
+        return (*maps, _step(pipeline, REDUCE, tuple(step.id for step in maps)))
+    return round_steps(pipeline, 1)
+
+
+def round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:
+    """Return a draft of a director, and the critique of it."""
+    before = (f"critique-{number - 1}",) if number > 1 else ()
+    draft = _step(pipeline, f"draft-{number}", before)
+    return draft, _step(pipeline, f"critique-{number}", (draft.id,))
+
+
+def own_steps(state: GoalState) -> tuple[PlanStep, ...]:
+    """Return the steps of the pipeline: those that a person has added to them are none."""
+    return tuple(step for step in state.pursuit.steps if role_of(step.id)[0] != OPERATOR)
+
+
+def role_of(step_id: str) -> tuple[str, int]:
+    """Return what a step of a pipeline is there as, and its number; 0 of the one that has none."""
+    role, _, number = step_id.partition("-")
+    return role, int(number) if number.isdecimal() else 0
+
+
+def part_of(pipeline: Pipeline, step_id: str) -> PipelineStep:
+    """Return who does a step, and what it is to do, as the configuration says."""
+    role, number = role_of(step_id)
+    key = {"step": f"steps.{number - 1}", "draft": "director", "critique": "critic"}.get(role, role)
+    return pipeline.parts[key]
+
+
+def _step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: str = "") -> PlanStep:
+    part = part_of(pipeline, step_id)
+    goal = part.task or _DOES[role_of(step_id)[0]]
+    shown = one_line(f"{goal}: {given}" if given else goal, MAX_GOAL_CHARS)
+    step = PlanStep(id=step_id, goal=shown, skill=part.agent)
+    return step.with_fields(depends_on=needs) if needs else step

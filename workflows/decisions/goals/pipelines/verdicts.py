@@ -1,0 +1,92 @@
+"""What a critic says of a draft, read tolerantly and scored by the rubric, and what follows for the director."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+from orga.workflows.decisions.critique import score
+from orga.workflows.decisions.goals.replies import Unusable, line, number
+from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.json_text import object_in
+
+MAX_REMARKS_CHARS = 4_000
+
+_ROUNDING = 1e-9
+
+
+class Verdict(NamedTuple):
+    """On one draft."""
+
+    score: float
+    """By the weights of the rubric, from 0 to 1."""
+    remarks: str
+    """The scores and what has to change, for the director."""
+
+
+def verdict_in(text: str, pipeline: Pipeline) -> Verdict:
+    """Return the verdict that a critic's answer is, or that stands in it.
+
+    Raises:
+        Unusable: There is none, or a score is missing or out of range.
+    """
+    try:
+        said = object_in(text)
+    except ValueError as error:
+        raise Unusable(f"give one JSON object: {error}") from None
+    scores = _scores(said, pipeline)
+    critic = pipeline.reviewer
+    total = score(critic, scores)
+    told = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+    words = line(said.get("feedback"), MAX_REMARKS_CHARS)
+    head = (
+        f"The draft has {total:.2f}" + ("" if pipeline.fixed_rounds else f" of {critic.threshold:.2f}") + f" ({told})."
+    )
+    return Verdict(total, f"{head}\n{words}" if words else head)
+
+
+def _scores(said: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
+    given = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
+    found = {name: number(given.get(name), 1) for name in pipeline.rubric}
+    if missing := [name for name, value in found.items() if value is None]:
+        raise Unusable(f"scores: a number from 0 to 1 is missing: {', '.join(missing)}")
+    known = {name: value or 0.0 for name, value in found.items()}
+    if wrong := [f"{name} {value:g}" for name, value in known.items() if not 0 <= value <= 1]:
+        raise Unusable(f"scores: each is from 0 to 1, not {', '.join(wrong)}")
+    return known
+
+
+def best_draft(scores: Sequence[float]) -> int:
+    """Return the number of the best draft, the latest of equal ones; 0 where there is none."""
+    return max(range(len(scores)), key=lambda index: (scores[index], index)) + 1 if scores else 0
+
+
+class Convergence(NamedTuple):
+    """What follows from the scores of all drafts so far."""
+
+    what: Literal["again", "done", "stuck"]
+    why: str
+
+
+def convergence(pipeline: Pipeline, scores: Sequence[float]) -> Convergence:
+    """Return whether the director is sent back. The first that holds counts:
+
+    1. `fixed_rounds`: again up to the last, which is done;
+    2. the latest draft reaches the threshold: done;
+    3. that was the last round: stuck;
+    4. `adaptive_break`: after `min_rounds`, a draft that is not better than the best before it: stuck;
+    5. again.
+    """
+    rounds, latest, best = len(scores), scores[-1], max(scores)
+    if pipeline.fixed_rounds is not None:
+        what = "done" if rounds >= pipeline.fixed_rounds else "again"
+        return Convergence(what, f"round {rounds} of {pipeline.fixed_rounds}, score {latest:.2f}")
+    if latest >= pipeline.threshold:
+        return Convergence("done", f"score {latest:.2f}, {pipeline.threshold:.2f} are needed")
+    if rounds >= pipeline.rounds:
+        why = f"no draft reached {pipeline.threshold:.2f} in {rounds} rounds; the best has {best:.2f}"
+        return Convergence("stuck", why)
+    adaptive = pipeline.adaptive_break
+    if adaptive is not None and rounds >= adaptive.min_rounds:
+        before = max(scores[:-1])
+        if latest < before + adaptive.min_improvement - _ROUNDING:
+            return Convergence("stuck", f"the drafts get no better: {latest:.2f} after {before:.2f}")
+    return Convergence("again", f"score {latest:.2f}, {pipeline.threshold:.2f} are needed")
