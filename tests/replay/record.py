@@ -50,6 +50,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "compensated": trust.compensated,
     "held-below": trust.held_below,
     "pursued": goals.pursued,
+    "piped": goals.piped,
 }
 
 

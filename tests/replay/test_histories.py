@@ -36,6 +36,7 @@ SHOWS = {
     "criticised": ("CritiqueEvaluated", "revise", "accepted"),
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),
+    "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
 }
 """What the journals of these recordings tell of."""
