@@ -22,6 +22,7 @@ from orga.activities.critique import CritiqueActivities
 from orga.activities.deliver import DeliverActivities
 from orga.activities.gate import GateActivities
 from orga.activities.goals import GoalActivities
+from orga.activities.knowledge.recall import RecallActivities
 from orga.activities.model_circuits import GuardedModels
 from orga.activities.notify import NotifyActivities
 from orga.activities.past import PastActivities
@@ -100,6 +101,7 @@ def _activities(parts: Parts, conversations: Conversations, pasts: Pasts) -> lis
         SummariseActivities(models, conversations, parts.secrets).summarise,
         CritiqueActivities(models, conversations, parts.secrets).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
+        RecallActivities(parts.knowledge, conversations, parts.secrets).recall_context,
         *tool_activities(parts.tools, conversations, parts.secrets, parts.permits),
         DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
@@ -147,6 +149,8 @@ async def serve(
                     _say(f"version: {version.to_canonical_string()}; {told}")
                 _say(f"{POLLS} {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
+            if parts.knowledge is not None:
+                await parts.knowledge.close()
     finally:
         observed.shutdown()
 

@@ -7,7 +7,7 @@ from orga.activities.instruments import count
 from orga.activities.ports import HistorySource, Rebuilt, RunKey
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
-from orga.workflows.types.conversation import summary_message
+from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.digest import canonical, record_digest, reference
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.recovery import tool_message
@@ -69,7 +69,7 @@ class Conversations:
         self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
-        """Remember a tool's result or a summary, which the next call refers to."""
+        """Remember a tool's result, a summary or what was recalled, which the next call refers to."""
         self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
 
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _Known:
@@ -95,18 +95,20 @@ class Conversations:
         """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
         summary = request.context.summary
         for news in (*request.context.news, *([summary] if summary else [])):
-            self._parts.drop((run, news.summary or news.result or news.reply))
+            self._parts.drop((run, _part_of(news)))
 
     def _message(self, run: RunKey, news: MessageRef, setup: Setup) -> Message:
         if news.message is not None:
             return news.message
         if news.reply is not None:
             return self._reply(run, news.reply).message()
-        content = self._parts.get((run, news.summary or news.result))
+        content = self._parts.get((run, _part_of(news)))
         if not isinstance(content, str):
             raise Missing("result")
         if news.summary is not None:
             return summary_message(content)
+        if news.recall is not None:
+            return knowledge_message(content)
         iteration, _, index = (news.result or "").partition(".")
         call = self._reply(run, int(iteration)).calls[int(index)]
         spec = setup.tool(call.name)
@@ -117,6 +119,11 @@ class Conversations:
         if not isinstance(reply, Reply):
             raise Missing("reply")
         return reply
+
+
+def _part_of(news: MessageRef) -> str | int | None:
+    """Return what names the recorded part that a reference is to."""
+    return news.summary or news.recall or news.result or news.reply
 
 
 def _unused(setup: Setup) -> _Known:

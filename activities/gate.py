@@ -74,6 +74,8 @@ class GateActivities:
         elif request.calls:
             judged = [(call.name, partial(self._on_call, request, call, specs)) for call in request.calls]
             verdicts = await self._all(judged)
+        elif request.plan:
+            verdicts = await self._all([("the plan", partial(self._as_it_stands, request, "plan"))])
         else:
             verdicts = await self._all([("the answer", partial(self._on_answer, request))])
         verdicts = recordable(verdicts)
@@ -128,10 +130,13 @@ class GateActivities:
     async def _on_answer(self, request: GateRequest) -> Verdict:
         if problem := await self._misfit_answer(request):
             return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
+        return await self._as_it_stands(request, "final answer")
+
+    async def _as_it_stands(self, request: GateRequest, what: str) -> Verdict:
         proposal = _proposal(request)
         judgement = await self._judgement(proposal)
-        if judgement.allowed and judgement.arguments is not None:  # it was not meant to be said as it stands
-            return _denied("the policy wants to change a final answer; it can only allow or deny one")
+        if judgement.allowed and judgement.arguments is not None:  # it was not meant to be let through like this
+            return _denied(f"the policy wants to change a {what}; it can only allow or deny one")
         return _verdict(proposal, judgement)
 
     async def _misfit_answer(self, request: GateRequest) -> str:
@@ -230,6 +235,8 @@ def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec
         call=call,
         spec=spec,
         answer=request.answer,
+        plan=request.plan,
+        plan_specs={each.name: each for each in request.specs} if request.plan else {},
         tenant=request.tenant,
         trusted_context=request.trusted_context,
         listed=request.offered,

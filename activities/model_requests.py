@@ -5,6 +5,7 @@ from orga.activities.ports import ModelRequest, Rebuilt
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import as_sent
 from orga.workflows.types.names import GOAL_TURNS
+from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.text import MEANING
 
 GOAL_INSTRUCTIONS = """\
@@ -21,7 +22,9 @@ def model_request(turn: str, context: Rebuilt, request: ReasonRequest) -> ModelR
     own = GOAL_INSTRUCTIONS if is_goals else ""
     return ModelRequest(
         model=setup.model,
-        system=tuple(filter(None, (setup.instructions, own, MEANING if setup.tools else ""))),
+        system=tuple(
+            filter(None, (setup.instructions, own, MEANING if setup.tools or uses_knowledge(setup.config) else ""))
+        ),
         messages=as_sent(context.messages, setup.tools),
         tools=setup.tools,
         tool_choice="auto" if turn in _MAY_CALL else "none",

@@ -7,7 +7,8 @@ from typing import Any, Literal, Protocol
 
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.delegation import DelegateSpec
-from orga.workflows.types.gate import ApprovalTerms, Purpose
+from orga.workflows.types.gate import ApprovalTerms, ProposedStep, Purpose
+from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.past import ForkInput
 from orga.workflows.types.questions import Notification
@@ -84,6 +85,8 @@ class ToolContext:
     idempotency_key: str
     attempt: int = 1
     workflow_id: str = ""
+    behalf: Behalf | None = None
+    """On whose behalf a tool that recalls or stores is called, as the run says; None of a call outside of runs."""
     heartbeat: Callable[[str], None] = field(default=lambda note: None)
     """Report progress (one short line); the same channel delivers an abort as cancellation."""
 
@@ -170,13 +173,16 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Proposal:
-    """One action that waits for a verdict: a tool call, or the final answer when `call` is None."""
+    """One action that waits for a verdict: a tool call; else a plan, where it has steps; else the answer."""
 
     agent: str
     iteration: int
     call: ToolCall | None = None
     spec: ToolSpec | None = None
     answer: str | None = None
+    plan: Sequence[ProposedStep] = ()
+    plan_specs: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    """The tools that are skills of the plan, by name; other skills are agents."""
     tenant: str | None = None
     trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
     listed: Sequence[str] = ()

@@ -42,7 +42,9 @@ class PrepareActivities:
 
 
 def _too_large(setup: Setup, size: int) -> str:
-    parts = setup.model_dump(mode="json", include={"instructions", "tools", "critics", "decisions", "output_schema"})
+    parts = setup.model_dump(
+        mode="json", include={"instructions", "tools", "critics", "decisions", "output_schema", "prompts"}
+    )
     sizes = ", ".join(f"{name} {len(to_json(value))}" for name, value in parts.items() if value)
     return (
         f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "

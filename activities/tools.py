@@ -100,6 +100,7 @@ async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> Too
         idempotency_key=request.key,
         attempt=info.attempt,
         workflow_id=info.workflow_id or "",
+        behalf=request.behalf,
         heartbeat=progress.note,
     )
     with tool_span(tool.spec.name, request.call_id), told_of_shutdown():
@@ -107,7 +108,7 @@ async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> Too
             output = await _call(tool, request, context, secrets)
     content = clip(await _fit_for_a_model(output.content, secrets), tool.spec.max_result_bytes)
     worker.conversations.keep_result(own_run(), info.activity_id, content)
-    return ToolOutput(content=content)
+    return output.with_content(content)
 
 
 async def _fit_for_a_model(content: str, secrets: KnownSecrets) -> str:

@@ -4,6 +4,7 @@ Once, at the start, `prepare` says what the run works with, and what the task re
 
 - Is a limit reached? A person may raise it, where the config says so; else the run ends, with what it has gathered.
 - Observe: what people sent, and what the calls of the step before brought, becomes part of the conversation.
+- Recall: where the run has knowledge, and the talk has come to other words, what may concern it is looked up.
 - Reason: one model call. Its reply proposes tool calls, or a final answer; a reply that is neither is repaired.
 - Gate: each call, or the answer, gets a verdict. Behind it stand the stages of `decisions/stages.py`, from people's
   approval to a last confirmation. Each may only turn more down.
@@ -22,6 +23,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.replies import ClassifiedReply
 from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
 from orga.workflows.decisions.roll_over import holding_up
@@ -32,6 +34,7 @@ from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
 from orga.workflows.phases.delegation import report_held
+from orga.workflows.phases.knowledge import persist_learnings, recall_context
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
@@ -91,6 +94,12 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         if text and await gate.lets_through(run, text):
             run.change(with_output, text)
 
+    async def finish(self, ended: AgentResult) -> AgentResult:
+        """Store what the run has learnt."""
+        if self._run.state.setup is not None:
+            await persist_learnings(self._run, learnings(self._run.state))
+        return ended
+
     def result(self, stop: Stop) -> AgentResult:
         """Return what has come of the task."""
         return result(self._run.state, stop, self._run.now)
@@ -135,6 +144,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         await act.send_again(run)
         await checkpoint(run, may_roll_over=True)
         run.change(observe.drain_inbox)
+        await recall_context(run)
         enter(run, "reasoning")
         with phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)

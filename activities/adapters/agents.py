@@ -15,6 +15,7 @@ from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
@@ -42,6 +43,7 @@ class ConfiguredAgents:
         policy_version: Callable[[], str] = lambda: "",
         tiers: ModelTiers = NO_TIERS,
         goal_tiers: GoalTiers = NO_GOAL_TIERS,
+        prompts: PromptTemplates | None = None,
         pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     ) -> None:
         """Take what the worker has.
@@ -57,6 +59,7 @@ class ConfiguredAgents:
             policy_version: Of the rules that judge now, "" where there are none.
             tiers: What `tier:NAME` stands for.
             goal_tiers: Which of them the turns of goals ask.
+            prompts: By which templates goals are asked, where not by the default ones.
             pipelines: By name: plans that a goal may name.
 
         Raises:
@@ -69,6 +72,7 @@ class ConfiguredAgents:
         self._facts = worker_facts
         self._source = source
         self._is_priced = is_priced
+        self._prompts = prompts
         self._policy_version = policy_version
         self._pipelines = ConfiguredPipelines(pipelines)
         found = [found for name, agent in agents.items() for found in own_problems(name, agent, self.known)]
@@ -103,23 +107,20 @@ class ConfiguredAgents:
             raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
-        offered = offered_tools(request, agents, tools, config.tool_profile, absent)
+        offered = offered_tools(request, agents, tools, config, absent)
         self._pipelines.require_delegation(pipeline, offered)
         acting = [f"{key}: {fault}" for key, fault in acting_lookups(config, tools)]
         if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:
             raise InvalidInput("; ".join(faults))
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
-        return (
-            setup.with_pipeline(pipeline)
-            .with_tiers(dict(chosen.tiers))
-            .with_more(
-                delegates=offered.delegates or None,
-                decisions=dict(offered.decisions) or None,
-                critics=chosen.critics or None,
-                output_schema=request.output_schema,
-                policy_version=self._policy_version() or None,
-            )
+        setup = setup.with_prompts(self._prompts if is_goal else None).with_pipeline(pipeline)
+        return setup.with_tiers(dict(chosen.tiers)).with_more(
+            delegates=offered.delegates or None,
+            decisions=dict(offered.decisions) or None,
+            critics=chosen.critics or None,
+            output_schema=request.output_schema,
+            policy_version=self._policy_version() or None,
         )
 
     def _refuse_others(self, place: Workplace | None) -> None:

@@ -15,9 +15,11 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import DelegateSpec
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import loop_tool, needed_keys, tool_needing
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS, uses_knowledge
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.tools import ToolProfile, ToolSpec, is_glob, matches
+from orga.workflows.types.tools import ToolSpec, is_glob, matches
 
 MAX_BYTES = 350_000
 """Of all definitions together: they are part of the setup, which every run of a chain carries."""
@@ -38,10 +40,12 @@ def offered_tools(
     request: PrepareRequest,
     agents: Mapping[str, AgentConfig],
     worker: Mapping[str, ToolSpec],
-    profile: ToolProfile | None,
+    config: LoopConfig,
     absent: Callable[[str], Absent | None],
 ) -> Offered:
     """Return what is left of the tools of the run's agent, which is one of `agents`; what is absent for now is not.
+
+    Those that recall and store are among them where the run's config has knowledge, and nowhere else.
 
     Raises:
         InvalidInput: A tool that the agent does not list, or that nobody has; definitions that are too large together.
@@ -52,11 +56,16 @@ def offered_tools(
     def is_of_server(listed: str) -> bool:
         return absent(listed) is not None
 
+    recalling = [worker[name] for name in KNOWLEDGE_TOOLS if name in worker] if uses_knowledge(config) else []
+    if uses_knowledge(config) and not recalling:
+        raise InvalidInput("config.knowledge: this worker has no store of knowledge; leave it out, or set it to null")
+    worker = {name: spec for name, spec in worker.items() if name not in KNOWLEDGE_TOOLS}
     known = {**worker, **{tool.name: tool for tool in LISTED_TOOLS}}
     listed = [tool for each in agent.tools for tool in _meant(each, worker, is_of_server)]
     by_config = [
         *([delegate_tool(delegates)] if delegates else []),
         *([decide_tool(agent.decisions)] if agent.decisions else []),
+        *recalling,
     ]
     known |= {spec.name: spec for spec in by_config}
     listed += [spec.name for spec in by_config]
@@ -67,7 +76,7 @@ def offered_tools(
             raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
     found = [_known(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
     specs = [spec for spec in found if spec is not None]
-    visible = profile.visible(specs) if profile else specs
+    visible = config.tool_profile.visible(specs) if config.tool_profile else specs
     most = request.ceiling.tools
     tools = tuple(
         spec for spec in visible if most is None or is_meant(spec.name, most, is_of_server, is_own=not spec.digest)
@@ -96,6 +105,8 @@ def _known(
         return known[tool]
     if need := loop_tool(tool).need:
         raise InvalidInput(f"tools: agent {agent!r} has {need.lacking}; {need.remedy} agents.{agent}.{need.key}")
+    if tool in KNOWLEDGE_TOOLS:
+        raise InvalidInput(f"tools: agent {agent!r} has no knowledge; set agents.{agent}.config.knowledge")
     missing = absent(tool)
     if missing is None:
         raise InvalidInput(f"tools: this worker has no tool {tool!r}; {there_are(tool, known)}")

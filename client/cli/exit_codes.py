@@ -1,19 +1,10 @@
 """Exit codes that scripts rely on."""
 
 from enum import IntEnum
-from errno import ENAMETOOLONG
+from typing import TYPE_CHECKING
 
-from temporalio.service import RPCError, RPCStatusCode
-
-from orga.client.config.file import ConfigError
-from orga.client.errors import NotAnAgent, Refused, RunFailed, RunNotFound, ScheduleNotFound, ScheduleTaken
-from orga.client.history.boundaries import NoSuchIteration
-from orga.client.history.prompts import NoPrompt
-from orga.client.journal.file import Unwritable
-from orga.client.policies.explained import NoSuchVerdict
-from orga.client.server.endpoint import ServerUnavailable
-from orga.workflows.types.control import StopReason
-from orga.workflows.types.record import InvalidInput
+if TYPE_CHECKING:  # its module brings pydantic, which takes longer than a short command
+    from orga.workflows.types.control import StopReason
 
 
 class ExitCode(IntEnum):
@@ -36,7 +27,7 @@ class UsageError(Exception):
     """A command line that cannot be carried out as it stands."""
 
 
-_REASONS: dict[StopReason, ExitCode] = {
+_REASONS: "dict[StopReason, ExitCode]" = {
     "completed": ExitCode.COMPLETED,
     "max_iterations": ExitCode.LIMIT,
     "max_tokens": ExitCode.LIMIT,
@@ -50,37 +41,6 @@ _REASONS: dict[StopReason, ExitCode] = {
 }
 
 
-def of_ending(reason: StopReason) -> ExitCode:
+def of_ending(reason: "StopReason") -> ExitCode:
     """Return the code for how a run ended."""
     return _REASONS[reason]
-
-
-_OF_USAGE = (
-    UsageError,
-    InvalidInput,
-    ConfigError,
-    RunNotFound,
-    ScheduleNotFound,
-    ScheduleTaken,
-    NotAnAgent,
-    NoSuchIteration,
-    NoPrompt,
-    NoSuchVerdict,
-    Refused,
-    Unwritable,
-)
-
-
-def of_error(error: BaseException) -> ExitCode:
-    """Return the code for an error that ends a command."""
-    if isinstance(error, _OF_USAGE):
-        return ExitCode.USAGE
-    if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
-        return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED
-    if isinstance(error, OSError) and error.errno == ENAMETOOLONG:
-        return ExitCode.USAGE
-    if isinstance(error, ServerUnavailable):
-        return ExitCode.NO_SERVER
-    if isinstance(error, RPCError) and error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
-        return ExitCode.NO_SERVER
-    return ExitCode.FAILED

@@ -12,12 +12,14 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from orga.client.cli.answer_line import AnswerLine
 from orga.client.cli.line import Line, Tone
 from orga.client.cli.plan_lines import SHOWN, step_lines, trend_line
 from orga.client.cli.progress import InFlight, Progress
 from orga.client.cli.screen import remarks
 from orga.client.cli.status_lines import call_budgets, held
 from orga.client.cli.terminal_text import harmless, on_one_line
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import as_line, in_full
 
 TEXT_LINES = 6
@@ -41,24 +43,46 @@ class LiveScreen:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._line = AnswerLine(self._console)
+        self._standing = Progress()
         self._live = Live(console=self._console, transient=True, refresh_per_second=8, redirect_stdout=False)
         self._live.start()
 
     def told(self, line: Line, at: datetime) -> None:
         """Print the line above the block."""
-        self._console.print(Text(as_line(line.text), style=_STYLES[line.tone]))
+        self._line.print(Text(as_line(line.text), style=_STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
         """Draw the block."""
-        self._live.update(block(progress, datetime.now(UTC)))
+        self._standing = progress
+        if self._live.is_started:
+            self._live.update(self._block())
 
     def note(self, text: str) -> None:
         """Print the remark above the block."""
-        self._console.print(Text(as_line(text), style="dim"))
+        self._line.print(Text(as_line(text), style="dim"))
+
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Let the person type under the question; the block stands below that meanwhile."""
+        if not sys.stdin.isatty():
+            return ""
+        self._live.stop()
+        try:
+            return await self._line.typed(wait, self._drawn)
+        finally:
+            self._live.start()
 
     def close(self) -> None:
         """Remove the block."""
         self._live.stop()
+
+    def _block(self) -> RenderableType:
+        return block(self._standing, datetime.now(UTC))
+
+    def _drawn(self) -> str:
+        with self._console.capture() as captured:
+            self._console.print(self._block())
+        return captured.get().rstrip("\n")
 
 
 def is_terminal() -> bool:

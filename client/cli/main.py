@@ -1,58 +1,16 @@
-"""The command line `orga`: its commands in groups, and one way for every command to end."""
+"""The command line `orga`: one way for every command to begin and to end."""
 
 import os
-import re
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from temporalio.service import RPCError
 from typer.exceptions import TyperException
 
-from orga.client.cli import (
-    answer,
-    approve,
-    attach,
-    audit,
-    conversation,
-    demo,
-    dev,
-    doctor,
-    extend,
-    fork,
-    goal,
-    inbox,
-    intervene,
-    journal,
-    list_runs,
-    notify,
-    override,
-    policy,
-    requeue,
-    resolve,
-    rewind,
-    run,
-    schedule,
-    server,
-    setup,
-    status,
-    steps,
-    tools,
-    verify,
-    worker,
-)
-from orga.client.cli.exit_codes import ExitCode, UsageError, of_error
+from orga.client.cli.commands import with_commands
+from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.output import note, result
-from orga.client.cli.terminal_text import behind
-from orga.client.cli.trust import is_trusted_now, trust
-from orga.client.config.trust.check import Untrusted
-from orga.client.errors import OrgaError, RunFailed
-from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.lacking import reason_of
-from orga.workflows.types.record import InvalidInput
 
 app = typer.Typer(
     name="orga",
@@ -64,51 +22,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_GROUPS: dict[str, dict[str, Callable[..., int]]] = {
-    "Runs": {
-        "run": run.run,
-        "goal": goal.goal,
-        "attach": attach.attach,
-        "list": list_runs.list_runs,
-        "status": status.status,
-        "conversation": conversation.conversation,
-        "journal": journal.journal,
-        "steps": steps.steps,
-        "verify": verify.verify,
-    },
-    "Steering a run": {
-        "steer": intervene.steer,
-        "add-context": intervene.add_context,
-        "pause": intervene.pause,
-        "resume": intervene.resume,
-        "abort": intervene.abort,
-        "rewind": rewind.rewind,
-        "fork": fork.fork,
-    },
-    "Deciding for a run": {
-        "inbox": inbox.inbox,
-        "answer": answer.answer,
-        "override": override.override,
-        "approve": approve.approve,
-        "deny": approve.deny,
-        "resolve": resolve.resolve,
-        "extend": extend.extend,
-        "requeue": requeue.requeue,
-    },
-    "Server and workers": {
-        "dev": dev.dev,
-        "server": server.server,
-        "worker": worker.worker,
-        "setup": setup.setup,
-        "doctor": doctor.doctor,
-        "trust": trust,
-        "demo": demo.demo,
-    },
-}
-
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # all that reads mail with it
+
         result(f"orga {version('orga')}")
         raise typer.Exit
 
@@ -121,21 +39,8 @@ def _of_all_commands(
 ) -> None: ...
 
 
-for _group, _commands in _GROUPS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_group)(_command)
-
-app.add_typer(schedule.app, name="schedule", rich_help_panel="Runs")
-app.add_typer(tools.app, name="tools", rich_help_panel="Tools")
-app.add_typer(policy.app, name="policy", rich_help_panel="Policies")
-app.add_typer(audit.app, name="audit", rich_help_panel="Policies")
-app.add_typer(notify.app, name="notify", rich_help_panel="Deciding for a run")
-
-EXPECTED = (UsageError, InvalidInput, OrgaError, ServerUnavailable, RPCError, OSError)
 BROKEN_PIPE = 141
 """128 + SIGPIPE."""
-
-REFUSED = re.compile(r"^(InvalidInput: )+")
 
 
 def main() -> None:
@@ -149,7 +54,7 @@ def main() -> None:
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
     try:
-        return _ran(arguments)
+        return int(with_commands(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
     except TyperException as error:
         return _usage(error)
     except (typer.Abort, KeyboardInterrupt):
@@ -157,41 +62,16 @@ def run_command(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):  # typer makes the one into the other
         _to_nowhere()
         return BROKEN_PIPE
-    except EXPECTED as error:
-        return _failed(error, _text(error))
-    except Exception as error:  # a defect: never a traceback, unless it is asked for
-        return _failed(error, f"defect: {type(error).__name__}: {error} (ORGA_DEBUG=1 shows where)")
+    except Exception as error:
+        from orga.client.cli.failing import ended_by  # it knows the errors of all commands, and loads their modules
 
-
-def _ran(arguments: Sequence[str]) -> int:
-    """Run the command; what a person at the terminal trusts meanwhile is asked once, and then it runs anew."""
-    try:
-        return int(app(list(arguments), prog_name="orga", standalone_mode=False) or 0)
-    except Untrusted as error:
-        if not is_trusted_now(error):
-            raise
-    return _ran(arguments)
+        return ended_by(error, lambda: run_command(arguments))
 
 
 def _usage(error: TyperException) -> int:
     if message := error.format_message():
         note(f"orga: {message} (orga COMMAND --help explains)")
     return ExitCode.USAGE
-
-
-def _failed(error: Exception, text: str) -> int:
-    if os.environ.get("ORGA_DEBUG"):
-        traceback.print_exc()
-    note(*behind("orga: ", text))
-    return of_error(error)
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, RPCError):
-        return f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see: orga doctor"
-    if isinstance(error, RunFailed):
-        return REFUSED.sub("", str(error))
-    return str(error)
 
 
 def _flush(stream: Any) -> None:

@@ -130,8 +130,30 @@ def _failed_over(data: Data) -> list[Line]:
     return [Line(f"⚠ {_text(data, 'from')} gives way to {_text(data, 'to')}: {_text(data, 'why')}", "bad")]
 
 
+def _recalled(data: Data) -> list[Line]:
+    if error := _text(data, "error"):
+        return [Line(f"✗ nothing could be recalled: {error}", "bad")]
+    items = cast("list[Data]", data.get("items", []))
+    found = f"{_counted(len(items), 'item')} (best {items[0]['score']:.2f})" if items else "nothing"
+    tainted = sum(bool(item.get("tainted")) for item in items)
+    untrusted = f", {tainted} of them untrusted" if tainted else ""
+    kept = ", the same as before" if data.get("block") == "kept" else ""
+    words = on_one_line(" ".join(map(str, data.get("terms", []))), 120)
+    return [Line(f"recalled {found}{untrusted}{kept} for: {words}", "quiet")]
+
+
+def _stored(data: Data) -> list[Line]:
+    if error := _text(data, "error"):
+        return [Line(f"✗ what was learnt could not be stored: {error}", "bad")]
+    older = cast("list[str]", data.get("contradicts", []))
+    against = f", against {_counted(len(older), 'older fact')}" if older else ""
+    return [Line(f"stored a {_text(data, 'kind')}: {_text(data, 'change')} {_text(data, 'id')}{against}", "good")]
+
+
 _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "PreHydrationComplete": _hydrated,
+    "KnowledgeRecalled": _recalled,
+    "KnowledgeStored": _stored,
     "ContextCompacted": _compacted,
     "ApprovalRequested": _asked,
     "ApprovalResolved": _decided,

@@ -9,6 +9,7 @@ from orga.client.cli.line import Line
 from orga.client.cli.narrated_notes import told_note
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary
+from orga.workflows.types.gate import LEARNINGS, PLAN
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import in_full
@@ -64,7 +65,10 @@ class Narrator:
         if error := entry.data.get("error"):
             return [Line(f"✗ the gate failed: {on_one_line(str(error))}", "bad")]
         verdicts: list[dict[str, Any]] = entry.data.get("verdicts", [])
-        names = self._later_names(entry.data["calls"]) if "calls" in entry.data else self._proposed_names()
+        if (about := entry.data.get("about")) in _APART:
+            names = [_APART[str(about)]]
+        else:
+            names = self._later_names(entry.data["calls"]) if "calls" in entry.data else self._proposed_names()
         named = zip(chain(names, repeat("a call")), verdicts, strict=False)
         denied = [(name, verdict) for name, verdict in named if verdict.get("decision") != "allow"]
         if not denied:
@@ -104,6 +108,9 @@ class Narrator:
         reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 400)
         return [Line(f"{reason}{': ' if detail else ''}{detail}", "good" if reason == "completed" else "bad")]
 
+
+_APART = {PLAN: "the plan", LEARNINGS: "to store what was learnt"}
+"""What a verdict is on, where it is on none of the reply's calls."""
 
 ANSWERING = "goal_summary"
 """The one turn of a goal that is for people; what the others say is told by what comes of it."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     help="A webhook tells people what waits for them: try it.",
-    epilog="[notify] in orga.toml says where to. docs/notifications.md is the guide.",
+    epilog=r"\[notify] in orga.toml says where to. docs/notifications.md is the guide.",
     rich_markup_mode="rich",
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 from orga.client.cli.nesting import run_of
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
-from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
 from orga.workflows.types.usage import Usage
 
@@ -15,8 +15,11 @@ _PHASES = {
     "Started": "preparing",
     "Prepared": "reasoning",
     "PreHydrationComplete": "reasoning",
+    "KnowledgeRecalled": "reasoning",
     "ApprovalRequested": "waiting",
     "ApprovalResolved": "acting",
+    QUESTION_ASKED: "waiting",
+    QUESTION_ANSWERED: "acting",
     "ReasoningComplete": "gating",
     "PolicyEvaluated": "acting",
     "ToolsDispatched": "acting",
@@ -24,6 +27,7 @@ _PHASES = {
     "Terminated": "done",
 }
 _SPENDING = ("ReasoningComplete", "DelegationEnded", "CritiqueEvaluated")
+_CLOSING = {"ApprovalResolved", QUESTION_ANSWERED}
 _QUIET = {"waiting", "hydrating", "reviewing"}
 """Phases that only the run's own word tells."""
 
@@ -120,6 +124,12 @@ class Progress:
             spent_at=now,
         )
 
+    def questions(self) -> dict[tuple[str, str], ShownQuestion]:
+        """Return what has a free answer and is not decided, of this run and those below it, by run and id."""
+        asked = [(self.run_id, wait) for wait in self.waiting]
+        asked += [(run, wait) for run, status in self.below for wait in status.waiting]
+        return {(run, wait.wait_id): wait for run, wait in asked if wait.kind == "answer" and not wait.resolution}
+
     def clock_s(self, now: datetime) -> float:
         """Return the seconds that the run has spent."""
         if self.spent_at is None or self.paused or self.waiting:
@@ -131,7 +141,7 @@ def _still_waiting(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> t
     """Return what is not decided by this entry; what is asked anew is taken from the status, with its data."""
     if entry.event == "Terminated":
         return ()
-    decided = entry.data.get("id") if entry.event == "ApprovalResolved" else None
+    decided = entry.data.get("id") if entry.event in _CLOSING else None
     return tuple(wait for wait in waiting if wait.wait_id != decided)
 
 

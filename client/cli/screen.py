@@ -30,6 +30,10 @@ class Screen(Protocol):
         """Show a remark of the command itself."""
         ...
 
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Return the answer that somebody types here to an open question; "" where nobody does."""
+        ...
+
     def close(self) -> None:
         """Remove what does not stay."""
         ...
@@ -58,6 +62,10 @@ class PlainScreen:
     def note(self, text: str) -> None:
         """Write the remark."""
         note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
+
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Return nothing: a pipe is no person."""
+        return ""
 
     def close(self) -> None:
         """All that was written stays."""

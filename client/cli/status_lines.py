@@ -11,6 +11,7 @@ from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import Workplace
+from orga.workflows.types.recall import Recollection
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.text import in_full
 from orga.workflows.types.tiers import Tier
@@ -28,6 +29,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counted_calls(counts)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
+        *([f"knowledge  {_recalled(status.knowledge)}"] if status.knowledge else []),
         *_plan_lines(status),
         *_questions(run_id, status),
     ]
@@ -46,6 +48,13 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         detail = on_one_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
+
+
+def _recalled(last: Recollection) -> str:
+    if last.error:
+        return f"nothing could be recalled: {on_one_line(last.error, 300)}"
+    words = f" for: {on_one_line(' '.join(last.terms), 120)}" if last.terms else ""
+    return f"{last.items} item{'' if last.items == 1 else 's'} recalled{words}"
 
 
 def _tier_lines(status: AgentStatus) -> list[str]:

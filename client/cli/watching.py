@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from orga.client.cli.answering import Answering
 from orga.client.cli.in_flight import in_flight
 from orga.client.cli.line import Line
 from orga.client.cli.live_screen import LiveScreen, is_terminal
@@ -23,11 +24,13 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.told import Told
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
 FLIGHT_S = 0.3
 STATUS_S = 2.0
 POLLERS_S = 1.5
+OFFERS_S = 0.2
 MISSES = 2
 """Looks without a worker, after which a viewer is told: one that is being replaced is no news."""
 LOST_SERVER_S = 60.0
@@ -43,6 +46,7 @@ class Watch:
         self._screen = screen
         self._progress = Progress(run_id=run.id, task_queue=task_queue)
         self._misses = 0
+        self._answering = Answering(client, screen)
 
     async def to_the_end(self) -> AgentResult:
         """Show the run until it ends and return its result.
@@ -52,7 +56,12 @@ class Watch:
         """
         beside = [
             asyncio.create_task(_again_and_again(look, pause_s))
-            for look, pause_s in ((self._flight, FLIGHT_S), (self._status, STATUS_S), (self._pollers, POLLERS_S))
+            for look, pause_s in (
+                (self._flight, FLIGHT_S),
+                (self._status, STATUS_S),
+                (self._pollers, POLLERS_S),
+                (self._offer_answers, OFFERS_S),
+            )
         ]
         try:
             await self._journal()
@@ -101,6 +110,12 @@ class Watch:
             command = worker_command(await home_of(await self._run.describe()))
             self._progress = replace(self._progress, worker_command=command)
         self._show(replace(self._progress, lacks_worker=self._misses >= MISSES))
+
+    async def _offer_answers(self) -> None:
+        await self._answering.offer(self._questions)
+
+    def _questions(self) -> dict[tuple[str, str], ShownQuestion]:
+        return self._progress.questions()
 
     def _show(self, progress: Progress) -> None:
         self._progress = progress

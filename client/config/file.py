@@ -29,6 +29,7 @@ PATHS = (
     ("policy", "dir"),
     ("policy", "opa", "wasm"),
     ("audit", "signing_key_file"),
+    ("knowledge", "path"),
 )
 """Keys whose relative paths start at the file's own folder."""
 

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from orga.client.config.delivery_config import DeliveryConfig
+from orga.client.config.knowledge_config import KnowledgeConfig
+from orga.client.config.prompt_config import PromptsConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
@@ -201,6 +203,8 @@ class GoalsConfig(Border):
     """`plan = "heavy"`: which tier each turn asks."""
     deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
     """By name: where the answers of goals may go."""
+    prompts: PromptsConfig = PromptsConfig()
+    """By what templates the model is asked."""
 
 
 class TelemetryConfig(Border):
@@ -228,6 +232,7 @@ class OrgaConfig(Border):
     goals: GoalsConfig = GoalsConfig()
     pipelines: dict[PipelineName, Pipeline] = {}
     """By name: plans that a goal may name."""
+    knowledge: KnowledgeConfig = KnowledgeConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
 

@@ -12,7 +12,7 @@ from orga.workflows.decisions.stages import (
     told_word,
 )
 from orga.workflows.types.delegation import delegated_place
-from orga.workflows.types.gate import ENDING, place_of
+from orga.workflows.types.gate import APART, place_of
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.status import JournalEntry
 
@@ -71,7 +71,7 @@ class _Reply:
         places = [str(place) for place in data.get("places", ())]
         verdicts: list[Any] = ["deny"] * len(places) if "error" in data else _decisions(data)
         for place, decision in zip(places, verdicts, strict=False):
-            if place == ENDING:
+            if place in APART:
                 continue
             standings = self._of(place)
             if "calls" not in data or (self._is_part(place) and standings.of(place) in _ANEW):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from orga.workflows.decisions.goals.replies import memory_in
+from orga.workflows.types.gate import PLAN
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.status import JournalEntry
 
@@ -191,6 +192,9 @@ def _answered(phase: Phase, data: Data) -> None:
 def _judged(phase: Phase, data: Data) -> None:
     if error := data.get("error"):
         phase.errors.append(f"the gate failed: {error}")
+    if data.get("about") == PLAN:
+        denied = (verdict for verdict in data.get("verdicts", ()) if verdict.get("decision") == "deny")
+        phase.errors += [f"plan denied: {verdict.get('reason', '')}" for verdict in denied]
 
 
 _ADDS: dict[str, Callable[[Phase, Data], None]] = {

@@ -11,7 +11,7 @@ from orga.activities.ports import Proposal
 from orga.client.config.file import ConfigError
 from orga.client.config.problems import Place, explained
 from orga.client.config.toml_lines import line_of
-from orga.workflows.types.gate import Purpose
+from orga.workflows.types.gate import ProposedStep, Purpose
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Border
@@ -35,8 +35,24 @@ class CaseTool(Border):
     """JSON Schema of its arguments."""
 
 
+class CaseStep(Border):
+    """One of `plan`."""
+
+    skill: str = Field(min_length=1)
+    """A tool, or an agent."""
+    goal: str = ""
+    arguments: dict[str, Any] | None = None
+    depends_on: tuple[str, ...] = ()
+
+    def proposed(self, step_id: str) -> ProposedStep:
+        """Return the step as the gate is asked about it."""
+        return ProposedStep(
+            id=step_id, skill=self.skill, goal=self.goal, arguments=self.arguments, depends_on=self.depends_on
+        )
+
+
 class Case(Border):
-    """`[[test]]`: a proposal, by `tool` or by `answer`, and what is expected."""
+    """`[[test]]`: a proposal, by `tool`, by `answer` or by `plan`, and what is expected."""
 
     name: str = Field(min_length=1)
     agent: str = "default"
@@ -44,6 +60,7 @@ class Case(Border):
     """`delegate` and `terminate` among them."""
     arguments: dict[str, Any] = {}
     answer: str | None = None
+    plan: tuple[CaseStep, ...] = ()
     trusted: dict[str, Any] = {}
     tenant: str | None = None
     iteration: int = 1
@@ -115,8 +132,8 @@ def read_cases(path: Path) -> CaseFile:
 def _case(path: Path, text: str, start: int, given: dict[str, Any]) -> Case:
     block = "\n".join(text.splitlines()[start + 1 :])
     case = _read(Case, given, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
-    if (case.tool is None) == (case.answer is None):
-        raise BadCases(f"{path}:{start + 1}: {case.name!r}: give it either a tool or an answer")
+    if [case.tool is not None, case.answer is not None, bool(case.plan)].count(True) != 1:
+        raise BadCases(f"{path}:{start + 1}: {case.name!r}: give it either a tool, or an answer, or a plan")
     return case
 
 
@@ -141,6 +158,10 @@ def proposal_of(case: Case, tools: dict[str, CaseTool], known: dict[str, ToolSpe
         call=call,
         spec=spec,
         answer=case.answer,
+        plan=tuple(step.proposed(f"s{number}") for number, step in enumerate(case.plan, start=1)),
+        plan_specs={
+            step.skill: _spec(step.skill, tools, known) for step in case.plan if step.skill in {*tools, *known}
+        },
         tenant=case.tenant,
         trusted_context=case.trusted,
         purpose=case.purpose,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orga.client.errors import OrgaError
+from orga.workflows.types.gate import PLAN
 from orga.workflows.types.status import JournalEntry
 
 _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
@@ -16,7 +17,8 @@ class Explanation:
     """One verdict, and what it was about as far as the journal tells."""
 
     place: str
-    """`<iteration>.<index>`, of an answer `.0`; with what follows it of a part of a call, or of its stand-in."""
+    """`<iteration>.<index>`, of an answer `.0`, of a plan `.plan`; with what follows it of a part of a call, or of its
+    stand-in."""
     agent: str
     about: dict[str, Any]
     """`tool` and `arguments`, or `respond`; empty where the journal does not tell."""
@@ -79,5 +81,5 @@ class _Reading:
         places = [str(place) for place in entry.data.get("places", [])]
         proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(self._actions)}
         for place, verdict in zip(places, verdicts, strict=False):
-            shown = f"{place}.0" if place.isdecimal() else place
+            shown = f"{place}.0" if place.isdecimal() else f"{entry.iteration}.{PLAN}" if place == PLAN else place
             yield Explanation(shown, entry.agent, proposed.get(shown, {}), verdict, self._given)

@@ -11,7 +11,7 @@ from orga.client.proof.gate_record import Judged
 from orga.workflows.types.gate import Decision, GateRequest, Purpose, Verdict
 
 SAME = "same"
-ANSWER = "(answer)"
+ANSWER, PLAN = "(answer)", "(plan)"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Rejudged:
     iteration: int
     purpose: Purpose
     tool: str
-    """`(answer)` for a final answer."""
+    """`(answer)` for a final answer, `(plan)` for the plan of a goal."""
     call_id: str
     arguments: dict[str, Any]
     """As they were proposed."""
@@ -64,12 +64,14 @@ class Rejudge:
         request = recorded.request
         found = await self._verdicts(request)
         calls = [(call.name, call.call_id, call.arguments) for call in request.calls]
-        answer: tuple[str, str, dict[str, Any]] = (ANSWER, "", {"answer": request.answer})
+        other: tuple[str, str, dict[str, Any]] = (ANSWER, "", {"answer": request.answer})
+        if request.plan:
+            other = (PLAN, "", {"steps": [step.model_dump() for step in request.plan]})
         return [
             Rejudged(
                 run, request.iteration, request.purpose, *proposed, request.approved_by, _taken(request, then), now
             )
-            for proposed, then, now in zip(calls or [answer], recorded.decisions, found, strict=True)
+            for proposed, then, now in zip(calls or [other], recorded.decisions, found, strict=True)
         ]
 
     async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:

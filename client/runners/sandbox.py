@@ -18,6 +18,7 @@ PASSED_THROUGH = (
     "pydantic_core",
     "opentelemetry",
     "rapidfuzz",
+    "minijinja",
 )
 """Values and third-party packages. Never `orga.workflows.decisions` or the workflow files: those are made anew for
 each run, so that no run can leave anything behind for another."""

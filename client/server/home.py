@@ -40,6 +40,11 @@ class Home:
         return self.folder / "holds.json"
 
     @property
+    def knowledge(self) -> Path:
+        """Folder of the stores that no configuration has a place for, one for each folder that runs work in."""
+        return self.folder / "knowledge"
+
+    @property
     def log(self) -> Path:
         """Output of supervisor and server; the one before it is `server.log.1`."""
         return self.folder / "server.log"

@@ -9,6 +9,7 @@ from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.ports import Tool, ToolContext
 from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.sections import OrgaConfig
+from orga.client.workers.knowledge import configured_store
 from orga.client.workers.tools import WorkerTool, worker_tools
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
@@ -22,7 +23,7 @@ async def available_tools(
     Raises:
         ValueError: Something in the config cannot be had, or two tools have one name.
     """
-    own = worker_tools(config, root, env)
+    own = worker_tools(config, root, env, configured_store(config, env, root))
     configured = configured_servers(config, ToolCatalog(each.tool for each in own), env)
     if configured is None:
         yield own

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from orga.own_code import sources
 
-LIBRARIES = ("google-re2", "opentelemetry-api", "pydantic", "pydantic-core", "rapidfuzz", "temporalio")
+LIBRARIES = ("google-re2", "minijinja", "opentelemetry-api", "pydantic", "pydantic-core", "rapidfuzz", "temporalio")
 """What workflow code imports besides ours: another version may answer otherwise."""
 
 BUILD_CHARS = 6

@@ -18,12 +18,14 @@ from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, 
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.model_prices import is_priced
 from orga.client.config.notify_settings import notify_settings
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.workers.deliveries import configured_deliveries
+from orga.client.workers.knowledge import configured_store
 from orga.client.workers.tools import worker_tools
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tools import ToolSpec
@@ -54,8 +56,11 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
     """Return agents, tools, models, policy, problems and warnings, as JSON values."""
     problems, warnings = _Problems(), _Problems()
     tools: dict[str, ToolSpec] = {}
+    store: KnowledgeStore | None = None
     with problems.of("tools", "correct [tools] in orga.toml"):
-        catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env))
+        with problems.of("knowledge", "correct [knowledge] in orga.toml, or the environment"):
+            store = configured_store(config, env, root)
+        catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env, store))
         if found := writable_rules(config, root, env):
             warnings.add("rules", found.problem, found.remedy)
         tools = {name: tool.spec for name, tool in catalog.items()}

@@ -15,6 +15,7 @@ from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.gate import ArgumentErrors
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import Models
 from orga.activities.permits import PermitKeys, permit_keys
@@ -27,6 +28,7 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.build import build_id
 from orga.client.workers.deliveries import configured_deliveries
+from orga.client.workers.knowledge import configured_store
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.context import Setup
@@ -58,17 +60,21 @@ class Parts:
     """Who tells people outside; None where nobody is to be told."""
     deliveries: Mapping[str, DeliveryChannel] = field(default_factory=dict[str, DeliveryChannel])
     """Where the answers of goals may go, by name."""
+    knowledge: KnowledgeStore | None = None
+    """What runs recall from; None where the worker has no store."""
     engine: str = ""
     """The name of the policy engine: a run that began under a stronger one is not judged by it."""
 
 
-def configured_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> ToolCatalog:
+def configured_tools(
+    config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
+) -> ToolCatalog:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
     """
-    found = worker_tools(config, root, env)
+    found = worker_tools(config, root, env, store)
     for each in found:
         if each.digest:
             _log.info("tool %s is %s, code %s", each.tool.spec.name, each.source, each.digest)
@@ -89,7 +95,8 @@ def configured_parts(
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
     """
-    tools = configured_tools(config, root, env)
+    store = configured_store(config, env, root)
+    tools = configured_tools(config, root, env, store)
     servers = configured_servers(config, tools, env)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
     settings = policy_settings(config.policy, env)
@@ -122,6 +129,7 @@ def configured_parts(
         policy_version=lambda: policy_version(policy),
         tiers=config.models.tiers,
         goal_tiers=config.goals.tiers,
+        prompts=config.goals.prompts.templates,
         pipelines=config.pipelines,
     )
     return Parts(
@@ -135,7 +143,8 @@ def configured_parts(
         secrets=KnownSecrets.of_environment(env, secret_names(config)),
         permits=permit_keys(env),
         notifier=Webhook(webhook, link) if webhook else None,
-        deliveries=configured_deliveries(config, root, env),
+        deliveries=configured_deliveries(config, root, env, store),
+        knowledge=store,
         engine=engine_name(settings),
     )
 
@@ -143,4 +152,10 @@ def configured_parts(
 def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not say so."""
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
-    return {*secret_variables(config.mcp.servers), *manifest_secrets(config), *deliveries, ADDRESS}
+    return {
+        *secret_variables(config.mcp.servers),
+        *manifest_secrets(config),
+        *deliveries,
+        config.knowledge.dsn,
+        ADDRESS,
+    }

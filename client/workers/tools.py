@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
+from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
 from orga.activities.adapters.mcp.settings import own_options
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.catalog import builtin_tools, with_options
 from orga.activities.adapters.tools.github_api import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool
 from orga.client.config.manifests import ManifestFile, manifests_of
 from orga.client.config.sections import OrgaConfig
@@ -30,8 +33,12 @@ class WorkerTool:
     """Of the code of a Python function, with all modules that came with it."""
 
 
-def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list[WorkerTool]:
+def worker_tools(
+    config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
+) -> list[WorkerTool]:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
+
+    With a `store` the tools that recall and store are among the built-in ones.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, options for no tool.
@@ -47,6 +54,8 @@ def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list
         github=github,
         rules=rules,
     )
+    if store is not None:
+        builtin += [RecallKnowledge(store), StoreKnowledge(store)]
     found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
     functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
     found += [WorkerTool(function, path, function.code_digest) for function, path in functions]

@@ -38,6 +38,7 @@ SHOWS = {
     "compensated": ("SagaEnded", "compensate"),
     "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
+    "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""
 

@@ -11,7 +11,8 @@ from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.ports import Judgement, Proposal
 from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import ToolCall
-from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal, an_answer
+from orga.workflows.types.tools import ToolOptions, ToolSpec
+from tests.support.values.policies import PERMIT_ALL, a_folder, a_plan_proposal, a_tool_proposal, an_answer
 
 READING = """@id("reading") permit (principal, action == Action::"tool_call", resource)
 when { resource.effect == "read_only" };
@@ -69,6 +70,14 @@ def an_end() -> Proposal:
         pytest.param(
             'permit (principal, action == Action::"tool_call", resource);', a_delegation(), False, (),
             id="a delegation is no tool call",
+        ),
+        pytest.param(
+            '@id("p") permit (principal, action == Action::"plan", resource == Run::"this");',
+            a_plan_proposal(look=None), True, ("p",), id="a plan is about the run",
+        ),
+        pytest.param(
+            'permit (principal, action == Action::"respond", resource);', a_plan_proposal(look=None), False, (),
+            id="a plan is no answer",
         ),
         pytest.param(
             '@id("t") permit (principal, action == Action::"terminate", resource == Run::"this");', an_end(), True,
@@ -137,6 +146,23 @@ async def test_a_condition_sees(tmp_path: Path, condition: str, fields: dict[str
         allowed,
         "" if allowed else "no policy permits read_file for agent default",
     )
+
+
+@pytest.mark.parametrize(
+    ("condition", "allowed"),
+    [
+        pytest.param("context.plan.steps == 2", True, id="how many steps"),
+        pytest.param('context.plan.skills == ["look", "scout"]', True, id="by what they are done"),
+        pytest.param('context.plan.skills.contains("pay")', False, id="not by another tool"),
+        pytest.param('context.plan.effects.contains("irreversible")', True, id="an agent is the worst of all"),
+        pytest.param('context.plan.tags.contains("web")', True, id="a tag of a tool"),
+    ],
+)
+async def test_a_condition_sees_of_a_plan(tmp_path: Path, condition: str, allowed: bool) -> None:
+    look = ToolSpec(name="look", effect="read_only", options=ToolOptions(tags=("web",)))
+    text = f'permit (principal, action == Action::"plan", resource) when {{ context has plan && {condition} }};'
+    found = await judged(tmp_path, text, a_plan_proposal(look, look={"at": 1}, scout=None))
+    assert (found.allowed, found.reason) == (allowed, "" if allowed else "no policy permits this plan of default")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,28 @@ def test_what_comes_out_otherwise_is_shown_and_exit_code_6(tmp_path: Path, capsy
     assert shown.err == "2 tests, 1 failed\n"
 
 
+def test_plans_are_proposed_by_their_steps(tmp_path: Path, capsys: Shown) -> None:
+    rule = """@id("paying") forbid (principal, action == Action::"plan", resource)
+    when { context has plan && context.plan.skills.contains("pay") && context.plan.tags.contains("money") };"""
+    a_folder(tmp_path, plans=f'@id("any") permit (principal, action == Action::"plan", resource);\n{rule}')
+    text = """
+    [tools.pay]
+    tags = ["money"]
+    [[test]]
+    name = "looking"
+    plan = [{ skill = "read_file" }, { skill = "researcher", goal = "look" }]
+    expect = "allow"
+    expect_policies = ["any"]
+    [[test]]
+    name = "paying"
+    plan = [{ skill = "pay", arguments = { cents = 5 }, depends_on = ["s0"] }]
+    purpose = "plan"
+    expect = "deny"
+    expect_policies = ["paying"]
+    """
+    assert run_tests(tmp_path, text) == 0, capsys.readouterr().out
+
+
 def test_no_test_is_left_out(tmp_path: Path, capsys: Shown) -> None:
     text = "test = [{name = 'a', answer = '', expect = 'deny'}, {name = 'b', answer = '', expect = 'allow'}]"
     assert run_tests(tmp_path, text) == 6
@@ -124,7 +146,7 @@ def test_results_as_json(tmp_path: Path, capsys: Shown) -> None:
     ("text", "says"),
     [
         pytest.param("[[test]]\nname = 'a'\nanswer = ''", "a.test.toml:1: expect: ", id="nothing is expected"),
-        pytest.param("[[test]]\nname = 'a'\nexpect = 'allow'", "either a tool or an answer", id="nothing is proposed"),
+        pytest.param("[[test]]\nname = 'a'\nexpect = 'allow'", "or an answer, or a plan", id="nothing is proposed"),
         pytest.param(
             "\n[[test]]\nname = 'a'\nanswer = ''\nexpect = 'deny'\n[[test]]\nname = 'b'\nexpected = 1",
             "a.test.toml:8: expected: unknown key; did you mean 'expect'", id="a misspelled key",

@@ -3,19 +3,25 @@
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending, of_error
-from orga.client.cli.main import app, run_command
+from orga.client.cli.commands import COMMANDS, Command, loaded
+from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
+from orga.client.cli.failing import of_error
+from orga.client.cli.main import run_command
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
 from orga.client.journal.file import Unwritable
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.record import InvalidInput
+
+ALL = [command for commands in COMMANDS.values() for command in commands]
 
 
 @pytest.fixture(autouse=True)
@@ -109,11 +115,27 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
 
 
 def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [str(command.name) for command in app.registered_commands]
+    names = [command.name for command in ALL if not command.place.endswith(":app")]
     assert len(names) == 31
     for name in names:
         assert run_command([name, "--help"]) == 0
         assert "Example: " in capsys.readouterr().out, name
+
+
+@pytest.mark.parametrize("command", ALL, ids=[command.name for command in ALL])
+def test_the_overview_says_what_a_command_says_of_itself(command: Command) -> None:
+    itself, _, _ = loaded(command.name, command.place).help.partition("\n\n")
+    assert command.help == itself.replace("\n", " ")
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_what_needs_no_command_loads_none(argument: str) -> None:
+    program = (
+        "import sys; from orga.client.cli.main import run_command; run_command(sys.argv[1:]);"
+        "print(*{'temporalio', 'pydantic', 'httpx'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, argument], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == ""
 
 
 def test_the_overview_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,10 +77,10 @@ def check_shown(state: GoalState) -> None:
     """Assert that it can be shown, asked about and brought."""
     asked = [
         prompts.plan_prompt(state, SETUP),
-        prompts.input_prompt(state.pursuit.open_steps, is_planned=True),
-        prompts.evaluate_prompt(state.pursuit.due_steps),
+        prompts.input_prompt(state, state.pursuit.open_steps, is_planned=True),
+        prompts.evaluate_prompt(state, state.pursuit.due_steps),
         prompts.decide_prompt(state, SETUP),
-        prompts.compress_prompt(state.pursuit),
+        prompts.compress_prompt(state),
         prompts.summary_prompt(state),
     ]
     assert all(0 < len(text) < 20_000 for text in asked)

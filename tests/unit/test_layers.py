@@ -29,10 +29,10 @@ BELOW: dict[str, set[str]] = {
 how processes start: it imports nothing of the others, and workflow code does not know it. The public API is for others
 alone."""
 
-IN_A_DECISION = {"pydantic", "pydantic_core", "rapidfuzz"}
+IN_A_DECISION = {"pydantic", "pydantic_core", "rapidfuzz", "minijinja"}
 """A decision can be understood, run and tested without knowing that Temporal exists."""
 
-IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2", "opentelemetry"}
+IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2", "opentelemetry", "minijinja"}
 """Third parties that workflow code may know."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -41,7 +41,20 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("schedules", "past", "journal", "telemetry", "workers", "policies", "proof", "cli"),
     ),
     "tests.support": (
-        *("hold", "values", "parts", "programs", "web", "model", "tools", "runs", "mcp", "scenarios", "crash"),
+        *(
+            "hold",
+            "values",
+            "knowledge",
+            "parts",
+            "programs",
+            "web",
+            "model",
+            "tools",
+            "runs",
+            "mcp",
+            "scenarios",
+            "crash",
+        ),
     ),
 }
 """The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""

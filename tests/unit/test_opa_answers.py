@@ -203,6 +203,7 @@ async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
         "arguments": {"path": "a"},
         "parameters": {"type": "object"},
         "answer": None,
+        "plan": None,
         "trusted": {"role": "boss"},
         "tenant": "acme",
         "iteration": 3,

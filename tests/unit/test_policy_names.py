@@ -121,6 +121,20 @@ WRONG = [
         "'writer'",
         id="whom to delegate to, by the argument",
     ),
+    pytest.param(
+        'forbid (principal, action == Action::"plan", resource) '
+        'when { context has plan && context.plan.skills.contains("writr") };',
+        "no skill 'writr'",
+        "'writer'",
+        id="a skill of a plan",
+    ),
+    pytest.param(
+        'forbid (principal, action == Action::"plan", resource) '
+        'when { context has plan && context.plan.effects.contains("harmless") };',
+        "'harmless' is never one of these",
+        "known: read_only",
+        id="an effect of a plan",
+    ),
     pytest.param(f'permit ({CALL}) when {{ resource.name != "pya" }};', "no tool 'pya'", "'pay'", id="by another name"),
     pytest.param(
         f'forbid ({CALL}) when {{ resource.name like "Pay*" }};',
@@ -179,6 +193,11 @@ def test_a_name_that_is_none_is_an_error(
         ),
         pytest.param(f'forbid ({CALL}) when {{ context.taint.contains("definitions of shop") }};', id="definitions"),
         pytest.param(f'forbid ({CALL}) when {{ resource.name like "*_file" }};', id="like some"),
+        pytest.param(
+            'forbid (principal, action == Action::"plan", resource) when { context has plan '
+            '&& context.plan.skills.containsAny(["pay", "writer"]) && context.plan.tags.contains("money") };',
+            id="tools, agents and tags of a plan",
+        ),
     ],
 )
 def test_names_that_there_are_pass(tmp_path: Path, policy: str) -> None:

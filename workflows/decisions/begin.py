@@ -23,6 +23,7 @@ from orga.workflows.types.digest import EMPTY, digest_of
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import ForkedFrom, ForkInput, is_fork, parse_fork
+from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState
@@ -237,6 +238,9 @@ CRITIC_BYTES = 60
 DECIDED_BYTES = 4_000
 """Of a decision that was made, beside its values: rule, declaration, rationale, taint."""
 
+RECALLED_TAINT_BYTES = 32_000
+"""Of the names that `with_recalled_taint` takes over."""
+
 VALUE_BYTES = 30
 """Of a number, and of what stands around a value."""
 
@@ -273,6 +277,7 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
         "room for decisions": sum(len(to_json(name)) + _made(each) for name, each in setup.decisions.items()),
         "room for critics": sum(CRITIC_BYTES + len(critic.name) for critic in setup.critics),
         "taint": len(to_json(state.taint)),
+        "room for the taint of what is recalled": RECALLED_TAINT_BYTES if uses_knowledge(setup.config) else 0,
     }
 
 

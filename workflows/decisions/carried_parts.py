@@ -145,6 +145,7 @@ PARTS = (
         REPLY_BYTES,
         "a reply is bounded as it is recorded (`activities/replies.py`); the window takes what all else leaves",
     ),
+    Part(("recollection",), 7_000, "as many words as are searched by, none longer than `MAX_TERM_CHARS`"),
     Part(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
     Part(("results",), 100, "kept in case", _without_results),
     Part(

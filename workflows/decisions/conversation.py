@@ -168,6 +168,8 @@ def handed_over(
     base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
     chain = base.plus(messages[sent:])
     context = ContextRef(news=conversation.news, head=reference(chain.digest))
+    if conversation.forget:
+        context = context.with_forget()
     if drop or mask:
         context = context.with_compaction(drop, mask, _named(summary, stands_in))
         conversation = with_messages(conversation, chain.messages)
@@ -199,6 +201,7 @@ def settled(conversation: Conversation) -> Conversation:
 
 
 def _used(conversation: Conversation) -> Conversation:
+    conversation = conversation.with_fields(forget=False) if conversation.forget else conversation
     return conversation if conversation.ready is None else conversation.with_fields(ready=None)
 
 

@@ -20,14 +20,16 @@ from orga.workflows.decisions.journal_entries import (
     used,
 )
 from orga.workflows.decisions.journal_iteration import JournalIteration
+from orga.workflows.decisions.journal_knowledge import known, recalled
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.delegation import delegated_place
-from orga.workflows.types.gate import ENDING, Verdicts, asked_about
+from orga.workflows.types.gate import APART, Verdicts, asked_about
 from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.state import AgentState, state_in
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 
@@ -139,6 +141,7 @@ class JournalFold:
             "critique": self._criticised,
             **dict.fromkeys(names.TURNS, self._reasoned),
             "gate": self._gated,
+            names.RECALL_CONTEXT: self._recalled,
         }
         if happening.name in names.OWN_ACTIVITIES - readers.keys():
             return []
@@ -194,8 +197,8 @@ class JournalFold:
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
         judged["verdicts"] = shown
-        if ENDING in verdicts:
-            return [("PolicyEvaluated", {**judged, "about": ENDING})]
+        if (about := next(iter(verdicts), "")) in APART:
+            return [("PolicyEvaluated", {**judged, "about": about})]
         calls = self._run.judged(verdicts)
         again = {} if calls is None else {"calls": calls}
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_settled()]
@@ -208,11 +211,16 @@ class JournalFold:
         failed = {**told, "action_count": len(places) or self._run.proposals, **known}
         return [("PolicyEvaluated", failed), *self._dispatched_if_settled()]
 
+    def _recalled(self, happening: Happening) -> Found:
+        """Tell what was recalled ahead of the next reasoning step, which is of the next iteration."""
+        return [("KnowledgeRecalled", recalled(happening))]
+
     def _acted(self, happening: Happening) -> Found:
         outcome = "ok" if happening.kind == "finished" else happening.kind
+        told = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
         begun = self._dispatched(is_begun=True) if self._run.begins(happening.key) else []
         self._run.ended(happening.key, outcome, happening.text)
-        return [*begun, *self._collected_if_complete()]
+        return [*begun, *told, *self._collected_if_complete()]
 
     def _noted(self, happening: Happening) -> Found:
         return [told for note in map(Note.model_validate, happening.value or []) for told in self._told(note)]

@@ -163,6 +163,7 @@ def prepared(setup: Setup) -> dict[str, Any]:
         "policy": setup.policy,
         **{key: value for key, value in optional.items() if value},
         **({"tiers": {what: tier.model_dump() for what, tier in setup.tiers.items()}} if setup.tiers else {}),
+        **({"prompts": {"digest": setup.prompts.digest, "own": sorted(setup.prompts.texts)}} if setup.prompts else {}),
     }
 
 

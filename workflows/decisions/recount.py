@@ -6,11 +6,12 @@ from typing import Any, cast
 
 from orga.workflows.types import names
 from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
-from orga.workflows.types.conversation import summary_message
+from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
+from orga.workflows.types.recall import RecalledContext
 from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Happening
@@ -31,6 +32,7 @@ class ContextFold:
         self._replies: dict[int, Reply] = {}
         self._results: dict[str, str] = {}
         self._summaries: dict[str, str] = {}
+        self._recalled: dict[str, str] = {}
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -74,6 +76,9 @@ class ContextFold:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
+            case names.RECALL_CONTEXT:
+                if text := RecalledContext.model_validate(happening.value).text:
+                    self._recalled[happening.key] = text
             case name if name not in names.OWN_ACTIVITIES:
                 self._results[happening.key] = ToolOutput.model_validate(happening.value).content
             case _:
@@ -100,6 +105,8 @@ class ContextFold:
             return self._replies[news.reply].message()
         if news.summary is not None:
             return summary_message(self._summaries[news.summary])
+        if news.recall is not None:
+            return knowledge_message(self._recalled[news.recall])
         iteration, _, index = (news.result or "").partition(".")
         call = self._replies[int(iteration)].calls[int(index)]
         content = self._results[news.result or ""]

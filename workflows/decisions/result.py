@@ -12,6 +12,7 @@ from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
@@ -163,6 +164,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
             workplace=state.setup.workplace if state.setup else None,
             tiers=state.setup.tiers if state.setup else {},
+            knowledge=state.recollection if uses_knowledge(state.config) else None,
         )
     )
 

@@ -12,6 +12,7 @@ from temporalio.exceptions import CancelledError, FailureError
 
 from orga.workflows.decisions import breakers
 from orga.workflows.decisions.calls import cancelled, failed, not_run, turned_away, unclear
+from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.phases.control.failures import failure_kind, failure_text
@@ -21,6 +22,7 @@ from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.gate import permit_text
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
@@ -165,7 +167,8 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
     if refusal:
         return Failed(refusal, was_run=False)
     try:
-        output = ToolOutput.model_validate(await _executed(run, permitted, place))
+        result = await _executed(run, permitted, place)
+        output = ToolOutput.model_validate(result)
     except asyncio.CancelledError:
         release_circuit(run, spec)
         return cancelled(call, spec)
@@ -185,6 +188,8 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
         )
     run.brought += len(output.content.encode())
     count_success(run, spec)
+    if spec.name in KNOWLEDGE_TOOLS:
+        run.change(with_recalled_taint, told_in(spec.name, result).taint)
     text = clip(output.content, spec.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 
@@ -193,7 +198,10 @@ async def _executed(run: Run, permitted: AllowedCall, place: Place) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
     optional = {"digest": spec.digest, "permit": _permit(permitted)}
-    given = {name: value for name, value in optional.items() if value}
+    given: dict[str, Any] = {name: value for name, value in optional.items() if value}
+    if spec.name in KNOWLEDGE_TOOLS:
+        behalf = behalf_of(run.state)
+        given["behalf"] = behalf.with_learning(run.outputs()) if permitted.purpose == "learning" else behalf
     request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
     limit_s = options.timeout_s or run.config.tool_timeout_s
     if options.execution == "local":

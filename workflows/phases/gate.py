@@ -14,7 +14,16 @@ from orga.workflows.decisions.replies import ClassifiedReply
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted, result_of
 from orga.workflows.phases.run import Run, show_verdicts
-from orga.workflows.types.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
+from orga.workflows.types.gate import (
+    ENDING,
+    PLAN,
+    GateRequest,
+    ProposedStep,
+    Purpose,
+    Verdict,
+    Verdicts,
+    gate_id,
+)
 from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
@@ -137,6 +146,18 @@ async def lets_through(run: Run, text: str) -> bool:
         return False
     deadline.cancel()
     return verdicts[0].decision == "allow"
+
+
+async def judge_plan(run: Run, plan: tuple[ProposedStep, ...]) -> Verdict:
+    """Return the gate's word on the plan of a goal, before anything of it is done.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
+    tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
+    specs = tuple(tool for tool in tools if tool is not None)
+    request = _request(run, (), (PLAN,), "plan").with_plan(plan, specs)
+    return (await _verdicts(run, request, run.is_interrupted))[0]
 
 
 async def judge_calls(

@@ -114,9 +114,10 @@ async def _summary(run: Run, plan: Compaction) -> Reply | None:
 
 def _call(run: Run, plan: Compaction) -> ModelCall:
     state = run.state
+    context = ContextRef(head=reference(state.conversation.digest))
     request = SummariseRequest(
         iteration=state.iteration + 1,
-        context=ContextRef(head=reference(state.conversation.digest)),
+        context=context.with_forget() if state.conversation.forget else context,
         max_output_tokens=plan.summary_tokens,
         ranges=plan.drop,
     )

@@ -15,6 +15,7 @@ from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.questions import NotifyEvent
@@ -65,6 +66,8 @@ class Setup(Record):
     """Of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
     """Where the answers of goals may go."""
+    prompts: PromptTemplates | None = None
+    """Of a goal: the templates that stand in place of the default ones."""
     tiers: dict[str, Tier] = {}
     """The tiers that models were named by: of the `run`, of turns of a goal, of a `critic:NAME`; its models in
     fallback order. The first of the run's is `model`."""
@@ -126,6 +129,10 @@ class Setup(Record):
         """Return the setup of a worker that has channels for the answers of goals."""
         return replace_fields(self, {"deliveries": channels})
 
+    def with_prompts(self, prompts: PromptTemplates | None) -> Self:
+        """Return the setup of a goal that is asked by these templates; None is not written."""
+        return replace_fields(self, {"prompts": prompts}) if prompts else self
+
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""
         return next((tool for tool in self.tools if tool.name == name), None)
@@ -135,7 +142,8 @@ class MessageRef(Record):
     """One message that the model has not seen: by reference where history holds it, else in full. One field is set.
 
     Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message;
-    `{"summary": "8.summary"}` a summary. Cut ones are written as what they are: `{"result": "8.0", "cut": 9000}`.
+    `{"summary": "8.summary"}` a summary, `{"recall": "8.recall"}` what was recalled. Cut ones are written as what they
+    are: `{"result": "8.0", "cut": 9000}`.
     """
 
     reply: int | None = None
@@ -145,6 +153,8 @@ class MessageRef(Record):
     message: Message | None = None
     summary: str | None = None
     """The result of the `summarise` activity with that id."""
+    recall: str | None = None
+    """The block in the result of the `recall_context` activity with that id."""
     cut: int | None = None
     """Bytes of the text that the model is shown, where history holds more than there is room for."""
 
@@ -154,6 +164,8 @@ class MessageRef(Record):
 
     @model_serializer
     def _alone(self) -> Any:
+        if self.recall is not None:
+            return {"recall": self.recall, **({} if self.cut is None else {"cut": self.cut})}
         if self.cut is not None:
             return {"cut": self.cut, **({"result": self.result} if self.result else {"reply": self.reply})}
         return self.message or self.result or ({"summary": self.summary} if self.summary else self.reply)
@@ -187,6 +199,11 @@ class HashedMessages:
         """Return the chain with these at its end."""
         return HashedMessages((*self.messages, *messages), digest_of(messages, self.digest))
 
+    def without_knowledge(self) -> "HashedMessages":
+        """Return the chain without the block of what was recalled."""
+        kept = tuple(message for message in self.messages if not message.knowledge)
+        return self if len(kept) == len(self.messages) else HashedMessages().plus(kept)
+
     def compacted(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
         """Return the chain without `drop`, its results in `mask` masked; a summary stands where the first went."""
         if not drop and not mask:
@@ -201,6 +218,8 @@ class HashedMessages:
 class ContextRef(Record):
     """A conversation by reference: that of the model call before, compacted, then `news`; its digest is `head`."""
 
+    forget: bool = False
+    """Whether the block of what was recalled is left out from now on. It goes ahead of what is counted in ranges."""
     drop: Ranges = ()
     """Messages of the call before that are left out from now on."""
     mask: Ranges = ()
@@ -215,6 +234,10 @@ class ContextRef(Record):
         given = {"drop": drop, "mask": mask, "summary": summary}
         return replace_fields(self, {name: value for name, value in given.items() if value})
 
+    def with_forget(self) -> Self:
+        """Return the reference to the conversation without the block of the call before."""
+        return replace_fields(self, {"forget": True})
+
     def applied(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
         """Return what this reference stands for, when `base` is what the call before was about.
 
@@ -222,6 +245,7 @@ class ContextRef(Record):
             DigestMismatch: It is not what the workflow meant; a wrong context is never sent.
         """
         summary = None if self.summary is None or not self.drop else resolve(self.summary)
+        base = base.without_knowledge() if self.forget else base
         kept = base.compacted(self.drop, self.mask, summary)
         chain = kept.plus(tuple(resolve(news) for news in self.news))
         if reference(chain.digest) != self.head:

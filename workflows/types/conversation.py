@@ -44,6 +44,11 @@ def summary_message(text: str) -> Message:
     return Message.of("user", HEADER + text, summary=True)
 
 
+def knowledge_message(text: str) -> Message:
+    """Return the message that shows what was recalled."""
+    return Message.of("user", text, pinned=True, knowledge=True)
+
+
 class ConversationChanges(TypedDict, total=False):
     """What `Conversation.with_fields` takes: its fields."""
 
@@ -56,6 +61,7 @@ class ConversationChanges(TypedDict, total=False):
     unseen: int
     frame: int
     ready: Summary | None
+    forget: bool
 
 
 class Conversation(Record):
@@ -76,6 +82,8 @@ class Conversation(Record):
     """Estimated tokens of what goes with every call: instructions, tools. 0 until the first call measures it."""
     ready: Summary | None = None
     """A summary that waits for the model call that it was written for."""
+    forget: bool = False
+    """Whether the block of what was recalled, which the model has seen, is among the messages no longer."""
 
     def with_fields(self, **changes: Unpack[ConversationChanges]) -> Self:
         """Return the conversation with these changes."""
@@ -88,7 +96,7 @@ SOURCE_CHARS = 120
 def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[Message, ...]:
     """Return the messages as a model gets them: of tool messages all is delimited that is not the loop's own word.
 
-    So is a summary: a model wrote it, of what tools had said.
+    So is a summary: a model wrote it, of what tools had said; and so is what was recalled.
 
     Done for each model call and never recorded: what a history holds is the text itself.
     """
@@ -99,9 +107,10 @@ def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple
 
 def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
     message = message.with_placeholders()
-    if message.summary:
+    if message.summary or message.knowledge:
         header, _, text = message.text.partition("\n")
-        return message.with_text(f"{header}\n{delimited(text, 'summary of earlier messages')}")
+        source = "recalled knowledge" if message.knowledge else "summary of earlier messages"
+        return message.with_text(f"{header}\n{delimited(text, source)}")
     if message.role != "tool":
         return message
     call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")

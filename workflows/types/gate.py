@@ -18,9 +18,10 @@ Decision = Literal["allow", "deny", "invalid", "approval"]
 """`invalid`: refused before any policy was asked (unknown tool, arguments or an answer that do not fit); `approval`: a
 person has to say yes first."""
 
-Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending"]
+Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensation", "ending", "plan", "learning"]
 """What a call is for: the model's reply, a lookup before it, in place of one that failed, a dead letter sent again, a
-step of a saga, taking one back; `ending`: text that a run without an answer would bring."""
+step of a saga, taking one back; `ending`: text that a run without an answer would bring; `plan`: that of a goal;
+`learning`: what a run stores at its end."""
 
 ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 """What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
@@ -28,6 +29,27 @@ ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 
 ENDING = "ending"
 """The place of what a run would bring that ends without an answer."""
+
+PLAN = "plan"
+"""The place of a goal's plan."""
+
+LEARNINGS = "learnings"
+"""The place of what a run stores at its end."""
+
+APART = frozenset({ENDING, PLAN, LEARNINGS})
+"""Places of what is neither a call nor the answer of a reply."""
+
+
+class ProposedStep(Record):
+    """A step of a plan that waits for a verdict."""
+
+    id: str
+    skill: str
+    """A tool, or an agent that may be delegated to."""
+    goal: str
+    arguments: dict[str, Any] | None = None
+    """Of the call; None where they depend on what other steps bring."""
+    depends_on: tuple[str, ...] = ()
 
 
 class ApprovalTerms(Record):
@@ -44,7 +66,7 @@ class ApprovalTerms(Record):
 
 
 class GateRequest(Record):
-    """Input of `gate`: the calls of one reply, or the final answer."""
+    """Input of `gate`: the calls of one reply, the final answer, or the plan of a goal."""
 
     agent: str
     iteration: int
@@ -55,8 +77,9 @@ class GateRequest(Record):
     """Where each of `calls` is carried out: the ids of their activities, which permits are bound to; of an answer its
     iteration."""
     answer: str | None = None
+    plan: tuple[ProposedStep, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
-    """The offered tools that `calls` name."""
+    """The offered tools that `calls` or `plan` name."""
     offered: tuple[str, ...] = ()
     tenant: str | None = None
     trusted_context: dict[str, Any] = {}
@@ -83,6 +106,10 @@ class GateRequest(Record):
     def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
         """Return the request about other calls."""
         return replace_fields(self, {"calls": calls})
+
+    def with_plan(self, plan: tuple[ProposedStep, ...], specs: tuple[ToolSpec, ...]) -> Self:
+        """Return the request about a plan, whose tools these are."""
+        return replace_fields(self, {"plan": plan, "specs": specs})
 
     def without_schema(self) -> Self:
         """Return the request about a text that has to fit no schema."""

@@ -160,6 +160,18 @@ TrustedContext = Annotated[dict[str, Any], AfterValidator(_small)]
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 
 
+class RunKnowledge(Border):
+    """`knowledge` of the config: what a run recalls and learns."""
+
+    enabled: bool = True
+    max_context_items: int = Field(default=5, ge=1, le=20)
+    """Items that the context shows at a time."""
+    relevance_threshold: float = Field(default=0.3, ge=0, le=1)
+    """Of the score, below which nothing is shown."""
+    auto_persist: bool = True
+    """Whether what the model has said is stored when the run ends."""
+
+
 class LoopConfig(Border):
     """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
 
@@ -195,7 +207,8 @@ class LoopConfig(Border):
     """Null takes the defaults of `StepIteration`."""
     pre_hydration: PreHydration | None = None
     """Null takes the defaults of `PreHydration`."""
-    knowledge: None = None
+    knowledge: RunKnowledge | None = None
+    """Null is off."""
 
     def with_raised(self, limits: Mapping[str, int | float]) -> Self:
         """Return the config with those of the limits that are higher than its own; a limit that it has not stays none.

@@ -1,11 +1,11 @@
 """Knowledge: what runs and people have learnt, who may recall it, and where it comes from."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
-from orga.workflows.types.record import Record
+from orga.workflows.types.record import Record, replace_fields
 
 KnowledgeKind = Literal["fact", "document", "memory", "convention", "output"]
 """A statement, a part of a document, what a run has learnt, a convention of a folder; what a step of a goal brought."""
@@ -26,6 +26,36 @@ class Reader(Record):
     agent: str = ""
 
 
+class StepOutput(Record):
+    """What a step of a goal has brought."""
+
+    step: str
+    source: str = ""
+    """Where it is from, as the goal's result tells it."""
+    text: str
+
+
+class Behalf(Record):
+    """On whose behalf a run's call stores or recalls: said by the run itself, never by what a model writes."""
+
+    reader: Reader = Reader()
+    iteration: int = 0
+    model: str = ""
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content has entered the run."""
+    threshold: float = 0.3
+    """Of the score, below which nothing is recalled."""
+    is_learning: bool = False
+    """Whether it is what the run stores at its end."""
+
+    outputs: tuple[StepOutput, ...] = ()
+    """Of a goal that stores what it has learnt: kept beside that as evidence, which no run recalls by itself."""
+
+    def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
+        """Return it for what the run stores at its end."""
+        return replace_fields(self, {"is_learning": True, **({"outputs": outputs} if outputs else {})})
+
+
 class Provenance(Record):
     """Where an item comes from."""
 
@@ -36,6 +66,10 @@ class Provenance(Record):
     model: str = ""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content had entered the run that stored it: the item is untrusted data."""
+
+    def with_source(self, source: str) -> Self:
+        """Return it from another source."""
+        return replace_fields(self, {"source": source})
 
 
 class KnowledgeItem(Record):
@@ -115,5 +149,5 @@ class Erasure(Record):
     workflow_id: str = ""
     user: str = ""
     tenant: str | None = None
-    """Empty means what belongs to no tenant; None does not ask."""
+    """Empty means what belongs to no tenant; None does not ask. What is global is nobody's, and never among it."""
     source: str = ""

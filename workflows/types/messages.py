@@ -48,6 +48,8 @@ class Message(InParts, Record):
     """Never dropped when the context is compacted: the task, added context, context blocks."""
     summary: bool = False
     """Stands for earlier messages that were left out."""
+    knowledge: bool = False
+    """Is the block of what was recalled."""
 
     @classmethod
     def of(
@@ -59,12 +61,14 @@ class Message(InParts, Record):
         *,
         pinned: bool = False,
         summary: bool = False,
+        knowledge: bool = False,
     ) -> Self:
         """Return a message whose parts stand in the usual order; only what differs from the defaults is set."""
         given: dict[str, Any] = {
             "parts": of_parts.usual_parts(text, calls, blocks),
             "pinned": pinned,
             "summary": summary,
+            "knowledge": knowledge,
         }
         return cls(role=role, **{name: value for name, value in given.items() if value})
 

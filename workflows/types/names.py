@@ -25,6 +25,9 @@ READ_PAST = "read_past"
 DELIVER = "deliver"
 """Brings the final answer of a goal to a channel."""
 
+RECALL_CONTEXT = "recall_context"
+"""Recalls what may concern the next reasoning step."""
+
 GoalTurn = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
 
 GOAL_TURNS = frozenset[str](get_args(GoalTurn))
@@ -38,7 +41,7 @@ PLANNED = "(plan)"
 
 MODEL_CALLS = TURNS | {"summarise", "critique"}
 
-OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER}
+OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT}
 """Activities of the loop itself; no tool can have such a name."""
 
 
@@ -52,7 +55,7 @@ TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
 COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
 DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")
-"""Calls that were given up and not sent again."""
+"""Calls that were given up and not sent again; of a goal that has ended also deliveries that failed."""
 OPEN_CIRCUITS = SearchAttributeKey.for_keyword_list("OrgaOpenCircuits")
 """Tools whose circuit is open in the run."""
 

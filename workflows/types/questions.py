@@ -130,6 +130,8 @@ class Question(Record):
     """The answer where nobody gives one until it expires."""
     expires_at: datetime | None = None
     """As a whole; None for as long as it takes."""
+    approvers: tuple[str, ...] = ()
+    """Who may decide it as a whole; empty: anyone who may send updates to the run."""
 
     @property
     def is_open(self) -> bool:
@@ -167,7 +169,7 @@ class ShownQuestion(Record):
     queue: str = "default"
     data: dict[str, Any] = {}
     """What the person needs to decide; of an approval the calls that nobody has decided yet, of a free answer its
-    `options`, its `default` and when it `expires_at`."""
+    `options`, its `default`, when it `expires_at` and its `approvers`."""
     choices: tuple[Choice, ...] = ()
     """As a whole; none where each call is decided by itself."""
     resolution: Resolution | None = None

@@ -14,6 +14,7 @@ from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkedFrom, ForkInput
 from orga.workflows.types.questions import NotifyEvent, QuestionKind
+from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, GoodResult, Step
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -66,6 +67,7 @@ class DialogueChanges(TypedDict, total=False):
     repairs: int
     critiques: dict[str, int]
     taint: tuple[str, ...]
+    recollection: Recollection
 
 
 class Dialogue(Record):
@@ -86,6 +88,8 @@ class Dialogue(Record):
     """Times in a row that a critic has sent the model back, by critic."""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation, in order."""
+    recollection: Recollection = Recollection()
+    """What was recalled last."""
 
     def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
         """Return the state with these changes."""

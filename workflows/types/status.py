@@ -12,6 +12,7 @@ from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
+from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Border, Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.tiers import Tier
@@ -85,6 +86,8 @@ class AgentStatus(Record):
     """Of the worker that prepared the run."""
     tiers: dict[str, Tier] = {}
     """The tiers in effect: of the `run`, of turns of a goal, of a `critic:NAME`; none where one model is asked."""
+    knowledge: Recollection | None = None
+    """What was recalled last; None of a run without knowledge."""
 
 
 class ShownMessage(Record):

@@ -7,6 +7,7 @@ from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
 from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.record import Border, Record, replace_fields
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.text import clean_text
@@ -138,6 +139,8 @@ class ToolRequest(Record):
     """Of the tool that the run was offered; set only where its spec has one, since it costs bytes in every call."""
     permit: str = ""
     """The gate's signature and the terms that it covers; set only where workers have a key."""
+    behalf: Behalf | None = None
+    """On whose behalf it is made; set only for tools that recall and store."""
 
 
 class ToolOutput(Record):
@@ -149,8 +152,12 @@ class ToolOutput(Record):
     content: str = ""
 
     @model_serializer
-    def _bare(self) -> str:
+    def _bare(self) -> Any:
         return self.content
+
+    def with_content(self, content: str) -> Self:
+        """Return the result with another text."""
+        return replace_fields(self, {"content": content})
 
     @model_validator(mode="before")
     @classmethod

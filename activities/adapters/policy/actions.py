@@ -8,7 +8,7 @@ THIS_RUN = "this"
 
 
 def action_of(proposal: Proposal) -> str:
-    """Return `tool_call`, `delegate`, `terminate` or `respond`."""
+    """Return `tool_call`, `delegate`, `terminate`, `plan` or `respond`."""
     if proposal.call is None:
-        return "respond"
+        return "plan" if proposal.plan else "respond"
     return loop_tool(proposal.call.name).action

@@ -110,5 +110,7 @@ def _wish(proposal: Proposal) -> str:
             return f"{proposal.agent} to delegate to {proposal.call.arguments.get('agent')}"
         case "terminate":
             return f"{proposal.agent} to end its run"
+        case "plan":
+            return f"this plan of {proposal.agent}"
         case _:
             return f"{proposal.agent} to answer"

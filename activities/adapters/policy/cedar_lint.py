@@ -11,20 +11,23 @@ from orga.workflows.types.tools import Effect
 
 CONTEXT = (
     *OPEN,
-    *("iteration", "depth", "left", "taint", "tainted", "purpose", "tenant", "approved_by", "answer"),
+    *("iteration", "depth", "left", "taint", "tainted", "purpose", "tenant", "approved_by", "answer", "plan"),
 )
 LEFT = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
+PLAN = ("steps", "skills", "effects", "tags")
 TOOL = ("name", "effect", "tags", "verified", "approval")
 
 _ATTRIBUTES: dict[Path, tuple[str, ...]] = {
     ("context",): CONTEXT,
     ("context", "left"): LEFT,
+    ("context", "plan"): PLAN,
     ("resource",): TOOL,
     ("principal",): (),
 }
 _WORDS: dict[Path, tuple[str, ...]] = {
     ("resource", "effect"): get_args(Effect),
     ("context", "purpose"): get_args(Purpose),
+    ("context", "plan", "effects"): get_args(Effect),
 }
 
 

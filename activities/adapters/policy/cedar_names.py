@@ -15,7 +15,13 @@ from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.tools import ToolSpec
 
 _NAME = ("resource", "name")
-_COMPARED: dict[Path, str] = {_NAME: "tool", ("resource", "tags"): "tag", ("context", "taint"): "source"}
+_COMPARED: dict[Path, str] = {
+    _NAME: "tool",
+    ("resource", "tags"): "tag",
+    ("context", "taint"): "source",
+    ("context", "plan", "skills"): "skill",
+    ("context", "plan", "tags"): "tag",
+}
 """What the words are that a path is compared with; a source of taint is a tool, or a server's definitions."""
 _EQUAL = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
 _WHOM = ("context", "arguments", "agent")
@@ -42,12 +48,14 @@ class Vocabulary:
         return name in self.tools or any(fnmatchcase(name, glob) for glob in self.unseen)
 
     def knows(self, kind: str, name: str) -> bool:
-        """Say whether there is, or may be, a tool, source of taint, agent, tag or run of that name."""
+        """Say whether there is, or may be, a tool, source of taint, skill, agent, tag or run of that name."""
         match kind:
             case "tool":
                 return self.knows_tool(name)
             case "source":
                 return self.knows_tool(name) or name.startswith(DEFINITIONS)
+            case "skill":
+                return self.knows_tool(name) or name in self.agents
             case "tag":
                 return bool(self.unseen) or name in self.tags
             case "run":
@@ -64,7 +72,8 @@ class Vocabulary:
 def strange_names(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
     """Yield each name of a policy that is none."""
     said = [*_said(policy.node), *(("tool", name) for name in policy.says.tools or ())]
-    every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,)}
+    skills = (*known.tools, *known.agents)
+    every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
     for kind, name in dict.fromkeys(said):
         if not known.knows(kind, name):
             what = kind if kind in every else "tool"
@@ -105,7 +114,7 @@ def _strange_arguments(policy: CedarPolicy, known: Vocabulary) -> Iterator[Probl
 def _tools_about(policy: CedarPolicy, known: Vocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
     """Return the tools whose arguments a policy may speak of; None where they cannot be known."""
     actions = _entities(policy.node["action"], "Action")
-    if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond"}:
+    if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond", "plan"}:
         return [
             known.tools[name] for name, action in _OTHER_ACTIONS.items() if action in actions and name in known.tools
         ]

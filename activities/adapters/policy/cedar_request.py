@@ -50,6 +50,7 @@ def _context(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
         "tenant": proposal.tenant,
         "approved_by": proposal.approved_by if is_approved else None,
         "answer": proposal.answer,
+        "plan": _plan(proposal) if proposal.plan else None,
     }
     return {
         "arguments": record(arguments, want.at("arguments"), schema, "arguments"),
@@ -61,6 +62,18 @@ def _context(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
         "tainted": bool(proposal.taint),
         "purpose": proposal.purpose,
         **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _plan(proposal: Proposal) -> dict[str, Any]:
+    """Return what the steps come to: Cedar cannot look at each one of a list."""
+    skills = list(dict.fromkeys(step.skill for step in proposal.plan))
+    known = [known_tool(name, proposal.plan_specs.get(name)) for name in skills]
+    return {
+        "steps": len(proposal.plan),
+        "skills": skills,
+        "effects": list(dict.fromkeys(tool["effect"] for tool in known)),
+        "tags": list(dict.fromkeys(tag for tool in known for tag in tool["tags"])),
     }
 
 

@@ -7,7 +7,7 @@ from orga.workflows.types.gate import ApprovalTerms
 class ListedTools:
     """Fails closed: a call of a tool that is not listed is denied, one whose options say so needs a person's yes.
 
-    Final answers are allowed.
+    Final answers are allowed, and so are plans: each of their steps is a call yet.
     """
 
     is_embedded = True

@@ -24,6 +24,11 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
         "arguments": call.arguments if call else {},
         "parameters": spec.parameters if spec else {},
         "answer": proposal.answer,
+        "plan": [
+            step.model_dump() | {"tool": known_tool(step.skill, proposal.plan_specs.get(step.skill))}
+            for step in proposal.plan
+        ]
+        or None,
         "trusted": proposal.trusted_context,
         "tenant": proposal.tenant,
         "iteration": proposal.iteration,

@@ -25,7 +25,9 @@ _HARMLESS: tuple[str, ...] = (
     "models.breaker",
     "models.tiers",
     "goals.tiers",
+    "goals.prompts",
     "pipelines.*",
+    "knowledge.embedder",
     "tools.github.repo",
     "tools.commands.sandbox",
     "tools.options.*.timeout_s",
@@ -63,6 +65,7 @@ _HARMLESS_VALUES: dict[str, Callable[[Any, Path], bool]] = {
     "tools.options.*.approval": lambda value, _: value is True,
     "policy.dir": _is_inside,
     "policy.engine": lambda value, _: value in ("cedar", "default"),
+    "knowledge.backend": lambda value, _: value == "sqlite",
 }
 
 _WHY: dict[str, str] = {
@@ -82,6 +85,8 @@ _WHY: dict[str, str] = {
     "policy": "takes decisions from elsewhere",
     "notify": "tells a server what waits for people",
     "goals.deliveries": "sends the answers of goals to files, servers and people",
+    "knowledge.path": "takes what agents are told from a file that others may have written",
+    "knowledge": "gives a server what agents learn, and takes what they are told from there",
     "telemetry": "tells a server what runs do",
     "audit": "says whose signatures count, and which key signs",
 }

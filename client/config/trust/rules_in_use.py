@@ -25,7 +25,7 @@ def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rule
     """Return the rules of a worker that starts here, with that configuration, for tools that write below `root`."""
     here = Path.cwd()
     base = config.file.parent if config.file else here
-    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_named_by(env)]
+    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_knowledge(config), *_named_by(env)]
     policies = [folder for folder in (base / FOLDER, config.policy.dir) if folder]
     manifests = [pattern for pattern in config.tools.manifests if has_magic(pattern)]
     folders = {folder: [f"{escape(str(folder))}/**/*.{end}" for end in _ENDS_OF_POLICIES] for folder in policies}
@@ -52,6 +52,12 @@ def user_code(config: OrgaConfig, root: Path) -> set[Path]:
         if server.command:
             found |= scripts([server.command, *server.args], here / (server.cwd or here))
     return found
+
+
+def _knowledge(config: OrgaConfig) -> Iterator[Path]:
+    """Yield the store that the configuration names, and what SQLite writes beside it: agents are told what it holds."""
+    if path := config.knowledge.path:
+        yield from (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal")))
 
 
 def _named_by(env: Mapping[str, str]) -> Iterator[Path]:

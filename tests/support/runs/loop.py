@@ -13,10 +13,13 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
+from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
 from orga.activities.adapters.pipelines import NO_PIPELINES
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.deliver import DeliveryChannel
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool, ToolContext
 from orga.client.history.converter import data_converter
 from orga.client.journal.laws import law_faults
@@ -176,6 +179,7 @@ def a_worker(
     agents: Mapping[str, AgentConfig] | None = None,
     notifier: Notifier | None = None,
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
+    knowledge: KnowledgeStore | None = None,
     pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     **worker_options: Any,
 ) -> Worker:
@@ -192,6 +196,7 @@ def a_worker(
         agents=agents,
         notifier=notifier,
         deliveries=deliveries,
+        knowledge=knowledge,
         pipelines=pipelines,
     )
     return build_worker(loop.client, parts, loop.task_queue, **worker_options)
@@ -208,12 +213,14 @@ def parts_of(
     deliveries: Mapping[str, DeliveryChannel] = NO_DELIVERIES,
     pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     listed: Sequence[str] = (),
+    knowledge: KnowledgeStore | None = None,
 ) -> Parts:
     """Return what a worker of the loop is made of; the default agent lists its tools, and what is `listed` besides."""
+    own: list[Tool] = [] if knowledge is None else [RecallKnowledge(knowledge), StoreKnowledge(knowledge)]
     return Parts(
         agents=ConfiguredAgents(
             {"default": AgentConfig(tools=(*(tool.spec.name for tool in tools), *listed)), **(agents or {})},
-            {tool.spec.name: tool.spec for tool in tools},
+            {tool.spec.name: tool.spec for tool in (*tools, *own)},
             "scripted:model",
             check_model,
             setup,
@@ -222,9 +229,10 @@ def parts_of(
         models=ScriptedModels(loop.provider),
         policy=engine or ListedTools(),
         argument_errors=argument_errors,
-        tools=tools,
+        tools=[*tools, *own],
         notifier=notifier,
         deliveries=deliveries,
+        knowledge=knowledge,
     )
 
 

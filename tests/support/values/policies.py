@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.ports import Proposal
+from orga.workflows.types.gate import ProposedStep
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tools import Effect, ToolOptions, ToolSpec
 
@@ -38,6 +39,16 @@ def a_tool_proposal(
     spec = ToolSpec(name=name, effect=effect, parameters=parameters or {}, options=options)
     call = ToolCall(call_id="c1", name=name, arguments=arguments or {})
     return Proposal(agent=agent, iteration=fields.pop("iteration", 1), call=call, spec=spec, **fields)
+
+
+def a_plan_proposal(*specs: ToolSpec, agent: str = "default", **skills: dict[str, Any] | None) -> Proposal:
+    """Return the proposal of a plan, a step for each skill with its arguments; these are the tools among them."""
+    steps = tuple(
+        ProposedStep(id=f"s{n}", skill=skill, goal=f"use {skill}", arguments=arguments)
+        for n, (skill, arguments) in enumerate(skills.items(), start=1)
+    )
+    known = {spec.name: spec for spec in specs}
+    return Proposal(agent=agent, iteration=1, plan=steps, plan_specs=known, purpose="plan")
 
 
 def an_answer(text: str = "done", agent: str = "default") -> Proposal:

@@ -23,6 +23,7 @@ def question_of(
     options: Sequence[str] = (),
     default: str = "",
     expires_s: float | None = None,
+    approvers: Sequence[str] = (),
 ) -> Question:
     """Return a question.
 
@@ -34,9 +35,11 @@ def question_of(
         options: The only answers that count; none for any text.
         default: The answer where nobody gives one in time.
         expires_s: Seconds until then; None for as long as it takes.
+        approvers: Who may answer; empty: anyone.
     """
     expires_at = None if expires_s is None else now + timedelta(seconds=expires_s)
     given: dict[str, Any] = {"place": place, "options": tuple(options), "default": default, "expires_at": expires_at}
+    given |= {"approvers": tuple(approvers)}
     return Question(
         question_id=f"question-{name}",
         kind="answer",

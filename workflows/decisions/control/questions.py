@@ -174,6 +174,8 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
         raise ValueError(f"{resolution.escalation_id} is decided already: {question.resolution.choice}")
     if resolution.choice not in question.choices:
         raise ValueError(state.other_way(question.kind) or f"choose one of {', '.join(question.choices)}")
+    if question.approvers and resolution.by not in question.approvers:
+        raise ValueError(f"{resolution.by!r} may not decide this; these may: {', '.join(question.approvers)}")
     if question.options and resolution.choice == "result" and resolution.result not in question.options:
         raise ValueError(f"answer with one of: {', '.join(question.options)}")
     if len(resolution.reason) > MAX_REASON_CHARS:

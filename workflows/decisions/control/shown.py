@@ -78,9 +78,10 @@ def as_closed(question: Question) -> Told:
 
 
 def answer_terms(question: Question) -> dict[str, Any]:
-    """Return what counts as an answer, and what does where nobody gives one in time."""
+    """Return what counts as an answer, whose does, and what does where nobody gives one in time."""
     expires_at = question.expires_at.isoformat() if question.expires_at else ""
     said = {"options": list(question.options), "default": question.default, "expires_at": expires_at}
+    said |= {"approvers": list(question.approvers)}
     return {key: value for key, value in said.items() if value}
 
 

@@ -1,10 +1,13 @@
-"""What changes a goal in more than one place: a word to its model, another plan."""
+"""What changes a goal in more than one place: a word to its model, another plan, a reply that is no use, an ending."""
 
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.goals.plans import planned, skills_of
+from orga.workflows.decisions.goals.progress import stuck
+from orga.workflows.decisions.goals.prompts import problem_text
 from orga.workflows.types.context import Setup
+from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.messages import Message
 
@@ -25,6 +28,23 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
     steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, (*over, *kept))
     longest = max(state.pursuit.longest, len(steps) + len(kept))
     return state.with_pursuit(steps=(*over, *kept, *steps), longest=longest, due=())
+
+
+def with_unusable(state: GoalState, problem: str) -> GoalState:
+    """Tell the model what is wrong with its reply; one too many in a row is the end."""
+    after = with_told(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
+    return with_ending_if_stuck(after)
+
+
+def with_ending_if_stuck(state: GoalState) -> GoalState:
+    """Return the state with its ending decided where it gets nowhere."""
+    why = stuck(state.pursuit, state.goal_config)
+    return with_ending(state, ("stuck", why)) if why else state
+
+
+def with_ending(state: GoalState, ending: Stop) -> GoalState:
+    """Return the state whose ending is decided; the final answer is to be written."""
+    return state.with_pursuit(ending=ending, stage="summarise")
 
 
 def told_steps(steps: Sequence[PlanStep]) -> list[dict[str, object]]:

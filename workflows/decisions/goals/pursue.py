@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.change import told_steps, with_steps, with_told
+from orga.workflows.decisions.goals.change import (
+    told_steps,
+    with_ending,
+    with_ending_if_stuck,
+    with_steps,
+    with_told,
+    with_unusable,
+)
 from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
@@ -13,9 +20,8 @@ from orga.workflows.decisions.goals.progress import (
     foregone,
     quality_of,
     signature,
-    stuck,
 )
-from orga.workflows.decisions.goals.prompts import answered_text, problem_text
+from orga.workflows.decisions.goals.prompts import answered_text
 from orga.workflows.decisions.goals.replies import (
     Decision,
     Unusable,
@@ -28,7 +34,6 @@ from orga.workflows.decisions.goals.replies import (
 )
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.context import MessageRef, Setup
-from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation, source_of
 from orga.workflows.types.goals.pursuit import (
     MAX_KEPT_STEPS,
@@ -67,23 +72,6 @@ def with_said(state: GoalState, reply: Reply) -> GoalState:
     return state.with_dialogue(conversation=said)
 
 
-def with_unusable(state: GoalState, problem: str) -> GoalState:
-    """Tell the model what is wrong with its reply; one too many in a row is the end."""
-    after = with_told(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
-    return with_ending_if_stuck(after)
-
-
-def with_ending_if_stuck(state: GoalState) -> GoalState:
-    """Return the state with its ending decided where it gets nowhere."""
-    why = stuck(state.pursuit, state.goal_config)
-    return with_ending(state, ("stuck", why)) if why else state
-
-
-def with_ending(state: GoalState, ending: Stop) -> GoalState:
-    """Return the state whose ending is decided; the final answer is to be written."""
-    return state.with_pursuit(ending=ending, stage="summarise")
-
-
 def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     """Take in a plan, or tell the model what is wrong with it."""
     state = with_said(state, reply)
@@ -95,7 +83,7 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     except Unusable as error:
         return with_unusable(state, str(error))
     memory = memory_in(said, state.pursuit.memory)
-    after = with_plan_to_review(after.with_pursuit(memory=memory, unusable=0))
+    after = with_plan_to_review(after.with_pursuit(memory=memory))
     return after.with_note("PlanMade", steps=told_steps(after.pursuit.open_steps))
 
 
@@ -239,7 +227,8 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
         after = _decided(state, decision, reply, setup)
     except Unusable as error:
         return with_unusable(state, str(error))
-    after = after.with_pursuit(memory=memory_in(said, state.pursuit.memory), unusable=0, is_guided=False)
+    unusable = after.pursuit.unusable if decision.action == "adjust" else 0
+    after = after.with_pursuit(memory=memory_in(said, state.pursuit.memory), unusable=unusable, is_guided=False)
     told = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
     after = after.with_note("DecisionMade", by="model", **told)
     if decision.action == "adjust":

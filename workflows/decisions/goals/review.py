@@ -1,8 +1,9 @@
-"""A plan before a person: approved as it stands, given anew, or sent back with what is to change."""
+"""A plan before policy and people: let through as it stands, given anew, or sent back with what is to change."""
 
-from orga.workflows.decisions.goals.change import told_steps, with_steps, with_told
+from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.types.context import Setup
+from orga.workflows.types.gate import ProposedStep, Verdict
 from orga.workflows.types.goals.pursuit import MAX_QUESTION_CHARS, OPERATOR, GoalState, Stage
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.text import one_line
@@ -14,25 +15,51 @@ HOW = 'answer "yes", or what is to change, or {"steps": [...]} in its place'
 
 HOW_OF_PIPELINE = 'answer "yes", or abort the goal'
 
+MAX_WHY_CHARS = 300
+
 
 def with_plan_to_review(state: GoalState) -> GoalState:
-    """Return the state whose plan is carried out, or is put before a person first where that is wanted."""
-    if state.goal_config.plan_review == "never":
-        return state.with_pursuit(stage="execute")
-    steps = ", ".join(f"{step.id} ({step.skill}): {step.goal}" for step in state.pursuit.open_steps)
-    how = HOW_OF_PIPELINE if state.pipeline else HOW
-    return _asking(state, f"Is this plan right? {how}. {one_line(steps, MAX_QUESTION_CHARS)}")
+    """Return the state whose plan is carried out, or is put before policy or a person first where that is wanted."""
+    match state.goal_config.plan_review:
+        case "never":
+            return state.with_pursuit(stage="execute", unusable=0)
+        case "policy":
+            return state.with_pursuit(stage="review", question="", terms=None)
+        case "always":
+            return _asking(state, _is_it_right(state))
 
 
-def _asking(state: GoalState, question: str) -> GoalState:
-    number = state.pursuit.questions + 1
-    return state.with_pursuit(stage="review", question=question[:MAX_QUESTION_CHARS], questions=number)
+def is_for_policy(state: GoalState) -> bool:
+    """Return whether policy has yet to say something of the plan that is reviewed."""
+    return state.goal_config.plan_review == "policy" and not state.pursuit.question
+
+
+def proposed(state: GoalState) -> tuple[ProposedStep, ...]:
+    """Return what is put to the policy: all that is still to be done."""
+    return tuple(
+        ProposedStep(id=step.id, skill=step.skill, goal=step.goal, arguments=step.arguments, depends_on=step.depends_on)
+        for step in state.pursuit.open_steps
+    )
+
+
+def with_verdict(state: GoalState, verdict: Verdict) -> GoalState:
+    """Take in what the policy says; a plan that it denies goes back to the model as one that cannot be used."""
+    if verdict.decision == "allow":
+        return _let_through(state)
+    if verdict.decision == "approval":
+        who = ", ".join(verdict.approval.approvers if verdict.approval else ())
+        why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may say so")))
+        return _asking(state.with_pursuit(terms=verdict.approval), _is_it_right(state, f" ({why})" if why else ""))
+    told = f"the policy denies this plan: {verdict.reason}"
+    if state.pipeline:  # it would be the same again
+        return with_ending(_taken_back(state), ("stuck", told))
+    return with_unusable(_taken_back(state), f"{told}; nothing of it was done")
 
 
 def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Take in what a person says of the plan; another plan that is none is asked about once more."""
     if answer.strip().casefold() in YES:
-        return state.with_pursuit(stage="execute", question="")
+        return _let_through(state)
     if state.pipeline:
         return _asking(state, f"The plan is that of pipeline {state.pipeline}: {HOW_OF_PIPELINE}")
     try:
@@ -41,12 +68,34 @@ def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
         return _asking(state, f"That is no plan ({error}): {HOW}")
     if given is None:
         told = with_told(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
-        stage: Stage = "decide" if any(step.state != "open" for step in state.pursuit.steps) else "plan"
-        return told.with_pursuit(stage=stage, question="", is_guided=True)
+        return _taken_back(told).with_pursuit(unusable=0)
     try:
         after = with_steps(state, given.get("steps"), setup)
     except Unusable as error:
         return _asking(state, f"That is no plan ({error}): {HOW}")
     told = with_told(after, "[Plan given by the operator] It stands in place of yours.")
     told = told.with_note("PlanAdjusted", by=OPERATOR, steps=told_steps(told.pursuit.open_steps))
-    return told.with_pursuit(stage="execute", question="")
+    is_judged = state.goal_config.plan_review == "policy"
+    return with_plan_to_review(told) if is_judged else _let_through(told)
+
+
+def _is_it_right(state: GoalState, why: str = "") -> str:
+    steps = ", ".join(f"{step.id} ({step.skill}): {step.goal}" for step in state.pursuit.open_steps)
+    how = HOW_OF_PIPELINE if state.pipeline else HOW
+    return f"Is this plan right{why}? {how}. {one_line(steps, MAX_QUESTION_CHARS)}"
+
+
+def _asking(state: GoalState, question: str) -> GoalState:
+    number = state.pursuit.questions + 1
+    return state.with_pursuit(stage="review", question=question[:MAX_QUESTION_CHARS], questions=number)
+
+
+def _let_through(state: GoalState) -> GoalState:
+    return state.with_pursuit(stage="execute", question="", terms=None, unusable=0)
+
+
+def _taken_back(state: GoalState) -> GoalState:
+    """Return the state without the plan; no rule decides before the model has said what it does instead."""
+    left = tuple(step for step in state.pursuit.steps if step.state != "open" or step.by == OPERATOR)
+    stage: Stage = "decide" if any(step.state != "open" for step in left) else "plan"
+    return state.with_pursuit(steps=left, due=(), stage=stage, question="", terms=None, is_guided=True)

@@ -57,7 +57,7 @@ async def _prepared(run: GoalRun) -> Proposed | None:
     return await take_turn(
         run,
         "goal_input",
-        lambda _: prompts.input_prompt(due, is_planned=is_planned),
+        lambda state: prompts.input_prompt(state, due, is_planned=is_planned),
         lambda state, request: request.with_calls(_planned_calls(state)),
     )
 
@@ -116,12 +116,12 @@ def held_up_reply(run: GoalRun) -> Proposed | None:
 
 async def _evaluate(run: GoalRun) -> None:
     asked = pursue.to_evaluate(run.goal.pursuit)
-    if proposed := await take_turn(run, "goal_evaluate", lambda _: prompts.evaluate_prompt(asked)):
+    if proposed := await take_turn(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
         run.pursue(pursue.with_evaluated, proposed.judged.reply)
 
 
 async def _compress(run: GoalRun) -> None:
-    if proposed := await take_turn(run, "goal_compress", lambda state: prompts.compress_prompt(state.pursuit)):
+    if proposed := await take_turn(run, "goal_compress", prompts.compress_prompt):
         run.pursue(pursue.with_compressed, proposed.judged.reply)
 
 
@@ -145,7 +145,14 @@ async def _ask(run: GoalRun) -> None:
 
 
 async def _review(run: GoalRun) -> None:
-    """Hold the plan until a person has approved it, changed it, or sent it back."""
+    """Put the plan to the policy where that is wanted; hold it until a person has approved, changed or rejected it."""
+    if review.is_for_policy(run.goal):
+        await checkpoint(run, may_roll_over=True)
+        enter(run, "gating")
+        with phase_span("gate", run.state.iteration):
+            verdict = await gate.judge_plan(run, review.proposed(run.goal))
+        run.pursue(review.with_verdict, verdict)
+        return
     decided = await ask_for_answer(run, _question(run), may_roll_over=True)
     words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
     run.pursue(review.with_reviewed, words, run.setup)
@@ -153,7 +160,12 @@ async def _review(run: GoalRun) -> None:
 
 def _question(run: GoalRun) -> Question:
     pursuit = run.goal.pursuit
-    return question_of(str(pursuit.questions), pursuit.question, run.now)
+    terms = pursuit.terms
+    if terms is None:
+        return question_of(str(pursuit.questions), pursuit.question, run.now)
+    return question_of(
+        str(pursuit.questions), pursuit.question, run.now, expires_s=terms.expires_s, approvers=terms.approvers
+    )
 
 
 def _own(proposed: Proposed) -> GoalReply:

@@ -47,7 +47,7 @@ class GoalConfig(Border):
     max_total_tokens: int = Field(default=500_000, ge=1, le=10**12)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
-    plan_review: Literal["never", "always"] = "never"
+    plan_review: Literal["never", "always", "policy"] = "never"
     """Whether a person sees each plan before anything of it is done."""
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a limit: end with what there is, or wait for a person who may `extend_budget`."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types.control import Stop
+from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.goals.course import Course
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.input import LoopConfig
@@ -110,6 +111,7 @@ class PursuitChanges(TypedDict, total=False):
     memory: str
     question: str
     questions: int
+    terms: ApprovalTerms | None
     errors: int
     bad: int
     unusable: int
@@ -138,9 +140,11 @@ class Pursuit(Record):
     memory: str = ""
     """What the model keeps in mind."""
     question: str = ""
-    """What the model wants to ask."""
+    """What the model wants to ask, or what is asked of its plan."""
     questions: int = 0
     """Asked so far: the number of the next."""
+    terms: ApprovalTerms | None = None
+    """Who may say yes to the plan, and until when, where policy wants one."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0

@@ -1,0 +1,101 @@
+"""The conventions of a project brought up to date in a store: what is new, what has changed, what is gone."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orga.activities.adapters.knowledge.conventions.files import KEY, Place, items_of
+from orga.activities.adapters.knowledge.conventions.kinds import kind_of
+from orga.activities.adapters.knowledge.project_files import project_files
+from orga.activities.adapters.knowledge.replacing import Change, Kept, forget, replace
+from orga.activities.adapters.knowledge.text_file import Unreadable
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
+
+MAX_FILES = 2_000
+
+FileFate = Change | Literal["removed", "unreadable"]
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What became of one file's conventions."""
+
+    path: str
+    """As the store names it."""
+    change: FileFate
+    items: int
+    """That the store has of it now; of a removed file, those that went."""
+    detail: str = ""
+    """Why it cannot be read: what was stored of it before stays."""
+
+
+class TooMany(ValueError):
+    """More files than a project has conventions."""
+
+
+def convention_files(root: Path) -> list[str]:
+    """Return the files of a project that hold conventions: their paths from the root, in order.
+
+    Raises:
+        TooMany: The root is no project.
+    """
+    found = list(project_files(root, lambda path: kind_of(path) is not None))
+    if len(found) > MAX_FILES:
+        raise TooMany(f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project")
+    return sorted(found)
+
+
+async def import_conventions(
+    store: KnowledgeStore, root: Path, place: Place, progress: Progress
+) -> AsyncGenerator[FileChange]:
+    """Bring the conventions of a project's files up to date, file by file, and yield what became of each.
+
+    Each file is stored at once; stopped in the middle, the next import goes on.
+
+    Raises:
+        TooMany: The root is no project.
+        KnowledgeError: The store cannot do it, or has another project's conventions in that place.
+    """
+    paths = await asyncio.to_thread(convention_files, root)
+    before = await _kept(store, place)
+    for number, path in enumerate(paths):
+        progress(number, len(paths))
+        kept = before.pop(place.inside(path), Kept())
+        try:
+            items = await asyncio.to_thread(items_of, root, path, place)
+        except Unreadable as error:
+            yield FileChange(place.inside(path), "unreadable", len(kept.ids), str(error))
+            continue
+        if items or kept.ids:
+            yield FileChange(place.inside(path), await replace(store, kept, items), len(items))
+    for path, kept in before.items():
+        await forget(store, list(kept.ids.values()))
+        yield FileChange(path, "removed", len(kept.ids))
+    progress(len(paths), len(paths))
+
+
+async def _kept(store: KnowledgeStore, place: Place) -> dict[str, Kept]:
+    """Return what the store has of the project's files below the place, by their names there."""
+    found: dict[str, Kept] = defaultdict(Kept)
+    prefix = place.inside("") + "/" if place.at else ""
+    async for item in store.items(kinds=("convention",), source_prefix=prefix):
+        kind, _, rest = item.key.partition(":")
+        if kind != KEY or (item.scope, item.owner) != (place.scope, place.owner):
+            continue
+        project = rest.partition(":")[0]
+        if project == place.project:
+            found[item.provenance.source].keep(item)
+        elif item.directory == place.at:
+            raise KnowledgeError(_taken(project, place), kind="OtherProject")
+    return found
+
+
+def _taken(project: str, place: Place) -> str:
+    where = f"in {place.at}/" if place.at else "at the root"
+    return (
+        f"the conventions {where} are those of the project {project!r}, these are of {place.project!r}: put them into "
+        f"a directory of their own with --at, or say with --project {project} that it is the same project"
+    )

@@ -1,0 +1,76 @@
+"""The conventions of one file, as items of a store."""
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from orga.activities.adapters.knowledge.conventions.kinds import Kind, directory_of, kind_of
+from orga.activities.adapters.knowledge.conventions.rule import Rule
+from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
+from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
+from orga.workflows.types.text import clean_text
+
+MAX_BYTES = 256 * 1024
+"""Of a file: a longer one is none that people keep conventions in."""
+MAX_ITEMS = 300
+"""Of a file."""
+
+MAX_PATH_CHARS = 700
+
+KEY = "convention"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the conventions of a project go, and whose they become."""
+
+    project: str
+    """Its name: in the same directories of one store, conventions of one project stand."""
+    at: str
+    """The directory that its root has there; empty for the root of all."""
+    scope: ScopeLevel
+    owner: Reader
+
+    def inside(self, path: str) -> str:
+        """Return what a path from the root of the project is called there."""
+        return clean_text("/".join(filter(None, (self.at, path))))
+
+    def key(self, path: str, number: int) -> str:
+        """Return the key of one of its conventions."""
+        return f"{KEY}:{self.project}:{self.inside(path)}#{number:03}"
+
+
+def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
+    """Return the conventions of a file, in order; none for one that says none.
+
+    At the root those of a language hold for that language wherever it lies; further down, for their folder alone.
+
+    Raises:
+        Unreadable: It cannot be read, or is not what its name says. The text says why.
+    """
+    kind = kind_of(path)
+    assert kind is not None, path
+    directory = place.inside(directory_of(path))
+    if "\\" in directory or len(path) > MAX_PATH_CHARS:
+        raise Unreadable(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
+    return [
+        KnowledgeItem(
+            kind="convention",
+            text=rule.text,
+            scope=place.scope,
+            owner=place.owner,
+            key=place.key(path, number),
+            directory=directory,
+            language="" if directory else rule.language,
+            confidence=kind.confidence,
+            provenance=Provenance(source=place.inside(path)),
+        )
+        for number, rule in enumerate(_rules(text_of(root, path, MAX_BYTES), kind))
+    ]
+
+
+def _rules(text: str, kind: Kind) -> list[Rule]:
+    try:
+        return list(islice(kind.rules(text), MAX_ITEMS))
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None

@@ -1,0 +1,21 @@
+"""Programming languages by the suffix of their files."""
+
+from collections.abc import Iterable
+
+_OF_SUFFIX = {
+    **dict.fromkeys(("py", "pyi"), "python"),
+    **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
+    **dict.fromkeys(("ts", "tsx", "mts", "cts"), "typescript"),
+    **dict.fromkeys(("c", "h"), "c"),
+    **dict.fromkeys(("cc", "cpp", "cxx", "hpp", "hxx"), "c++"),
+    **dict.fromkeys(("kt", "kts"), "kotlin"),
+    **dict.fromkeys(("sh", "bash"), "shell"),
+    **{"rs": "rust", "go": "go", "java": "java", "rb": "ruby", "cs": "c#", "swift": "swift", "php": "php"},
+    **{"scala": "scala", "ex": "elixir", "exs": "elixir", "lua": "lua", "sql": "sql", "zig": "zig"},
+}
+
+
+def language_of_suffixes(suffixes: Iterable[str]) -> str:
+    """Return the language that all of them are of, in lower case; empty where there is no such one."""
+    found = {_OF_SUFFIX.get(each.lower(), "") for each in suffixes}
+    return found.pop() if len(found) == 1 else ""

@@ -1,0 +1,35 @@
+"""From the name of an embedder to what makes its vectors."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders.names import HASHING, WORDLLAMA, checked_embedder
+from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
+from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder
+from orga.activities.adapters.models.settings import endpoint
+from orga.activities.knowledge.ports import Embedder
+
+_EXTRA = "the embedder wordllama needs the extra: pip install 'orga[embeddings]'"
+
+
+def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Embedder:
+    """Return the embedder; nothing is loaded and nobody is asked yet.
+
+    Args:
+        name: As `[knowledge] embedder` has it.
+        env: Holds the keys of providers.
+        base_urls: By provider; they win over the environment's.
+
+    Raises:
+        ValueError: There is no such embedder, it is not installed, or its key or address is missing.
+    """
+    name = checked_embedder(name)
+    if name == HASHING:
+        return HashingEmbedder()
+    if name == WORDLLAMA:
+        if find_spec("wordllama") is None:
+            raise ValueError(_EXTRA)
+        return WordLlamaEmbedder()
+    provider, _, model = name.partition(":")
+    return ProviderEmbedder(model, endpoint(provider, env, base_urls))

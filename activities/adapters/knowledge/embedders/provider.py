@@ -1,0 +1,150 @@
+"""Vectors from a provider's `/v1/embeddings`, as OpenAI, Ollama, OpenRouter and most local servers have it."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.json_shape import as_object, as_objects
+from orga.activities.knowledge.ports import KnowledgeError
+from orga.activities.knowledge.vectors import normalised
+from orga.activities.ports import ModelError
+
+BATCH_TEXTS = 64
+BATCH_CHARS = 100_000
+"""Of one request: providers limit the tokens of all its texts together."""
+
+MAX_TEXT_CHARS = 20_000
+"""Of one text; what is longer is known by its beginning. Models take 8,000 tokens."""
+
+MAX_ANSWER_BYTES = 32_000_000
+"""Of one answer: 64 vectors of 16,000 numbers."""
+
+MAX_ERROR_BYTES = 100_000
+
+REQUEST_S = 60.0
+
+_MAX_NUMBER = 1e18
+"""In a vector: beyond it its length cannot be told."""
+
+_TRY_AGAIN = "the store is as it was: try again, or choose another [knowledge] embedder"
+
+
+class ProviderEmbedder:
+    """Asks for the vectors of many texts at once. It does not retry: its caller's activity is retried."""
+
+    def __init__(self, model: str, place: Endpoint, transport: http.AsyncBaseTransport | None = None) -> None:
+        """Take the model's name at the provider, and where that is."""
+        self._model = model
+        self._place = place
+        self._transport = transport
+        self._failures = Failures(place.provider, place.secret)
+        self._dimensions: int = 0
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        return f"{self._place.provider}:{self._model}"
+
+    @property
+    def dimensions(self) -> int:
+        """Of each vector; 0 before the first."""
+        return self._dimensions
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector of length 1 for each text.
+
+        Raises:
+            KnowledgeError: The provider cannot be reached, refuses, or answers something else than vectors.
+        """
+        found: list[list[float]] = []
+        try:
+            # Made anew for each call: whoever holds an embedder has nothing to close.
+            async with http.http_client(self._place.base_url, transport=self._transport, silence_s=REQUEST_S) as client:
+                for batch in batches(texts):
+                    found += await self._vectors(client, batch)
+        except ModelError as error:
+            raise KnowledgeError(f"{error}; {_TRY_AGAIN}", kind=error.kind, retryable=error.retryable) from error
+        return found
+
+    async def _vectors(self, client: http.AsyncClient, batch: list[str]) -> list[list[float]]:
+        status, headers, body = await self._asked(client, {"model": self._model, "input": batch})
+        if status != 200:
+            raise self._failures.answered(status, headers, body.decode("utf-8", "replace"))
+        try:
+            vectors = [normalised(vector) for vector in _read(body, len(batch))]
+        except (ValueError, RecursionError) as error:
+            raise self._failures.bad_stream(f"no vectors: {error}") from None
+        sizes = {len(vector) for vector in vectors} | ({self._dimensions} - {0})
+        if len(sizes) != 1:
+            raise self._failures.bad_stream(f"vectors of several lengths: {', '.join(map(str, sorted(sizes)))}")
+        self._dimensions = sizes.pop()
+        return vectors
+
+    async def _asked(self, client: http.AsyncClient, question: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
+        url, headers = f"{self._place.base_url}/embeddings", dict(self._place.headers)
+        is_reading = False
+        try:
+            async with (
+                asyncio.timeout(REQUEST_S),
+                client.stream("POST", url, json=question, headers=headers, follow_redirects=False) as response,
+            ):
+                is_reading = True
+                limit = MAX_ANSWER_BYTES if response.status_code == 200 else MAX_ERROR_BYTES
+                return response.status_code, response.headers, await self._body(response, limit)
+        except TimeoutError:
+            raise ModelError(
+                "Timeout", f"{self._place.provider}: no vectors within {REQUEST_S:g} s", retryable=True
+            ) from None
+        except (http.HTTPError, http.InvalidURL) as error:
+            raise self._failures.transport(error, reading=is_reading) from None
+
+    async def _body(self, response: http.Response, limit: int) -> bytes:
+        body = bytearray()
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > limit:
+                raise self._failures.too_large(f"more than {limit:,} bytes")
+        return bytes(body)
+
+
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the texts in order, in requests that providers take; an empty text is a blank, since they refuse one."""
+    batch: list[str] = []
+    chars = 0
+    for text in texts:
+        sent = text[:MAX_TEXT_CHARS] or " "
+        if batch and (len(batch) == BATCH_TEXTS or chars + len(sent) > BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(sent)
+        chars += len(sent)
+    if batch:
+        yield batch
+
+
+def _read(body: bytes, wanted: int) -> list[list[float]]:
+    """Return the vectors in the order of their texts, whatever order they came in.
+
+    Raises:
+        ValueError: They are not there, or not all.
+    """
+    items = as_objects(as_object(json.loads(body)).get("data"))
+    by_index = {str(item.get("index", at)): item.get("embedding") for at, item in enumerate(items)}
+    vectors = [by_index.get(str(at)) for at in range(wanted)]
+    if len(items) != wanted or not all(_is_vector(vector) for vector in vectors):
+        raise ValueError(f"{wanted} were asked for, {len(items)} came, or not as lists of numbers")
+    return [[float(value) for value in vector] for vector in vectors if vector is not None]
+
+
+def _is_vector(value: object) -> bool:
+    """Tell whether a value is a list of finite numbers: what JSON calls NaN or writes too large is none."""
+    numbers = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(numbers) and all(map(_is_number, numbers))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER

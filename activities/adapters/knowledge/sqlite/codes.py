@@ -1,0 +1,85 @@
+"""The codes of all vectors in memory, by which the nearest are found: kept up to date from the file."""
+
+import sqlite3
+from collections.abc import Sequence
+from heapq import nsmallest
+from itertools import chain
+from threading import Lock
+
+from orga.activities.knowledge.vectors import code_of
+
+
+class Codes:
+    """Those of one embedder, by place and kind: what a reader cannot see is not even looked at.
+
+    100,000 of them take some 15 MB and 15 ms to look through.
+    """
+
+    def __init__(self, embedder: str) -> None:
+        self._embedder = embedder
+        self._lock = Lock()
+        self._changed = -1
+        self._erased = -1
+        self._buckets: dict[tuple[str, str], dict[int, int]] = {}
+        self._bucket_of: dict[int, tuple[str, str]] = {}
+        self._expiring: dict[int, int] = {}
+
+    def nearest(
+        self,
+        connection: sqlite3.Connection,
+        vector: Sequence[float],
+        places: Sequence[str],
+        kinds: Sequence[str],
+        *,
+        now: int,
+        limit: int,
+    ) -> list[int]:
+        """Return the numbers of the nearest items at these places and of these kinds that have not expired.
+
+        Args:
+            connection: In a transaction, so that what is read fits together.
+            vector: What they are compared with.
+            places: Those that the reader sees.
+            kinds: What is looked for.
+            now: In microseconds.
+            limit: How many at most.
+        """
+        with self._lock:
+            self._refresh(connection)
+            found = [self._buckets.get((place, kind), {}) for place in places for kind in kinds]
+            numbers = list(chain.from_iterable(found))
+            codes = list(chain.from_iterable(bucket.values() for bucket in found))
+            expired = {number for number, time in self._expiring.items() if time <= now}
+        code = code_of(vector)
+        distances = [(code ^ other).bit_count() for other in codes]
+        furthest = nsmallest(limit + len(expired), distances)[-1] if distances else 0
+        near = sorted((distance, numbers[at]) for at, distance in enumerate(distances) if distance <= furthest)
+        return [number for _, number in near if number not in expired][:limit]
+
+    def _refresh(self, connection: sqlite3.Connection) -> None:
+        counters: dict[str, int] = dict(connection.execute("SELECT name, value FROM counters"))
+        if counters["erased"] != self._erased:
+            self._buckets.clear()
+            self._bucket_of.clear()
+            self._expiring.clear()
+            self._changed = -1
+        if counters["changed"] != self._changed:
+            rows = connection.execute(
+                "SELECT items.number, place, kind, expires_at, code FROM items CROSS JOIN vectors USING (number) "
+                "WHERE changed > ? AND embedder = ?",
+                (self._changed, self._embedder),
+            )
+            for number, place, kind, expires_at, code in rows:
+                self._keep(number, (place, kind), expires_at, int.from_bytes(code, "big"))
+        self._changed, self._erased = counters["changed"], counters["erased"]
+
+    def _keep(self, number: int, bucket: tuple[str, str], expires_at: int | None, code: int) -> None:
+        before = self._bucket_of.get(number)
+        if before is not None and before != bucket:
+            del self._buckets[before][number]
+        self._bucket_of[number] = bucket
+        self._buckets.setdefault(bucket, {})[number] = code
+        if expires_at is None:
+            self._expiring.pop(number, None)
+        else:
+            self._expiring[number] = expires_at

@@ -1,0 +1,82 @@
+"""Connections of the embedded store: one for each thread, the file made private before anything is in it."""
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, local
+from time import monotonic, sleep
+
+from orga.activities.adapters.knowledge.sqlite.failures import told
+from orga.activities.adapters.knowledge.sqlite.schema import migrate
+
+WAIT_S = 30.0
+"""How long a writer waits for another one, of any process."""
+
+
+class Connections:
+    """Opens the file at the first need, migrates it once, and closes all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._own = local()
+        self._all: list[sqlite3.Connection] = []
+        self._lock = Lock()
+        self._is_ready = False
+
+    def current(self) -> sqlite3.Connection:
+        """Return that of this thread.
+
+        Raises:
+            KnowledgeError: The file cannot be opened, or is none of ours.
+        """
+        known: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if known is None:
+            with told(self._path):
+                known = self._own.connection = self._opened()
+        return known
+
+    def close(self) -> None:
+        """Close all of them; call it when no thread uses one."""
+        with self._lock:
+            for connection in self._all:
+                with suppress(sqlite3.Error):
+                    connection.close()
+            self._all.clear()
+
+    def _opened(self) -> sqlite3.Connection:
+        with self._lock:
+            if not self._is_ready:
+                _make_private(self._path)
+            connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+            try:
+                connection.execute("PRAGMA foreign_keys = ON")
+                if not self._is_ready:
+                    migrate(connection, self._path)
+                    _write_ahead(connection)
+                    self._is_ready = True
+            except BaseException:
+                connection.close()
+                raise
+            self._all.append(connection)
+            return connection
+
+
+def _make_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let readers read while one writes. SQLite does not wait by itself for others that are opening a new file."""
+    until = monotonic() + WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
+                raise
+            sleep(0.02)
+        else:
+            return

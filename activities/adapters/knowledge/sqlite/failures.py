@@ -1,0 +1,59 @@
+"""What SQLite's errors mean to people: the place, the cause and the way back."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orga.activities.knowledge.ports import KnowledgeError
+
+
+@contextmanager
+def told(path: Path) -> Generator[None]:
+    """Raise a `KnowledgeError` for each error of SQLite or of the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise knowledge_error(error, path) from error
+    except OSError as error:
+        raise KnowledgeError(
+            f"the knowledge store {path} cannot be opened: {error.strerror}; make its folder writable, or set "
+            "[knowledge] path to another place",
+            kind="Unreachable",
+        ) from error
+
+
+_MEANINGS: dict[int, tuple[str, str, bool]] = {
+    sqlite3.SQLITE_BUSY: ("Busy", "is held by another process; try again once that one is done", True),
+    sqlite3.SQLITE_LOCKED: ("Busy", "is held by another process; try again once that one is done", True),
+    sqlite3.SQLITE_FULL: ("DiskFull", "has no room left and nothing was stored; make room on its disk", True),
+    sqlite3.SQLITE_READONLY: ("ReadOnly", "cannot be written; make it and its folder writable", False),
+    sqlite3.SQLITE_PERM: ("ReadOnly", "cannot be written; make it and its folder writable", False),
+    sqlite3.SQLITE_CANTOPEN: (
+        "Unreachable",
+        "cannot be opened; make its folder writable, or set [knowledge] path to another place",
+        False,
+    ),
+}
+"""By the code of SQLite: the kind, what to tell people, and whether the same may succeed later."""
+
+
+def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
+    """Return the failure by the first byte of SQLite's code; the rest are variants."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_CORRUPT_VTAB:
+        message = f"the text index of the knowledge store {path} is damaged ({error}); run: orga knowledge reindex"
+        return KnowledgeError(message, kind="Corrupt")
+    if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return corrupt(path, str(error))
+    kind, what, is_retryable = _MEANINGS.get(code & 0xFF, ("Unreachable", f"failed: {error}; look at its disk", True))
+    return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
+
+
+def corrupt(path: Path, what: str) -> KnowledgeError:
+    """Return the failure of a damaged file, with the way back."""
+    return KnowledgeError(
+        f"the knowledge store {path} is damaged ({what}). The way back: save what can still be read (orga knowledge "
+        f"export FILE), move {path} and {path}-wal away, then orga knowledge import FILE (that, or the last export)",
+        kind="Corrupt",
+    )

@@ -1,0 +1,120 @@
+"""The tables of the embedded store, and how a file of an older version becomes one of this."""
+
+import sqlite3
+from pathlib import Path
+
+from orga.activities.adapters.knowledge.sqlite.failures import corrupt
+from orga.activities.adapters.knowledge.sqlite.transactions import transaction
+from orga.activities.knowledge.ports import KnowledgeError
+
+APPLICATION_ID = 0x6F726761
+"""`orga`, by which a file of ours is known."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE items (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            place TEXT NOT NULL,
+            claim TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            text TEXT NOT NULL,
+            labels TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            tenant TEXT NOT NULL,
+            user TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            key TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            predicate TEXT NOT NULL,
+            object TEXT NOT NULL,
+            directory TEXT NOT NULL,
+            language TEXT NOT NULL,
+            confidence REAL NOT NULL,
+            source TEXT NOT NULL,
+            workflow_id TEXT NOT NULL,
+            iteration INTEGER NOT NULL,
+            model TEXT NOT NULL,
+            taint TEXT NOT NULL,
+            expires_at INTEGER,
+            stored_at INTEGER NOT NULL,
+            contradicted_by TEXT NOT NULL DEFAULT '',
+            changed INTEGER NOT NULL
+        )""",
+        "CREATE INDEX items_by_claim ON items (claim) WHERE claim != ''",
+        "CREATE INDEX items_by_contradiction ON items (contradicted_by) WHERE contradicted_by != ''",
+        "CREATE INDEX items_by_change ON items (changed)",
+        "CREATE INDEX items_by_directory ON items (directory, place)",
+        "CREATE INDEX items_by_language ON items (language, place) WHERE language != ''",
+        "CREATE INDEX items_by_time ON items (place, stored_at)",
+        "CREATE INDEX items_by_run ON items (workflow_id) WHERE workflow_id != ''",
+        "CREATE INDEX items_by_subject ON items (subject) WHERE subject != ''",
+        "CREATE INDEX items_by_source ON items (source) WHERE source != ''",
+        """CREATE VIRTUAL TABLE words USING fts5 (
+            text, labels, place, content='items', content_rowid='number', tokenize='porter unicode61'
+        )""",
+        """CREATE TRIGGER words_added AFTER INSERT ON items BEGIN
+            INSERT INTO words (rowid, text, labels, place) VALUES (new.number, new.text, new.labels, new.place);
+        END""",
+        """CREATE TRIGGER words_gone AFTER DELETE ON items BEGIN
+            INSERT INTO words (words, rowid, text, labels, place)
+            VALUES ('delete', old.number, old.text, old.labels, old.place);
+        END""",
+        """CREATE TRIGGER words_changed AFTER UPDATE OF text, labels, place ON items BEGIN
+            INSERT INTO words (words, rowid, text, labels, place)
+            VALUES ('delete', old.number, old.text, old.labels, old.place);
+            INSERT INTO words (rowid, text, labels, place) VALUES (new.number, new.text, new.labels, new.place);
+        END""",
+        """CREATE TABLE vectors (
+            number INTEGER PRIMARY KEY REFERENCES items (number) ON DELETE CASCADE,
+            embedder TEXT NOT NULL,
+            code BLOB NOT NULL,
+            vector BLOB NOT NULL
+        )""",
+        "CREATE INDEX vectors_by_embedder ON vectors (embedder)",
+        # `changed` counts writes, `erased` those that took something away: what a process holds in memory goes by them.
+        "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
+        "INSERT INTO counters VALUES ('changed', 0), ('erased', 0)",
+    ),
+)
+"""The statements of each version, in order. A version that has been released is never changed."""
+
+VERSION = len(MIGRATIONS)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring a file to this version, all steps or none.
+
+    Raises:
+        KnowledgeError: It is of a newer version, or no store at all.
+    """
+    with transaction(connection, "BEGIN"):  # so that what is read of a file fits together
+        version = _version(connection, path)
+    if version == VERSION:
+        return
+    with transaction(connection, "BEGIN IMMEDIATE"):
+        version = _version(connection, path)  # another process may have been faster
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise KnowledgeError(
+            f"{path} is an SQLite file of something else; set [knowledge] path to another place", kind="Corrupt"
+        )
+    if version > VERSION:
+        raise KnowledgeError(
+            f"the knowledge store {path} has schema {version}, and this version of orga knows {VERSION}: a newer one "
+            "wrote it; upgrade orga, or set [knowledge] path to another place",
+            kind="NewerSchema",
+        )
+    if application == APPLICATION_ID and version < 1:
+        raise corrupt(path, "it has no version")
+    return int(version)

@@ -1,0 +1,162 @@
+"""The embedded store: one file, nothing to install, safe under writers of several processes."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from orga.activities.adapters.knowledge.sqlite.candidates import Search
+from orga.activities.adapters.knowledge.sqlite.codes import Codes
+from orga.activities.adapters.knowledge.sqlite.connections import Connections
+from orga.activities.adapters.knowledge.sqlite.failures import told
+from orga.activities.adapters.knowledge.sqlite.reading import facts_of, page_of, unindexed
+from orga.activities.adapters.knowledge.sqlite.rows import micros
+from orga.activities.adapters.knowledge.sqlite.transactions import transaction
+from orga.activities.adapters.knowledge.sqlite.writing import Vectors, erase, keep_vectors, known_items, store_items
+from orga.activities.knowledge.arrival import arrived, change
+from orga.activities.knowledge.checks import checked
+from orga.activities.knowledge.erasing import require_named
+from orga.activities.knowledge.ports import Embedder, Progress, StoreFacts
+from orga.activities.knowledge.ranking import ranked
+from orga.activities.knowledge.words import searched_text
+from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
+
+T = TypeVar("T")
+
+_READERS = 4
+_PAGE = 200
+_REINDEXED = 128
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SqliteStore:
+    """A `KnowledgeStore` in a file. Its threads are its own: the event loop is never held up."""
+
+    def __init__(self, path: Path, embedder: Embedder, *, now: Callable[[], datetime] = _now) -> None:
+        """Open nothing yet.
+
+        Args:
+            path: Of the file. It and its folder are made at the first need, for their owner alone.
+            embedder: Vectors of another one are left aside until `reindex`.
+            now: The time, aware.
+        """
+        self._path = path
+        self._embedder = embedder
+        self._now = now
+        self._connections = Connections(path)
+        self._codes = Codes(embedder.name)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="knowledge-reader")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
+
+    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
+        """Store all of them or none, and return what became of each, in order.
+
+        Raises:
+            KnowledgeError: Nothing was stored.
+        """
+        now = self._now()
+        arriving = [arrived(checked(item), now) for item in items]
+        if not arriving:
+            return []
+        known = await self._read(lambda connection: known_items(connection, [item.id for item in arriving]))
+        news = {item.id: item for item in arriving if change(known.get(item.id), item) != "unchanged"}
+        vectors = await self._vectors(list(news.values()))
+        return await self._write(lambda connection: store_items(connection, arriving, vectors))
+
+    async def recall(self, wish: Recall) -> list[Recalled]:
+        """Return what fits, the best first; a fact that a newer one contradicts stands behind that one.
+
+        Raises:
+            KnowledgeError: The store cannot be read.
+        """
+        query = (await self._embedder.embed([wish.text]))[0] if wish.text.strip() else None
+        now = micros(self._now())
+
+        def recalled(connection: sqlite3.Connection) -> list[Recalled]:
+            search = Search(connection, wish, now=now, embedder=self._embedder.name)
+            return ranked(wish, query, search.candidates(self._codes, query))
+
+        return await self._read(recalled)
+
+    async def get(self, item_id: str) -> StoredItem | None:
+        """Return the item, expired or not."""
+        return (await self._read(lambda connection: known_items(connection, [item_id]))).get(item_id)
+
+    async def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
+        """Return all items of these kinds (all kinds where none is named), by id, a page at a time."""
+        after = ""
+        while page := await self._page(kinds, source_prefix, after):
+            for item in page:
+                yield item
+            after = page[-1].id
+
+    async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
+        """Erase them, and return how many went.
+
+        Raises:
+            KnowledgeError: Nothing is named, or nothing was erased.
+        """
+        require_named(what)
+        return await self._write(lambda connection: erase(connection, what))
+
+    async def facts(self) -> StoreFacts:
+        """Return what the store holds, once the file has been checked.
+
+        Raises:
+            KnowledgeError: It is damaged.
+        """
+        now = micros(self._now())
+        return await self._read(lambda connection: facts_of(connection, self._path, self._embedder.name, now))
+
+    async def reindex(self, progress: Progress) -> int:
+        """Make the text index and vectors of another embedder anew, and return of how many items.
+
+        Each part is a transaction: stopped at any time, the next call goes on from there.
+        """
+        await self._write(lambda connection: connection.execute("INSERT INTO words (words) VALUES ('rebuild')"))
+        total = (await self._read(lambda connection: unindexed(connection, self._embedder.name, 0)))[1]
+        done = 0
+        progress(done, total)
+        while part := (await self._read(lambda connection: unindexed(connection, self._embedder.name, _REINDEXED)))[0]:
+            vectors = await self._vectors(list(part.values()))
+            numbers = {item.id: number for number, item in part.items()}
+            await self._write(lambda connection, n=numbers, v=vectors: keep_vectors(connection, n, v))
+            done += len(part)
+            progress(done, max(done, total))
+        return done
+
+    async def close(self) -> None:
+        """Let go of the threads and the file."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._readers.shutdown()
+        self._writer.shutdown()
+        self._connections.close()
+
+    async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
+        found = await self._embedder.embed([searched_text(item) for item in items]) if items else []
+        return Vectors(self._embedder.name, {item.id: vector for item, vector in zip(items, found, strict=True)})
+
+    async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
+        return await self._read(lambda connection: page_of(connection, kinds, source_prefix, after, _PAGE))
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._within(self._readers, "BEGIN", work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._within(self._writer, "BEGIN IMMEDIATE", work)
+
+    async def _within(self, threads: ThreadPoolExecutor, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, self._transacted, begin, work)
+
+    def _transacted(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connections.current()
+        with told(self._path), transaction(connection, begin):
+            return work(connection)

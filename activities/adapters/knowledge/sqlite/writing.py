@@ -1,0 +1,128 @@
+"""How items get into the tables, and out of them again; each call within a transaction of the caller's."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orga.activities.adapters.knowledge.sqlite.rows import COLUMNS, SELECTED, item_of, row_of
+from orga.activities.knowledge.arrival import change, standing
+from orga.activities.knowledge.identity import claim_of
+from orga.activities.knowledge.vectors import code_bytes, code_of, packed
+from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
+
+_INSERT = (
+    f"INSERT INTO items ({', '.join(COLUMNS)}, changed) VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in (*COLUMNS[1:], 'changed'))} "
+    "RETURNING number"
+)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Of one embedder, by the id of the item."""
+
+    embedder: str
+    of: dict[str, Sequence[float]]
+
+
+def known_items(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredItem]:
+    """Return those of these that are there."""
+    found: dict[str, StoredItem] = {}
+    for start in range(0, len(ids), 500):
+        part = ids[start : start + 500]
+        rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE id IN ({', '.join('?' * len(part))})", part)
+        found.update((item.id, item) for item in map(item_of, rows))
+    return found
+
+
+def store_items(connection: sqlite3.Connection, items: Sequence[StoredItem], vectors: Vectors) -> list[Stored]:
+    """Store them, and return what became of each. One without a vector is found by its words until `reindex`."""
+    changed = _count_up(connection, "changed")
+    return [_store(connection, item, vectors, changed) for item in items]
+
+
+def keep_vectors(connection: sqlite3.Connection, numbers: dict[str, int], vectors: Vectors) -> None:
+    """Give items (their numbers by id) these vectors."""
+    changed = _count_up(connection, "changed")
+    for id_, vector in vectors.of.items():
+        _keep_vector(connection, numbers[id_], vector, vectors.embedder)
+        connection.execute("UPDATE items SET changed = ? WHERE number = ?", (changed, numbers[id_]))
+
+
+def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, int]:
+    """Erase what fits all that is named, and let stand again what it alone contradicted."""
+    condition, values = _condition(what)
+    connection.execute("CREATE TEMP TABLE IF NOT EXISTS going (number INTEGER PRIMARY KEY, id TEXT)")
+    connection.execute("DELETE FROM going")
+    connection.execute(f"INSERT INTO going SELECT number, id FROM items WHERE {condition}", values)
+    counts: dict[KnowledgeKind, int] = dict(
+        connection.execute("SELECT kind, count(*) FROM items WHERE number IN (SELECT number FROM going) GROUP BY kind")
+    )
+    claims = connection.execute(
+        "SELECT DISTINCT claim FROM items WHERE claim != '' AND contradicted_by IN (SELECT id FROM going)"
+    ).fetchall()
+    connection.execute("DELETE FROM items WHERE number IN (SELECT number FROM going)")
+    connection.execute("DELETE FROM going")
+    if counts:
+        changed = _count_up(connection, "changed")
+        _count_up(connection, "erased")
+        for (claim,) in claims:
+            _settle(connection, claim, "", changed)
+    return counts
+
+
+def _store(connection: sqlite3.Connection, item: StoredItem, vectors: Vectors, changed: int) -> Stored:
+    old = known_items(connection, [item.id]).get(item.id)
+    what = change(old, item)
+    if what == "unchanged":
+        return Stored(id=item.id, change=what)
+    (number,) = connection.execute(_INSERT, (*row_of(item), changed)).fetchone()
+    if item.id in vectors.of:
+        _keep_vector(connection, number, vectors.of[item.id], vectors.embedder)
+    elif old is not None:
+        connection.execute("DELETE FROM vectors WHERE number = ?", (number,))
+    contradicts = _settle(connection, claim_of(item), item.id, changed)
+    return Stored(id=item.id, change=what, contradicts=contradicts)
+
+
+def _settle(connection: sqlite3.Connection, claim: str, arriving: str, changed: int) -> tuple[str, ...]:
+    """Let the newest fact of a claim stand, and return which ones the arriving one contradicts from now on."""
+    if not claim:
+        return ()
+    rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE claim = ?", (claim,)).fetchall()
+    facts = [item_of(row) for row in rows]
+    before = {fact.id: fact.contradicted_by for fact in facts}
+    news = {id_: newer for id_, newer in standing(facts, arriving).items() if before[id_] != newer}
+    for id_, newer in news.items():
+        connection.execute("UPDATE items SET contradicted_by = ?, changed = ? WHERE id = ?", (newer, changed, id_))
+    return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
+
+
+def _keep_vector(connection: sqlite3.Connection, number: int, vector: Sequence[float], embedder: str) -> None:
+    connection.execute(
+        "INSERT INTO vectors (number, embedder, code, vector) VALUES (?, ?, ?, ?) ON CONFLICT (number) DO UPDATE "
+        "SET embedder = excluded.embedder, code = excluded.code, vector = excluded.vector",
+        (number, embedder, code_bytes(code_of(vector)), packed(vector)),
+    )
+
+
+def _count_up(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(
+        "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value", (name,)
+    ).fetchone()
+    return int(value)
+
+
+def _condition(what: Erasure) -> tuple[str, list[object]]:
+    named: list[tuple[str, object]] = []
+    if what.ids:
+        named.append((f"id IN ({', '.join('?' * len(what.ids))})", None))
+    for column in ("subject", "workflow_id", "user", "source"):
+        value = getattr(what, column)
+        if value:
+            named.append((f"{column} = ?", value))
+    if what.tenant is not None:
+        named.append(("tenant = ? AND scope != 'global'", what.tenant))
+    values: list[object] = list(what.ids)
+    values += [value for _, value in named if value is not None]
+    return " AND ".join(condition for condition, _ in named), values

@@ -1,0 +1,127 @@
+"""The `store_knowledge` tool."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from orga.activities.adapters.knowledge.failures import told_to_model
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem, Provenance, ScopeLevel, Stored
+from orga.workflows.types.recall import STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeTold, StoredRef
+from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+
+MAX_CONTRADICTED = 20
+"""Ids of older facts that the journal tells."""
+
+
+class _Parameters(Parameters):
+    subject: str = Field(min_length=1, max_length=300, description="What the fact is about.")
+    predicate: str = Field(min_length=1, max_length=300, description="What is said of it: `is`, `depends on`, …")
+    object: str = Field(min_length=1, max_length=2_000, description="The rest of the statement, in 1,000 characters.")
+    confidence: float = Field(default=0.8, ge=0, le=1, description="How sure you are.")
+    scope: Literal["user", "agent", "tenant"] | None = Field(
+        default=None,
+        description="Who may recall it. Leave it out: the user that you work for, or all of your tenant without one.",
+    )
+
+
+class StoreKnowledge:
+    """Stores a fact on the run's own behalf, or what a run has learnt; what it is marked with no argument says."""
+
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Idempotent: what was stored before is stored no second time."""
+        return ToolSpec(
+            name=STORE_KNOWLEDGE,
+            description=(
+                "Store one fact for later runs, as subject, predicate and object. Store what you have found out and "
+                "what will still hold; a newer fact about the same takes the place of an older one."
+            ),
+            parameters=_Parameters.json_schema(),
+            effect="idempotent",
+            options=ToolOptions(verified=True, trusted_output=True),
+            main_argument="subject",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Store it, and say what became of it."""
+        given, behalf = _Parameters.parse(arguments), context.behalf or Behalf()
+        item = _item(given, behalf, context)
+        with told_to_model():
+            stored, *_ = await self._store.store([item, *_evidence(item, behalf, context)])
+        reference = StoredRef(
+            id=stored.id, kind=item.kind, change=stored.change, contradicts=stored.contradicts[:MAX_CONTRADICTED]
+        )
+        return KnowledgeOutput(content=_said(stored, item.scope), knowledge=KnowledgeTold(stored=reference))
+
+
+def _item(given: _Parameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:
+    scope, reader = _scope(given, behalf), behalf.reader
+    provenance = Provenance(
+        source=f"agent {reader.agent}" if reader.agent else "",
+        workflow_id=context.workflow_id,
+        iteration=behalf.iteration,
+        model=behalf.model,
+        taint=behalf.taint,
+    )
+    if behalf.is_learning:
+        return KnowledgeItem(
+            kind="memory",
+            text=f"Task: {given.subject}\n{given.object}",
+            scope=scope,
+            owner=reader,
+            key=context.idempotency_key,
+            confidence=given.confidence,
+            provenance=provenance,
+        )
+    return KnowledgeItem(
+        kind="fact",
+        text=f"{given.subject} {given.predicate} {given.object}",
+        scope=scope,
+        owner=reader,
+        subject=given.subject,
+        predicate=given.predicate,
+        object=given.object,
+        confidence=given.confidence,
+        provenance=provenance,
+    )
+
+
+def _evidence(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
+    """Return what the steps of a goal have brought, of the same owner and origin as what it has learnt."""
+    return [
+        KnowledgeItem(
+            kind="output",
+            text=output.text,
+            scope=item.scope,
+            owner=item.owner,
+            key=f"{context.idempotency_key}/{output.step}",
+            confidence=item.confidence,
+            provenance=item.provenance.with_source(output.source or item.provenance.source),
+        )
+        for output in behalf.outputs
+    ]
+
+
+def _scope(given: _Parameters, behalf: Behalf) -> ScopeLevel:
+    """Return who may recall it: nobody more than was asked for."""
+    user = behalf.reader.user
+    if given.scope == "user" and not user:
+        raise ToolError(
+            'this run names no user (trusted_context.user); choose the scope "agent" or "tenant"',
+            kind="InvalidArguments",
+        )
+    return given.scope or ("user" if user else "tenant")
+
+
+def _said(stored: Stored, scope: ScopeLevel) -> str:
+    if stored.change == "unchanged":
+        return f"That was known already (scope {scope})."
+    older = len(stored.contradicts)
+    said = f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and count less now" if older else ""
+    return f"Stored (scope {scope}){said}."

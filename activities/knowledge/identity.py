@@ -1,0 +1,41 @@
+"""Which items are the same item, and which facts speak of the same."""
+
+import json
+from hashlib import sha256
+from unicodedata import normalize
+
+from orga.activities.knowledge.scopes import place_of
+from orga.workflows.types.knowledge import KnowledgeItem
+
+
+def item_id(item: KnowledgeItem) -> str:
+    """Return the id of an item: the same for the same key (its content where it has none), scope and owner."""
+    key = ["key", item.key] if item.key else ["content", content_key(item)]
+    return f"k{_digest(place_of(item.scope, item.owner), *key)}"
+
+
+def content_key(item: KnowledgeItem) -> str:
+    """Return a digest of what an item says. A fact told in other letters or with other spaces is the same fact."""
+    if item.kind == "fact":
+        return _digest(item.kind, *map(_folded, (item.subject, item.predicate, item.object)))
+    return _digest(item.kind, item.text, item.directory, item.language)
+
+
+def claim_of(item: KnowledgeItem) -> str:
+    """Return a digest of what a fact speaks of (place, subject, predicate), empty for anything else."""
+    if item.kind != "fact":
+        return ""
+    return _digest(place_of(item.scope, item.owner), _folded(item.subject), _folded(item.predicate))
+
+
+def same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
+    """Return whether two facts of one claim say the same."""
+    return _folded(one.object) == _folded(other.object)
+
+
+def _folded(words: str) -> str:
+    return " ".join(normalize("NFKC", words).casefold().split())
+
+
+def _digest(*parts: str) -> str:
+    return sha256(json.dumps(parts).encode("ascii")).hexdigest()[:24]

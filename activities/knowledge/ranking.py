@@ -1,0 +1,116 @@
+"""The order of what a store has found: one rule for all of them, over candidates that each finds in its own way.
+
+A score joins two: how much of the query an item's words cover, each word weighing by its rarity among the candidates
+and words of nearly the same spelling counting for their likeness (rapidfuzz), and how alike the vectors are. Either
+alone can carry an item: `1 - (1 - words) * (1 - vectors)`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rapidfuzz import fuzz, process
+
+from orga.activities.knowledge.vectors import cosine
+from orga.activities.knowledge.words import query_terms, searched_text, stem, words_of
+from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
+
+CANDIDATES = 60
+"""How many a store looks for by words, and as many by vectors."""
+ENOUGH_TERMS = 5
+"""A query that names more is covered by these many: talk of many things is no reason to recall none."""
+MIN_LIKENESS = 85
+"""Of 100: below it two words are different ones."""
+CONTRADICTED = 0.5
+"""What a fact's score is multiplied by once a newer one says otherwise."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a store has found, all of it visible to the reader and not expired."""
+
+    item: StoredItem
+    vector: Sequence[float] | None = None
+    """Of the embedder in use; None where it has none of that."""
+
+
+def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
+    """Return the best, no more than the limit and none below the threshold.
+
+    Args:
+        wish: What is looked for.
+        query: The vector of its text; None ranks by words alone.
+        candidates: Each once, with the facts that contradict any of them. Without words all score 1, the newest first.
+    """
+    unique = {candidate.item.id: candidate for candidate in candidates}
+    scores = _scores(wish.text, query, list(unique.values()))
+    scores = {id_: _behind_newer(unique[id_].item, score, scores) for id_, score in scores.items()}
+    found = [
+        Recalled(item=unique[id_].item, score=score)
+        for id_, score in scores.items()
+        if score >= wish.threshold and unique[id_].item.kind in wish.kinds
+    ]
+    return sorted(found, key=_order)[: wish.limit]
+
+
+def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
+    """Return how much of the query each of these texts covers, from 0 to 1."""
+    terms = query_terms(text)
+    held = [frozenset(map(stem, words_of(each))) for each in texts]
+    vocabulary = list(frozenset[str]().union(*held))
+    likenesses = {term: _alike(stem(term), vocabulary) for term in terms}
+    shares = [
+        {term: max((like for word, like in alike.items() if word in words), default=0.0) for term, alike in pairs}
+        for words in held
+        for pairs in [likenesses.items()]
+    ]
+    weights = _weights(terms, shares)
+    enough = sum(sorted(weights.values(), reverse=True)[:ENOUGH_TERMS])
+    return [_covered(share, weights, enough) for share in shares]
+
+
+def merged(words: float, vectors: float) -> float:
+    """Return the score of both, rounded so that the last digits of a machine or database change no order."""
+    return round(1 - (1 - words) * (1 - vectors), 4)
+
+
+def _scores(text: str, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> dict[str, float]:
+    if not text.strip():
+        return {candidate.item.id: 1.0 for candidate in candidates}
+    words = keyword_scores(text, [searched_text(candidate.item) for candidate in candidates])
+    return {
+        candidate.item.id: merged(
+            score, cosine(query, candidate.vector) if query is not None and candidate.vector is not None else 0.0
+        )
+        for candidate, score in zip(candidates, words, strict=True)
+    }
+
+
+def _behind_newer(item: StoredItem, score: float, scores: dict[str, float]) -> float:
+    """Put a fact behind the one that contradicts it, while that one holds (it may have expired)."""
+    newer = scores.get(item.contradicted_by)
+    return score if newer is None else min(round(score * CONTRADICTED, 4), newer)
+
+
+def _order(found: Recalled) -> tuple[float, bool, float, float, str]:
+    item = found.item
+    return -found.score, bool(item.contradicted_by), -item.confidence, -item.stored_at.timestamp(), item.id
+
+
+def _alike(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
+    """Return the words that a term may mean, and how alike they are."""
+    found = process.extract(term, vocabulary, scorer=fuzz.ratio, score_cutoff=MIN_LIKENESS, limit=None)
+    return {word: score / 100 for word, score, _ in found}
+
+
+def _weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return what each word weighs: the rarer the more, and one that nothing holds as the others do on average."""
+    fitting = sum(1 for share in shares if any(share.values()))
+    counts = {term: sum(1 for share in shares if share[term]) for term in terms}
+    weights = {term: math.log(1 + (fitting + 1) / (count + 0.5)) for term, count in counts.items() if count}
+    unseen = sum(weights.values()) / len(weights) if weights else 1.0
+    return {term: weights.get(term, unseen) for term in terms}
+
+
+def _covered(share: dict[str, float], weights: dict[str, float], enough: float) -> float:
+    return min(1.0, sum(weights[term] * like for term, like in share.items()) / enough) if enough else 0.0

@@ -1,0 +1,78 @@
+"""The `recall_context` activity: what may concern the next reasoning step, ahead of it."""
+
+import asyncio
+
+from temporalio import activity
+
+from orga.activities.conversations import Conversations
+from orga.activities.error_text import error_text
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_CHARS, shown
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.log_context import log_iteration
+from orga.activities.own_run import own_run
+from orga.activities.sanitize import sanitized
+from orga.workflows.types.knowledge import Recall, Recalled
+from orga.workflows.types.names import RECALL_CONTEXT
+from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id
+from orga.workflows.types.text import clean_text, one_line
+
+WITHIN_S = 2.0
+"""For all tries: until it ends the run hears of no signal, an abort neither."""
+
+PAUSE_S = 0.1
+"""Ahead of the second try of what may succeed later."""
+
+ERROR_CHARS = 300
+
+
+class RecallActivities:
+    """Recalls through a store; None where the worker has none. A store that cannot be read holds up no run."""
+
+    def __init__(
+        self, store: KnowledgeStore | None, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS
+    ) -> None:
+        self._store = store
+        self._conversations = conversations
+        self._secrets = secrets
+
+    @activity.defn(name=RECALL_CONTEXT)
+    async def recall_context(self, request: RecallRequest) -> RecalledContext:
+        """Return what fits, or why nothing could be looked up."""
+        log_iteration(request.iteration)
+        terms = tuple(self._secrets.hidden(term) for term in request.terms)
+        try:
+            found = await self._found(request)
+        except Exception as error:
+            activity.logger.exception("nothing could be recalled: the run goes on without")
+            said = "too slow" if isinstance(error, TimeoutError) else error_text(error)
+            kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
+            text = one_line(self._secrets.hidden(clean_text(f"{kind}: {said}")), ERROR_CHARS)
+            return RecalledContext(terms=terms, error=text)
+        now = await asyncio.to_thread(shown, found, request.max_bytes, self._fit)
+        given = RecalledContext(terms=terms, items=now.items, taint=now.taint, content=now.content)
+        if not now.items:
+            return given
+        if now.content == request.content:
+            return given.as_same()
+        text = self._secrets.hidden(f"{BLOCK_LINE}\n{now.text}")
+        self._conversations.keep_result(own_run(), recall_id(request.iteration), text)
+        return given.with_text(text)
+
+    def _fit(self, text: str) -> str:
+        return sanitized(clean_text(self._secrets.hidden(text, is_cut=len(text) == MAX_ITEM_CHARS)))
+
+    async def _found(self, request: RecallRequest) -> list[Recalled]:
+        if self._store is None:
+            raise KnowledgeError("this worker has no store of knowledge", kind="NoStore")
+        wish = Recall(
+            text=" ".join(request.terms), reader=request.reader, limit=request.limit, threshold=request.threshold
+        )
+        async with asyncio.timeout(WITHIN_S):
+            try:
+                return await self._store.recall(wish)
+            except KnowledgeError as error:
+                if not error.retryable:
+                    raise
+            await asyncio.sleep(PAUSE_S)
+            return await self._store.recall(wish)

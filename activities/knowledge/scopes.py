@@ -1,0 +1,53 @@
+"""Who may recall an item: a place for each scope and owner, and the places that a reader sees.
+
+Every store filters by place, so that one rule decides in all of them.
+"""
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+
+from orga.workflows.types.knowledge import KnowledgeItem, Reader, ScopeLevel
+
+
+def owner_of(scope: ScopeLevel, owner: Reader) -> Reader:
+    """Return of an owner what the scope takes; the rest says nothing."""
+    match scope:
+        case "global":
+            return Reader()
+        case "tenant":
+            return Reader(tenant=owner.tenant)
+        case "user":
+            return Reader(tenant=owner.tenant, user=owner.user)
+        case "agent":
+            return Reader(tenant=owner.tenant, agent=owner.agent)
+
+
+def place_of(scope: ScopeLevel, owner: Reader) -> str:
+    """Return a name of decimal digits, the same for all items of this scope and owner and for no other.
+
+    Digits, because a text index holds it as one word, whatever stemming it does.
+    """
+    named = owner_of(scope, owner)
+    words = json.dumps([scope, named.tenant, named.user, named.agent])
+    return str(int.from_bytes(sha256(words.encode("ascii")).digest()[:15], "big")).zfill(37)
+
+
+def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
+    """Return the places that a reader sees: of a user's and an agent's only where the reader is one."""
+    return tuple(place_of(scope, reader) for scope in dict.fromkeys(scopes) if _is_somebody(scope, reader))
+
+
+def may_recall(item: KnowledgeItem, reader: Reader, scopes: Sequence[ScopeLevel]) -> bool:
+    """Return whether an item is visible to a reader."""
+    return place_of(item.scope, item.owner) in visible_places(reader, scopes)
+
+
+def _is_somebody(scope: ScopeLevel, reader: Reader) -> bool:
+    match scope:
+        case "user":
+            return bool(reader.user)
+        case "agent":
+            return bool(reader.agent)
+        case _:
+            return True

@@ -1,0 +1,74 @@
+"""What was recalled as a model is shown it: each item with its source and score, made fit for a model, within a limit.
+
+Stored text is anybody's: where it is shown it stands between marks, as results of tools do.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orga.workflows.types.digest import text_digest
+from orga.workflows.types.knowledge import Recalled, StoredItem
+from orga.workflows.types.recall import BLOCK_HEADER, RecalledRef, taint_of
+from orga.workflows.types.text import clean_text, clip, one_line
+
+MAX_ITEM_BYTES = 2_000
+MAX_ITEM_CHARS = 20_000
+"""Of an item that are looked at."""
+
+SOURCE_CHARS = 200
+
+_REST = "recall_knowledge finds it by its words"
+
+BLOCK_LINE = f"{BLOCK_HEADER} What was stored before and may concern this step, the most relevant first:"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Items as they are shown."""
+
+    text: str = ""
+    items: tuple[RecalledRef, ...] = ()
+    taint: tuple[str, ...] = ()
+    content: str = ""
+    """Digest of what they say and where it is from, whatever their order and scores."""
+
+
+def shown(found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] = clean_text) -> Shown:
+    """Return as many of them as there is room for, in their order; `fit` makes a text fit for a model."""
+    lines: list[str] = []
+    contents: list[str] = []
+    kept: list[Recalled] = []
+    size = 0
+    for each in found:
+        text = clip(fit(each.item.text[:MAX_ITEM_CHARS]), MAX_ITEM_BYTES, _REST)
+        source = _source(each.item)
+        line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
+        size += len(line.encode()) + 1
+        if size > max_bytes:
+            break
+        lines.append(line)
+        contents.append(f"{each.item.id}\n{source}\n{text}")
+        kept.append(each)
+    if not kept:
+        return Shown()
+    taint = taint_of(tuple(name for each in kept for name in each.item.provenance.taint))
+    return Shown("\n".join(lines), tuple(map(reference_to, kept)), taint, text_digest("\0".join(sorted(contents))))
+
+
+def reference_to(each: Recalled) -> RecalledRef:
+    """Return what the journal tells of an item."""
+    reference = RecalledRef(id=each.item.id, score=round(each.score, 4))
+    return reference.with_taint() if each.item.provenance.taint else reference
+
+
+def _source(item: StoredItem) -> str:
+    """Return where an item is from, as a part of one line."""
+    said = item.provenance
+    parts = [f"confidence={item.confidence:.2f}" if item.kind == "fact" else ""]
+    parts.append(f"directory={item.directory or '.'}" if item.kind == "convention" else "")
+    parts.append(f"source={said.source}" if said.source else "")
+    parts.append(f"run={said.workflow_id}, iteration={said.iteration}" if said.workflow_id else "")
+    parts.append(f"model={said.model}" if said.model else "")
+    parts.append(f"untrusted: it came with {', '.join(said.taint[:5])}" if said.taint else "")
+    parts.append("a newer fact says otherwise" if item.contradicted_by else "")
+    return "".join(f", {one_line(part, SOURCE_CHARS)}" for part in parts if part)

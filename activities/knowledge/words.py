@@ -1,0 +1,67 @@
+"""Words of texts and queries: the same cut for every store, so that all rank alike."""
+
+import re
+from functools import lru_cache
+from unicodedata import combining, normalize
+
+from orga.workflows.types.knowledge import KnowledgeItem
+
+MAX_TERMS = 24
+"""Words of a query that are looked for."""
+
+_COMMONEST = """
+    a about above after again all also am an and any are as at be because been before being below between both but
+    by can cannot could did do does doing down during each few for from further get had has have having he her here
+    hers him his how i if in into is it its itself just let like me more most my no nor not now of off on once only
+    or other our ours out over own please same she should so some such than that the their theirs them then there
+    these they this those through to too under until up us very was we were what when where which while who whom why
+    will with would you your yours
+"""
+STOP_WORDS = frozenset(_COMMONEST.split())
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words in order: letters and digits, without case or accents, as SQLite's `unicode61` cuts them."""
+    if not text.isascii():
+        text = "".join(letter for letter in normalize("NFKD", text) if not combining(letter))
+    return _WORD.findall(text.casefold())
+
+
+def query_terms(text: str) -> tuple[str, ...]:
+    """Return the words of a query, each once, without stop words (unless there is nothing else)."""
+    words = list(dict.fromkeys(words_of(text)))
+    telling = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
+    return tuple((telling or words)[:MAX_TERMS])
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """Return a word without the commonest English endings: enough to find a plural, and never shorter than three."""
+    if len(word) <= 3 or not word.isascii():
+        return word
+    for ending, other in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return _without_doubling(word[: -len(ending)] + other)
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    return word[:-1] if word.endswith("e") and len(word) > 4 else word
+
+
+def searched_text(item: KnowledgeItem) -> str:
+    """Return all that an item is found by: its text, and what of its labels the text does not hold."""
+    return f"{item.text} {label_text(item)}".rstrip()
+
+
+def label_text(item: KnowledgeItem) -> str:
+    """Return the labels that a text does not hold: the parts of a fact, the directory, the language."""
+    labels = (item.subject, item.predicate, item.object, item.directory, item.language)
+    return " ".join(label for label in labels if label and label not in item.text)
+
+
+def _without_doubling(word: str) -> str:
+    """Return `stop` for `stopp` and `mak` for `make`."""
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
+        return word[:-1]
+    return word[:-1] if word.endswith("e") and len(word) > 4 else word

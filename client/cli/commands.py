@@ -1,0 +1,206 @@
+"""The commands of `orga`, none of which is loaded before it is asked for."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    name: str
+    place: str
+    """Module and function, or the group of commands that stands behind the name."""
+    help: str
+    """The first paragraph of its own help: a list of commands is shown without them."""
+
+
+COMMANDS: dict[str, tuple[Command, ...]] = {
+    "Runs": (
+        Command("run", "run:run", "Start an agent on a task and follow it: answer on stdout, progress on stderr."),
+        Command(
+            "goal", "goal:goal", "Pursue a goal: plan, carry out, evaluate, decide, until a final answer can be given."
+        ),
+        Command(
+            "attach",
+            "attach:attach",
+            "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
+        ),
+        Command("list", "list_runs:list_runs", "List runs, newest first."),
+        Command(
+            "status",
+            "status:status",
+            "Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.",
+        ),
+        Command(
+            "conversation",
+            "conversation:conversation",
+            "Show what the model would see now: instructions, task, calls, results. A worker has to answer.",
+        ),
+        Command("journal", "journal:journal", "Show the journal of a run, live or ended; no worker is needed."),
+        Command(
+            "steps",
+            "steps:steps",
+            "Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went "
+            "wrong.",
+        ),
+        Command(
+            "verify",
+            "verify:verify",
+            "Replay every history of a run, rebuild contexts and journal from it, count its result anew; no worker is "
+            "needed.",
+        ),
+        Command(
+            "schedule", "schedule:app", "Goals and runs that come again and again: Temporal starts them by the clock."
+        ),
+    ),
+    "Steering a run": (
+        Command(
+            "steer",
+            "intervene:steer",
+            "Guide the next reasoning step of a run; guidance is kept in order and never lost.",
+        ),
+        Command("add-context", "intervene:add_context", "Add to what the agent knows for the rest of the run."),
+        Command("pause", "intervene:pause", "Stop a run before its next phase; its clock and budgets stand still."),
+        Command("resume", "intervene:resume", "Let a paused run go on."),
+        Command(
+            "abort",
+            "intervene:abort",
+            "Cancel what a run does right now and end it; its result keeps all that was gathered.",
+        ),
+        Command(
+            "rewind",
+            "rewind:rewind",
+            "Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.",
+        ),
+        Command(
+            "fork",
+            "fork:fork",
+            "Start a run that shares another's past up to an iteration, print its id, and leave; the other is left "
+            "alone.",
+        ),
+    ),
+    "Deciding for a run": (
+        Command(
+            "inbox",
+            "inbox:inbox",
+            "Show what waits for a person in all runs, oldest run first, each with the command that decides it.",
+        ),
+        Command("answer", "answer:answer", "Answer the question that a run or a goal waits with; it goes on by that."),
+        Command(
+            "override",
+            "override:override",
+            "Have this done in place of the step of a goal that is due next; what runs already goes on.",
+        ),
+        Command(
+            "approve",
+            "approve:approve",
+            "Let calls run that wait for a yes; APPROVAL may be left out where the run holds only one.",
+        ),
+        Command("deny", "approve:deny", "Turn calls down that wait for a yes; the model reads the reason and goes on."),
+        Command(
+            "resolve",
+            "resolve:resolve",
+            "Decide what a run waits for; its ESCALATION may be left out where only one waits.",
+        ),
+        Command("extend", "extend:extend", "Raise limits of a live run; one that waits for more budget goes on."),
+        Command(
+            "requeue",
+            "requeue:requeue",
+            "Send a dead letter again, through the gate and under its old idempotency key; the model reads what came "
+            "of it.",
+        ),
+        Command("notify", "notify:app", "A webhook tells people what waits for them: try it."),
+    ),
+    "Server and workers": (
+        Command(
+            "dev",
+            "dev:dev",
+            "Run server and worker until Ctrl-C, their logs side by side; a worker that dies is started again.",
+        ),
+        Command(
+            "server",
+            "server:server",
+            "Keep the embedded Temporal server up until Ctrl-C, and show its address and its UI.",
+        ),
+        Command(
+            "worker",
+            "worker:worker",
+            "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
+        ),
+        Command(
+            "setup",
+            "setup:setup",
+            "Register the search attributes on the configured server; the embedded one has them already.",
+        ),
+        Command(
+            "doctor",
+            "doctor:doctor",
+            "Check configuration, folder, server, search attributes, workers, agents, tools and models.",
+        ),
+        Command(
+            "trust",
+            "trust:trust",
+            "Trust a configuration as it stands: it may then run code, use your keys, and widen what agents may do.",
+        ),
+        Command(
+            "demo",
+            "demo:demo",
+            "Ask an agent a question about this project and watch it find out: live view, answer, journal.",
+        ),
+    ),
+    "Tools": (
+        Command(
+            "tools",
+            "tools:app",
+            "Tools are what agents act with: list them, declare new ones in TOML, check them, try one.",
+        ),
+    ),
+    "Policies": (
+        Command(
+            "policy",
+            "policy:app",
+            "Policies decide what agents may do: check them, test them, see why a call was denied.",
+        ),
+        Command(
+            "audit",
+            "audit:app",
+            "What other policies would have said to all that past runs have proposed; keys for exported journals.",
+        ),
+    ),
+}
+"""By the panel of the help that shows them."""
+
+
+class _Later(TyperCommand):
+    """A command that is loaded when it is called."""
+
+    def __init__(self, command: Command, panel: str) -> None:
+        super().__init__(command.name, help=command.help, rich_help_panel=panel)
+        self._place = command.place
+
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        """Read the arguments of the command itself."""
+        return loaded(self.name or "", self._place).make_context(*arguments, **extra)
+
+
+def loaded(name: str, place: str) -> Any:
+    """Return the command as its module defines it."""
+    module, _, found = place.partition(":")
+    target = getattr(import_module(f"orga.client.cli.{module}"), found)
+    if isinstance(target, typer.Typer):
+        return typer.main.get_group(target)
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    alone.command(name)(target)
+    return typer.main.get_command(alone)
+
+
+def with_commands(app: typer.Typer) -> TyperGroup:
+    """Return the program of an application that has a callback, with all commands."""
+    program = typer.main.get_group(app)
+    for panel, commands in COMMANDS.items():
+        for command in commands:
+            program.add_command(_Later(command, panel))
+    return program

@@ -1,0 +1,35 @@
+"""`[goals.prompts]`: templates of what goals ask their models. Each is tried where it is read."""
+
+from typing import cast
+
+from pydantic import ValidationInfo, field_validator
+
+from orga.workflows.decisions.goals.placeholders import template_problem
+from orga.workflows.types.goals.prompts import PROMPTS, PromptName, PromptTemplates
+from orga.workflows.types.record import Border
+
+
+class PromptsConfig(Border):
+    """A template for each prompt; an empty one takes the default."""
+
+    planning: str = ""
+    execution: str = ""
+    evaluation: str = ""
+    decision: str = ""
+    summary: str = ""
+    compression: str = ""
+
+    @field_validator("*")
+    @classmethod
+    def _makes_a_prompt(cls, text: str, info: ValidationInfo) -> str:
+        if not text.strip():
+            return ""
+        if problem := template_problem(cast("PromptName", info.field_name), text):
+            raise ValueError(problem)
+        return text
+
+    @property
+    def templates(self) -> PromptTemplates | None:
+        """The templates that runs record; None where all are the default ones."""
+        given: dict[PromptName, str] = {name: text for name in PROMPTS if (text := getattr(self, name))}
+        return PromptTemplates.of(given)

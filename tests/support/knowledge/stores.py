@@ -1,0 +1,35 @@
+"""Every kind of store, each in a place of its own: what holds for one has to hold for all."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.knowledge.ports import Embedder, KnowledgeStore
+
+
+class OpenStore(Protocol):
+    """Opens the one place again and again: each store has connections of its own, as if in another process."""
+
+    def __call__(self, *, now: Callable[[], datetime], embedder: Embedder = ...) -> KnowledgeStore: ...
+
+
+@asynccontextmanager
+async def sqlite_place(folder: Path) -> AsyncGenerator[OpenStore]:
+    """Yield what opens one file; whatever it has opened is closed."""
+    opened: list[SqliteStore] = []
+
+    def open_store(*, now: Callable[[], datetime], embedder: Embedder | None = None) -> KnowledgeStore:
+        opened.append(SqliteStore(folder / "knowledge" / "store.db", embedder or HashingEmbedder(), now=now))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        await store.close()
+
+
+PLACES: dict[str, Callable[[Path], AbstractAsyncContextManager[OpenStore]]] = {"sqlite": sqlite_place}
+"""By the name of the backend: yields what opens stores in a new, empty place."""

@@ -1,0 +1,285 @@
+"""What the files of a project say of its conventions, and what hostile ones can't do."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orga.activities.adapters.knowledge.conventions.changes import convention_files
+from orga.activities.adapters.knowledge.conventions.files import MAX_BYTES, MAX_ITEMS, Place, items_of
+from orga.activities.adapters.knowledge.conventions.kinds import directory_of, kind_of
+from orga.activities.adapters.knowledge.conventions.rule import MAX_CHARS
+from orga.activities.adapters.knowledge.text_file import Unreadable
+from orga.workflows.types.knowledge import KnowledgeItem, Reader
+
+ROOT_PLACE = Place("shop", "", "tenant", Reader())
+
+GUIDE = """\
+Read this first.
+<!-- Nobody sees this. -->
+# Contributing #
+## Tests
+Run `make test`.
+```sh
+# no heading
+```
+~~~~
+```
+# still none
+~~~~
+### Names
+snake_case
+# Commits
+"""
+
+PYPROJECT = """\
+[project]
+requires-python = ">=3.11"
+[tool.ruff]
+line-length = 120
+[tool.ruff.lint]
+select = ["E", "F"]
+[tool.poetry]
+name = "x"
+[tool.mypy]
+strict = true
+"""
+
+EDITORCONFIG = """\
+root = true
+; spaces everywhere
+[*]
+indent_style = space
+[*.{py,pyi}]
+indent_size = 4
+[*.{js,py}]
+max_line_length = 100
+[Makefile]
+indent_style = tab
+[empty]
+"""
+
+PACKAGE = """{"name": "web", "type": "module", "engines": {"node": ">=20"}, "scripts": {"test": "vitest"},
+ "prettier": "@shop/prettier", "dependencies": {"left-pad": "1"}}"""
+
+TSCONFIG = """{ // strict, please
+  "compilerOptions": { "strict": true, /* as "ever" */ "paths": {"@/*": ["./src/*"]}, },
+}"""
+
+CARGO = '[package]\nname = "x"\nedition = "2024"\n[lints.rust]\nunsafe_code = "forbid"\n'
+
+FILES: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
+    "prose by its headings": (
+        "CONTRIBUTING.md",
+        GUIDE,
+        [
+            ("Read this first.", ""),
+            ("Contributing > Tests\nRun `make test`.\n```sh\n# no heading\n```\n~~~~\n```\n# still none\n~~~~", ""),
+            ("Contributing > Tests > Names\nsnake_case", ""),
+        ],
+    ),
+    "prose without a heading": ("AGENTS.md", "Be kind.\n", [("Be kind.", "")]),
+    "an empty file": ("CLAUDE.md", "\n \n", []),
+    "Python's settings": (
+        "pyproject.toml",
+        PYPROJECT,
+        [
+            ("Python, in pyproject.toml\nrequires-python = >=3.11", "python"),
+            ('ruff, in pyproject.toml\nline-length = 120\nlint.select = ["E", "F"]', "python"),
+            ("mypy, in pyproject.toml\nstrict = true", "python"),
+        ],
+    ),
+    "an editor's patterns": (
+        ".editorconfig",
+        EDITORCONFIG,
+        [
+            ("files that match *, in .editorconfig\nindent_style = space", ""),
+            ("files that match *.{py,pyi}, in .editorconfig\nindent_size = 4", "python"),
+            ("files that match *.{js,py}, in .editorconfig\nmax_line_length = 100", ""),
+            ("files that match Makefile, in .editorconfig\nindent_style = tab", ""),
+        ],
+    ),
+    "a package": (
+        "package.json",
+        PACKAGE,
+        [
+            ("package, in package.json\ntype = module\nengines.node = >=20", ""),
+            ("prettier, in package.json\nprettier = @shop/prettier", ""),
+            ("scripts, in package.json\ntest = vitest", ""),
+        ],
+    ),
+    "JSON with comments and last commas": (
+        "tsconfig.json",
+        TSCONFIG,
+        [
+            (
+                'tsconfig.json\ncompilerOptions.strict = true\ncompilerOptions.paths.@/* = ["./src/*"]',
+                "typescript",
+            )
+        ],
+    ),
+    "Rust's edition and lints": (
+        "Cargo.toml",
+        CARGO,
+        [
+            ("Rust, in Cargo.toml\nedition = 2024", "rust"),
+            ("lints, in Cargo.toml\nrust.unsafe_code = forbid", "rust"),
+        ],
+    ),
+    "a formatter's TOML": ("rustfmt.toml", "max_width = 100\n", [("rustfmt.toml\nmax_width = 100", "rust")]),
+    "as it stands": (".prettierrc", "semi: false # ours\n\n", [(".prettierrc\nsemi: false # ours", "")]),
+    "with a byte order mark": (".prettierrc", "\ufeffsemi: false", [(".prettierrc\nsemi: false", "")]),
+}
+
+
+def read(folder: Path, path: str, text: str | bytes, place: Place = ROOT_PLACE) -> list[KnowledgeItem]:
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return items_of(folder, path, place)
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), FILES.values(), ids=FILES)
+def test_what_a_file_says(tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(item.text, item.language) for item in read(tmp_path, name, text)] == expected
+
+
+def test_an_item_names_its_file_and_its_directory(tmp_path: Path) -> None:
+    [item] = read(tmp_path, "src/api/ruff.toml", "line-length = 90", Place("shop", "", "user", Reader(user="ada")))
+    assert (item.kind, item.scope, item.owner.user) == ("convention", "user", "ada")
+    assert (item.key, item.directory) == ("convention:shop:src/api/ruff.toml#000", "src/api")
+    assert item.provenance.source == "src/api/ruff.toml"
+    assert item.language == "", "further down it does not hold for all files of its language"
+
+
+def test_a_project_may_stand_in_a_directory_of_a_larger_one(tmp_path: Path) -> None:
+    items = read(tmp_path, "ruff.toml", "line-length = 90", Place("web", "apps/web", "tenant", Reader()))
+    assert [(item.directory, item.language, item.provenance.source) for item in items] == [
+        ("apps/web", "", "apps/web/ruff.toml")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("CONTRIBUTING.md", ""),
+        (".github/copilot-instructions.md", ""),
+        ("web/.claude/CLAUDE.md", "web"),
+        ("docs/contributing.md", ""),
+        ("docs/AGENTS.md", "docs"),
+        ("a/b/.editorconfig", "a/b"),
+    ],
+)
+def test_the_directory_that_a_file_is_about(path: str, expected: str) -> None:
+    assert kind_of(path) is not None
+    assert directory_of(path) == expected
+
+
+@pytest.mark.parametrize("path", ["docs/agents.md", "README.md", "src/style.py", "setup.py", "AGENTS.md/x"])
+def test_other_files_hold_no_conventions(path: str) -> None:
+    assert kind_of(path) is None
+
+
+HOSTILE: dict[str, tuple[str, bytes, str]] = {
+    "TOML that is none": ("pyproject.toml", b"[tool", "it is no TOML: "),
+    "TOML nested without end": ("ruff.toml", b"a = " + b"[" * 100_000, "it is no TOML: "),
+    "JSON that is none": ("package.json", b"{", "it is no JSON: "),
+    "JSON that is no object": ("biome.json", b"[1]", "it is no JSON object"),
+    "JSON nested without end": ("biome.json", b'{"a":' * 50_000, "it is no JSON: "),
+    "a string without end": ("biome.json", b'{"a\\', "it is no JSON: "),
+    "a comment without end": ("biome.json", b"/* {}", "it is no JSON: "),
+    "a number of too many digits": ("biome.json", b'{"a":' + b"9" * 9_000 + b"}", "it is no JSON: "),
+    "a program": ("AGENTS.md", b"\x7fELF\0\0", "it is no text"),
+    "a book": ("AGENTS.md", b"x" * (MAX_BYTES + 1), "it is larger than 256 KiB"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "says"), HOSTILE.values(), ids=HOSTILE)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    with pytest.raises(Unreadable) as raised:
+        read(tmp_path, name, content)
+    assert str(raised.value).startswith(says)
+    assert len(str(raised.value)) < 300
+
+
+LARGE: dict[str, tuple[str, str]] = {
+    "comments that open and never close": ("AGENTS.md", "<!-" + "<!--" * 60_000),
+    "comments without number": ("AGENTS.md", "<!---->" * 30_000 + "\n# a"),
+    "one endless line": ("AGENTS.md", "x" * MAX_BYTES),
+    "a heading for each line": ("AGENTS.md", "# a\nb\n" * 40_000),
+    "an endless heading": ("AGENTS.md", f"# {'x ' * 100_000}\ntext"),
+    "keys without number": ("biome.json", "{" + ",".join(f'"k{n}": 1' for n in range(20_000)) + "}"),
+    "an endless value": ("ruff.toml", f'a = "{"x" * 200_000}"'),
+    "commas without number": ("biome.json", '{"a": [' + "1, \n" * 40_000 + "]}"),
+    "patterns without number": (".editorconfig", "[*.{a" + ",b" * 60_000 + "\n[a]\nb = 1\n" * 2_000),
+    "a pattern without end": (".editorconfig", "[*.{a" + ", b" * 60_000 + "]\nx = 1"),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), LARGE.values(), ids=LARGE)
+def test_what_a_large_file_says_is_bounded_and_quickly_read(tmp_path: Path, name: str, text: str) -> None:
+    began = time.process_time()
+    items = read(tmp_path, name, text)
+    assert time.process_time() - began < 5
+    assert len(items) <= MAX_ITEMS
+    assert all(len(item.text) <= MAX_CHARS + 1 for item in items)
+
+
+def test_git_says_which_files_there_are(tmp_path: Path) -> None:
+    for path in ("AGENTS.md", "src/api/ruff.toml", "build/AGENTS.md", "new/.editorconfig", "gone/AGENTS.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("a = 1")
+    (tmp_path / ".gitignore").write_text("build/\n")
+    subprocess.run(["git", "init", "--quiet", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "AGENTS.md", "gone"], cwd=tmp_path, check=True)
+    (tmp_path / "gone/AGENTS.md").unlink()
+    assert convention_files(tmp_path) == ["AGENTS.md", "new/.editorconfig", "src/api/ruff.toml"]
+    assert convention_files(tmp_path / "src") == ["api/ruff.toml"]
+
+
+def test_git_starts_no_program_that_a_repository_names(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", "."], cwd=tmp_path, check=True)
+    for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "alias.ls-files"):
+        subprocess.run(["git", "config", key, "touch started; false"], cwd=tmp_path, check=True)
+    (tmp_path / "AGENTS.md").write_text("Be kind.")
+    assert convention_files(tmp_path) == ["AGENTS.md"]
+    assert not (tmp_path / "started").exists()
+
+
+def test_without_git_generated_folders_are_left_out(tmp_path: Path) -> None:
+    for path in ("AGENTS.md", "node_modules/x/AGENTS.md", ".github/CONTRIBUTING.md", "a/.venv/CLAUDE.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    assert convention_files(tmp_path) == [".github/CONTRIBUTING.md", "AGENTS.md"]
+
+
+def test_a_link_is_followed_within_the_project_only(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "a").mkdir(parents=True)
+    (tmp_path / "secret.md").write_text("the password is 123")
+    (project / "AGENTS.md").write_text("Be kind.")
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+    (project / "a/CLAUDE.md").symlink_to(tmp_path / "secret.md")
+    (project / "a/AGENTS.md").symlink_to("../../secret.md")
+    (project / "a/GEMINI.md").symlink_to("GEMINI.md")
+    assert [item.text for item in items_of(project, "CLAUDE.md", ROOT_PLACE)] == ["Be kind."]
+    for path in ("a/CLAUDE.md", "a/AGENTS.md", "a/GEMINI.md"):
+        with pytest.raises(Unreadable):
+            items_of(project, path, ROOT_PLACE)
+
+
+def test_a_device_or_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "AGENTS.md")
+    with pytest.raises(Unreadable, match="only regular files"):
+        items_of(tmp_path, "AGENTS.md", ROOT_PLACE)
+
+
+def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/\xff\n\x1b[2J"
+    os.mkdir(folder)  # noqa: PTH102
+    Path(os.fsdecode(folder) + "/AGENTS.md").write_text("Be kind.")
+    [path] = convention_files(tmp_path)
+    [item] = items_of(tmp_path, path, ROOT_PLACE)
+    assert item.provenance.source == "\ufffd\n\x1b[2J/AGENTS.md", "what is stored is Unicode"

@@ -1,0 +1,103 @@
+"""Which conventions hold for a place: the nearest first, each once, and none of another branch."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+
+from orga.activities.knowledge.conventions import MAX_DEPTH, conventions_for, directories_above
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.workflows.types.knowledge import Reader, Recall, Recalled, StoredItem
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Shelf:
+    """A store's answers to what is looked for by place, and how often it was asked."""
+
+    def __init__(self, items: Sequence[StoredItem]) -> None:
+        self._items = items
+        self.wishes: list[Recall] = []
+
+    async def recall(self, wish: Recall) -> list[Recalled]:
+        self.wishes.append(wish)
+        return [Recalled(item=item, score=1) for item in self._items if self._fits(item, wish)]
+
+    def _fits(self, item: StoredItem, wish: Recall) -> bool:
+        return (
+            item.kind in wish.kinds
+            and wish.directory in {None, item.directory}
+            and wish.language in {None, item.language}
+        )
+
+
+def a_convention(text: str, directory: str = "", language: str = "", confidence: float = 0.8) -> StoredItem:
+    return StoredItem(
+        kind="convention",
+        text=text,
+        directory=directory,
+        language=language,
+        confidence=confidence,
+        key=text,
+        id=f"{directory}:{text}",
+        stored_at=T0,
+    )
+
+
+SHELF = (
+    a_convention("a: handlers are thin", "src/api"),
+    a_convention("b: Handlers  are thin\n", "src"),
+    a_convention("c: no star imports", "src"),
+    a_convention("d: sign your commits"),
+    a_convention("e: lines have 120 characters", language="python"),
+    a_convention("f: no semicolons", "web"),
+    a_convention("g: two spaces", "src", "ruby"),
+    a_convention("h: await everything", "web", "python"),
+    a_convention("a: HANDLERS are  thin", "src"),
+)
+
+PLACES = {
+    "a file's own directory first": ("src/api/users.py", "", ["a", "b", "c", "g", "d", "e"]),
+    "another branch": ("web", "", ["f", "h", "d", "e"]),
+    "the language last, wherever it lies": ("src", "Python", ["a", "b", "c", "d", "e", "h"]),
+    "no other language than that named": ("src", "go", ["a", "b", "c", "d"]),
+    "the root": ("", "", ["d", "e"]),
+    "written in another way": ("/src/./api/../", "go", ["a", "b", "c", "d"]),
+    "no way out of the root": ("../../web", "", ["f", "h", "d", "e"]),
+    "a directory nobody has heard of": ("docs", "", ["d", "e"]),
+}
+
+
+async def found(directory: str, language: str = "", limit: int = 9) -> list[str]:
+    store = cast(KnowledgeStore, Shelf(SHELF))
+    return [each.item.text[0] for each in await conventions_for(store, Reader(), directory, language, limit)]
+
+
+@pytest.mark.parametrize(("directory", "language", "expected"), PLACES.values(), ids=PLACES)
+async def test_what_holds_for_a_place(directory: str, language: str, expected: list[str]) -> None:
+    assert await found(directory, language) == expected
+
+
+async def test_what_is_said_twice_counts_where_it_is_nearest() -> None:
+    results = await conventions_for(cast(KnowledgeStore, Shelf(SHELF)), Reader(), "src/api")
+    assert [each.item.directory for each in results if "thin" in each.item.text] == ["src/api", "src"]
+
+
+async def test_the_nearest_are_kept_where_not_all_may_be() -> None:
+    shelf = Shelf(SHELF)
+    results = await conventions_for(cast(KnowledgeStore, shelf), Reader(user="ada"), "src/api", limit=2)
+    assert [each.item.text[0] for each in results] == ["a", "b"]
+    assert [wish.directory for wish in shelf.wishes] == ["src/api", "src"], "no more is asked than needed"
+    assert {wish.reader.user for wish in shelf.wishes} == {"ada"}
+
+
+async def test_the_surest_of_a_directory_come_first() -> None:
+    shelf = Shelf([a_convention("of a tool"), a_convention("of people", confidence=0.9)])
+    results = await conventions_for(cast(KnowledgeStore, shelf), Reader(), "")
+    assert [each.item.text for each in results] == ["of people", "of a tool"]
+
+
+def test_an_endless_path_is_cut() -> None:
+    above = directories_above("a/" * 10_000)
+    assert (len(above), above[-1]) == (MAX_DEPTH + 1, "")

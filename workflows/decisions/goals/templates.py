@@ -1,0 +1,102 @@
+"""Templates of prompts: placeholders and conditions, filled in by minijinja. What is filled in is data, never expanded.
+
+An expression names a value and makes none. A template may lie in a folder that nobody trusts and is tried where its
+config is read, and minijinja counts instructions, not bytes: `~`, `|format` and `|indent` make gigabytes of few.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES
+
+FUEL = 2_000
+"""Instructions of one rendering: a few for each tag."""
+
+MAX_PROMPT_BYTES = 250_000
+
+_OPEN = re.compile(r"\{([{%#])")
+_CLOSE = {"{": "}}", "%": "%}", "#": "#}"}
+_NAME = r"[a-z][a-z_]*"
+_TERM = rf"(?:not\s+)?{_NAME}"
+_SHOWN = re.compile(rf"-?\s*({_NAME})\s*-?")
+_CONDITION = re.compile(rf"-?\s*(?:if|elif)\s+({_TERM}(?:\s+(?:and|or)\s+{_TERM})*)\s*-?")
+_BARE = re.compile(r"-?\s*(?:else|endif)\s*-?")
+_WORDS = frozenset({"and", "or", "not"})
+_SHOWN_CHARS = 60
+
+HOW = "write {{ NAME }}, or {% if NAME %}, {% elif NAME %}, {% else %}, {% endif %}, with not, and, or between names"
+
+
+class TemplateFault(ValueError):
+    """What is wrong with a template, and what to do about it."""
+
+
+class Tag(NamedTuple):
+    """A tag of a template."""
+
+    line: int
+    names: tuple[str, ...]
+    is_shown: bool
+    """Whether its value is filled in; else it is a condition."""
+
+
+def tags_of(text: str) -> list[Tag]:
+    """Return the tags of a template, in order.
+
+    Raises:
+        TemplateFault: It is too long, or has a tag that says more than a template may.
+    """
+    if (size := len(text.encode("utf-8", "replace"))) > MAX_TEMPLATE_BYTES:
+        raise TemplateFault(f"has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are allowed, so shorten it")
+    return list(_tags(text))
+
+
+def _tags(text: str) -> Iterator[Tag]:
+    at = 0
+    while (opened := _OPEN.search(text, at)) is not None:
+        line = text.count("\n", 0, opened.start()) + 1
+        kind, closing = opened[1], _CLOSE[opened[1]]
+        end = text.find(closing, opened.end())
+        if end < 0:
+            raise TemplateFault(f"line {line}: {opened[0]} is not closed; end it with {closing}")
+        at = end + len(closing)
+        if kind != "#":
+            yield _tag(line, kind, text[opened.end() : end])
+
+
+def _tag(line: int, kind: str, inside: str) -> Tag:
+    if kind == "{" and (shown := _SHOWN.fullmatch(inside)):
+        return Tag(line, (shown[1],), is_shown=True)
+    if kind == "%" and (condition := _CONDITION.fullmatch(inside)):
+        return Tag(line, tuple(word for word in condition[1].split() if word not in _WORDS), is_shown=False)
+    if kind == "%" and _BARE.fullmatch(inside):
+        return Tag(line, (), is_shown=False)
+    tag = f"{{{kind}{inside[:_SHOWN_CHARS]}{_CLOSE[kind]}"
+    raise TemplateFault(f"line {line}: {tag!r} is more than a template may say; {HOW}")
+
+
+def rendered(text: str, values: Mapping[str, str | int]) -> str:
+    """Return the template filled in, without blanks around it.
+
+    Raises:
+        TemplateFault: It does not parse, names what there is not, or makes too much.
+    """
+    tags = tags_of(text)
+    if unknown := next(((tag.line, name) for tag in tags for name in tag.names if name not in values), None):
+        raise TemplateFault(f"line {unknown[0]}: there is no placeholder {unknown[1]!r}; use {', '.join(values)}")
+    shown = [name for tag in tags if tag.is_shown for name in tag.names]
+    size = len(text.encode()) + sum(len(str(values[name]).encode()) for name in shown)
+    if size > MAX_PROMPT_BYTES:
+        raise TemplateFault(f"makes {size:,} bytes; at most {MAX_PROMPT_BYTES:,} are allowed, so fill in less")
+    from minijinja import Environment, TemplateError  # a command that reads a config without templates needs it not
+
+    environment = Environment(
+        fuel=FUEL, undefined_behavior="strict", trim_blocks=True, lstrip_blocks=True, pycompat=False, debug=False
+    )
+    try:
+        return environment.render_str(text, **values).strip()
+    except TemplateError as error:
+        if error.kind == "OutOfFuel":
+            raise TemplateFault(f"takes more than {FUEL:,} instructions; use fewer tags") from None
+        raise TemplateFault(f"line {error.line}: {error.detail or error.message}") from None

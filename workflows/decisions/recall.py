@@ -1,0 +1,242 @@
+"""What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
+
+from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
+from orga.workflows.types.context import MessageRef
+from orga.workflows.types.conversation import Conversation, knowledge_message
+from orga.workflows.types.digest import digest_of
+from orga.workflows.types.gate import LEARNINGS
+from orga.workflows.types.input import RunKnowledge
+from orga.workflows.types.knowledge import Behalf, Reader
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.recall import (
+    MAX_BLOCK_BYTES,
+    MAX_TAINT_CHARS,
+    STORE_KNOWLEDGE,
+    RecalledContext,
+    RecallRequest,
+    Recollection,
+    uses_knowledge,
+)
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import one_line
+
+RECENT = 5
+"""Messages that are looked at."""
+
+WORDS_OF_ONE = 10
+ENOUGH = 15
+"""Terms after which no older message is looked at; those of the last one may make it more."""
+
+MIN_TERM_BYTES = 4
+MAX_TERM_CHARS = 40
+"""What is longer is no word."""
+
+SHARE = 4
+"""The block takes at most a fourth of what messages may have."""
+
+MAX_RECALLED_TAINT = 50
+"""Names that a run takes over from what it recalled."""
+
+MAX_NAME_CHARS = 200
+MAX_ERROR_CHARS = 300
+
+_STOP_WORDS = """
+about above after again against almost already also although always among another anybody anything around away back
+because become been before begin being below better between both came cannot come comes could does doing done down
+during each either else enough even ever every everything find first from gets give given goes going gone have having
+here hers herself himself however instead into itself just keep know known last later least less like made make makes
+many maybe might more most much must myself need needs neither never none nothing often once only onto other others ours
+ourselves over perhaps please same says seem seems shall should show since some something soon still such take tell than
+that their theirs them themselves then there these they thing things this those though through thus together under until
+upon used using very want wants well went were what whatever when where whether which while whom whose will with within
+without would yeah your yours yourself
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""That say nothing about what is talked of; shorter ones are no terms anyway."""
+
+
+def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
+    """Return the words to search by, those of the newest message first, each once.
+
+    Of the last messages those of people and tools count, ten words of each; fifteen are enough. Words of three bytes or
+    less say nothing, nor do stop words.
+    Source: the knowledge bridge of our ancestor.
+    """
+    terms: dict[str, str] = {}
+    recent = [message for message in messages if not message.knowledge][-RECENT:]
+    for message in reversed(recent):
+        if message.role in {"user", "tool"}:
+            for term in _words(message.text):
+                terms.setdefault(term.casefold(), term)
+        if len(terms) >= ENOUGH:
+            break
+    return tuple(terms.values())
+
+
+def _words(text: str) -> list[str]:
+    found: list[str] = []
+    for word in text.split():
+        term = _trimmed(word)
+        if _says_something(term):
+            found.append(term)
+            if len(found) == WORDS_OF_ONE:
+                break
+    return found
+
+
+def _trimmed(word: str) -> str:
+    """Return the word without what is neither letter nor digit at its ends."""
+    if len(word) > MAX_TERM_CHARS * 2:
+        return ""
+    start, end = 0, len(word)
+    while start < end and not word[start].isalnum():
+        start += 1
+    while end > start and not word[end - 1].isalnum():
+        end -= 1
+    return word[start:end]
+
+
+def _says_something(term: str) -> bool:
+    is_word = len(term) <= MAX_TERM_CHARS and len(term.encode()) >= MIN_TERM_BYTES and term.isprintable()
+    return is_word and term.casefold() not in STOP_WORDS
+
+
+def reader_of(state: AgentState) -> Reader:
+    """Return on whose behalf the run recalls and stores: said by its starter and its setup alone."""
+    user = state.input.trusted_context.get("user")
+    agent = state.setup.agent if state.setup else state.input.agent
+    return Reader(
+        tenant=state.input.tenant or "", user=user[:MAX_NAME_CHARS] if isinstance(user, str) else "", agent=agent
+    )
+
+
+def behalf_of(state: AgentState) -> Behalf:
+    """Return on whose behalf a call of the run is made now."""
+    model = state.setup.model if state.setup else ""
+    settings = state.config.knowledge or RunKnowledge()
+    return Behalf(
+        reader=reader_of(state),
+        iteration=state.iteration,
+        model=model,
+        taint=state.taint,
+        threshold=settings.relevance_threshold,
+    )
+
+
+def due_recall(state: AgentState) -> RecallRequest | None:
+    """Return what to look for ahead of the next model call; None where the words are those of the last time."""
+    settings = state.config.knowledge
+    if settings is None or not uses_knowledge(state.config):
+        return None
+    terms = search_terms(state.conversation.messages)
+    if not terms or {term.casefold() for term in terms} == {term.casefold() for term in state.recollection.terms}:
+        return None
+    return _request(state, settings, terms)
+
+
+def _request(state: AgentState, settings: RunKnowledge, terms: tuple[str, ...]) -> RecallRequest:
+    is_shown = any(message.knowledge for message in state.conversation.messages)
+    return RecallRequest(
+        iteration=state.iteration + 1,
+        terms=terms,
+        reader=reader_of(state),
+        limit=settings.max_context_items,
+        threshold=settings.relevance_threshold,
+        max_bytes=min(MAX_BLOCK_BYTES, bytes_for(message_budget(state) / SHARE)),
+        content=state.recollection.content if is_shown else "",
+    )
+
+
+def with_recalled(state: AgentState, found: RecalledContext, activity_id: str) -> AgentState:
+    """Return the state with the block in the conversation, in place of the one before; none where nothing was found.
+
+    A block that says the same stays where it is.
+    """
+    conversation = state.conversation
+    if not found.same:
+        conversation = without_block(conversation)
+        if found.text:
+            block = knowledge_message(found.text)
+            conversation = with_message(conversation, block, MessageRef(recall=activity_id))
+    recollection = Recollection(
+        terms=found.terms,
+        content=found.content,
+        items=len(found.items),
+        error=one_line(found.error, MAX_ERROR_CHARS),
+    )
+    return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
+
+
+def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState:
+    """Return the state tainted by what tainted the runs that stored what was recalled; the first names count."""
+    own = {tool.name for tool in (state.setup.tools if state.setup else ())}
+    fresh = [name[:MAX_TAINT_CHARS] for name in taint if name[:MAX_TAINT_CHARS] not in state.taint]
+    room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)
+    taken = tuple(dict.fromkeys((*state.taint, *fresh[: max(room, 0)])))
+    return state if taken == state.taint else state.with_dialogue(taint=taken)
+
+
+def without_knowledge(state: AgentState) -> AgentState:
+    """Return the state of a run that recalls nothing: a fork may have taken over a block."""
+    conversation = without_block(state.conversation)
+    return state if conversation is state.conversation else state.with_dialogue(conversation=conversation)
+
+
+def without_block(conversation: Conversation) -> Conversation:
+    """Return the conversation without the block; where the model has seen it, the next call is told that it is gone."""
+    messages, sent = conversation.messages, conversation.sent
+    place = next((index for index, message in enumerate(messages) if message.knowledge), None)
+    if place is None:
+        return conversation
+    block, kept = messages[place], (*messages[:place], *messages[place + 1 :])
+    size = size_of(block)
+    smaller = conversation.with_fields(
+        messages=kept, tokens=conversation.tokens - tokens_of(size), size=conversation.size - size
+    )
+    if place >= sent:
+        news = tuple(each for each in conversation.news if each.recall is None)
+        return smaller.with_fields(news=news, unseen=conversation.unseen - weight_of(block))
+    gone = smaller.with_fields(sent=sent - 1, digest=digest_of(kept[: sent - 1]), forget=True)
+    return gone if gone.ready is None else gone.with_fields(ready=None)  # its ranges count the block
+
+
+MAX_SUBJECT_CHARS = 200
+"""Of the task."""
+
+MAX_LEARNINGS_BYTES = 2_000
+BETWEEN_LEARNINGS = "\n\n---\n\n"
+CUT = "..."
+
+
+def learnings(state: AgentState) -> str:
+    """Return what the model has said that is worth keeping, "" for nothing; the oldest first."""
+    said = [message.text.strip() for message in state.conversation.messages if message.role == "assistant"]
+    return BETWEEN_LEARNINGS.join(filter(None, said))
+
+
+def _cut(text: str) -> str:
+    whole = text.encode("utf-8", "replace")
+    if len(whole) <= MAX_LEARNINGS_BYTES:
+        return text
+    return whole[: MAX_LEARNINGS_BYTES - len(CUT)].decode("utf-8", "ignore") + CUT
+
+
+def learning_call(state: AgentState, text: str) -> ToolCall | None:
+    """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing."""
+    settings, setup = state.config.knowledge, state.setup
+    if settings is None or setup is None or not uses_knowledge(state.config) or not settings.auto_persist:
+        return None
+    if not text.strip() or setup.tool(STORE_KNOWLEDGE) is None:
+        return None
+    arguments = {
+        "subject": one_line(state.input.task, MAX_SUBJECT_CHARS),
+        "predicate": "taught",
+        "object": _cut(text),
+        "scope": "user" if reader_of(state).user else "agent",
+    }
+    return ToolCall(call_id=LEARNINGS, name=STORE_KNOWLEDGE, arguments=arguments)
+
+
+def learning_key(state: AgentState) -> str:
+    """Return the key of what the run has learnt: that of the run, so that it stands there once, however it ends."""
+    return f"{LEARNINGS}/{state.origin}"

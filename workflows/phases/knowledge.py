@@ -1,0 +1,92 @@
+"""Knowledge: what may concern a reasoning step is recalled ahead of it; what a run has learnt is stored at its end.
+
+A store that is down changes nothing but that: a run goes on without, and says so in its journal.
+"""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import FailureError
+
+from orga.workflows.decisions import recall
+from orga.workflows.decisions.stages import is_in_question
+from orga.workflows.phases import gate
+from orga.workflows.phases.attempt import Place, execute_attempt
+from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.run import CutShort, Interrupted, result_of, settle
+from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.run import Run
+from orga.workflows.types.gate import LEARNINGS
+from orga.workflows.types.names import RECALL_CONTEXT
+from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id, uses_knowledge
+
+ATTEMPT_S = 5.0
+"""More than the activity gives itself."""
+
+MAX_ATTEMPTS = 2
+
+LEARNING_S = 60.0
+"""For storing what was learnt, another worker's attempt behind one that died among it."""
+
+ABORTED_S = 20.0
+"""Of a run that was aborted."""
+
+
+async def recall_context(run: Run) -> None:
+    """Put what may concern the next step into the conversation, where the talk has other words than the last time.
+
+    A run without knowledge does nothing here.
+
+    Raises:
+        Interrupted: The run is to end first.
+    """
+    if not uses_knowledge(run.config):
+        run.change(recall.without_knowledge)
+        return
+    request = recall.due_recall(run.state)
+    if request is None:
+        return
+    found = await result_of(asyncio.create_task(_recalled(request)), run.is_interrupted)
+    run.change(recall.with_recalled, found, recall_id(request.iteration))
+
+
+async def _recalled(request: RecallRequest) -> RecalledContext:
+    try:
+        return await workflow.execute_local_activity(
+            RECALL_CONTEXT,
+            request,
+            activity_id=recall_id(request.iteration),
+            result_type=RecalledContext,
+            start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+            retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+        )
+    except FailureError as error:
+        workflow.logger.warning("nothing could be recalled: %s", failure_text(error))
+        return RecalledContext(terms=request.terms, error=failure_text(error))
+
+
+async def persist_learnings(run: Run, text: str) -> None:
+    """Store what the run has learnt, once, where the config asks for it and the gate allows it.
+
+    It is a call of `store_knowledge`, so a run that is not offered that tool stores nothing; nor is there anything
+    where a critic or a person would have to look at the call first: nobody is asked behind the end.
+    """
+    call = recall.learning_call(run.state, text)
+    if call is None or is_in_question(run.setup, call):
+        return
+    within_s = ABORTED_S if run.state.aborted is not None else LEARNING_S
+    deadline = run.beside(run.event(workflow.sleep(within_s, summary="to store what was learnt")))
+    try:
+        results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", deadline.done)
+    except Interrupted:
+        return
+    if results[0].permitted is not None:
+        await _stored(run, results[0].permitted, deadline.done)
+    deadline.cancel()
+
+
+async def _stored(run: Run, permitted: AllowedCall, is_late: CutShort) -> None:
+    place = Place(LEARNINGS, recall.learning_key(run.state), is_late)
+    await settle([asyncio.create_task(execute_attempt(run, permitted, place))], is_late)

@@ -1,0 +1,42 @@
+"""Templates of what a goal asks its model, as a run records them: they stay its own, whatever its workers are told."""
+
+from collections.abc import Mapping
+from typing import Literal, Self, get_args
+
+from pydantic_core import to_json
+
+from orga.workflows.types.digest import reference, text_digest
+from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.record import Record
+
+PromptName = Literal["planning", "execution", "evaluation", "decision", "summary", "compression"]
+
+PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
+
+PROMPT_OF: Mapping[GoalTurn, PromptName] = {
+    "goal_plan": "planning",
+    "goal_input": "execution",
+    "goal_evaluate": "evaluation",
+    "goal_decide": "decision",
+    "goal_summary": "summary",
+    "goal_compress": "compression",
+}
+
+MAX_TEMPLATE_BYTES = 16_000
+"""Of each: every run of a chain carries them all."""
+
+
+class PromptTemplates(Record):
+    """The templates that stand in place of the default ones."""
+
+    digest: str
+    """Of the texts: what a run was asked by, told in its journal."""
+    texts: dict[PromptName, str]
+
+    @classmethod
+    def of(cls, texts: Mapping[PromptName, str]) -> Self | None:
+        """Return the templates with their digest; None where there are none."""
+        if not texts:
+            return None
+        canonical = to_json(sorted(texts.items())).decode()
+        return cls(digest=reference(text_digest(canonical)), texts=dict(texts))

@@ -1,0 +1,149 @@
+"""What a run recalls and learns: its settings, what the bridge puts into its context, what its tools tell of it."""
+
+from typing import Any, Literal, Self, cast
+
+from pydantic import Field, ValidationError, model_serializer, model_validator
+
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.knowledge import Reader
+from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.tools import ToolOutput
+
+RECALL_KNOWLEDGE = "recall_knowledge"
+"""The tool by which a model looks something up."""
+
+STORE_KNOWLEDGE = "store_knowledge"
+"""The tool by which a model stores a fact; what a run has learnt is stored by a call of it, too."""
+
+KNOWLEDGE_TOOLS = (RECALL_KNOWLEDGE, STORE_KNOWLEDGE)
+"""Offered where a run's config has `knowledge`; they are told on whose behalf they are called."""
+
+BLOCK_HEADER = "[KNOWLEDGE_CONTEXT]"
+
+MAX_BLOCK_BYTES = 8_000
+"""Of what the model is shown."""
+
+MAX_TAINT = 20
+"""Names that one recall may bring."""
+
+MAX_TAINT_CHARS = 100
+
+
+def recall_id(iteration: int) -> str:
+    """Return the id of the activity that recalls ahead of an iteration's model call."""
+    return f"{iteration}.recall"
+
+
+def uses_knowledge(config: LoopConfig) -> bool:
+    """Return whether the run recalls and learns."""
+    return config.knowledge is not None and config.knowledge.enabled
+
+
+class RecallRequest(Record):
+    """Input of `recall_context`: a local activity, so that it stands in no history."""
+
+    iteration: int
+    terms: tuple[str, ...]
+    reader: Reader = Reader()
+    limit: int = 5
+    threshold: float = 0.3
+    max_bytes: int = MAX_BLOCK_BYTES
+    content: str = ""
+    """Digest of what the block shows that is there already."""
+
+
+class RecalledRef(Record):
+    """An item that was recalled."""
+
+    id: str
+    score: float = 0.0
+    tainted: bool = False
+
+    def with_taint(self) -> Self:
+        """Return the reference to an item that a tainted run stored."""
+        return replace_fields(self, {"tainted": True})
+
+
+class RecalledContext(Record):
+    """Result of `recall_context`."""
+
+    terms: tuple[str, ...] = ()
+    items: tuple[RecalledRef, ...] = ()
+    taint: tuple[str, ...] = ()
+    """What the items are tainted by."""
+    content: str = ""
+    """Digest of what the items say, whatever their scores are."""
+    text: str = ""
+    """Of the block; empty where nothing fits, and where the block is there already."""
+    same: bool = False
+    """Whether the block that is there says the same."""
+    error: str = ""
+    """Why nothing could be recalled."""
+
+    def as_same(self) -> Self:
+        """Return it where the block that is there says the same."""
+        return replace_fields(self, {"same": True})
+
+    def with_text(self, text: str) -> Self:
+        """Return it with the block."""
+        return replace_fields(self, {"text": text})
+
+
+class Recollection(Record):
+    """What a run has recalled last."""
+
+    terms: tuple[str, ...] = ()
+    content: str = ""
+    """As in `RecalledContext`, of the block."""
+    items: int = 0
+    """That the block shows."""
+    error: str = ""
+    """Why nothing could be recalled."""
+
+
+class StoredRef(Record):
+    """What storing has done with an item."""
+
+    id: str
+    kind: str = "fact"
+    change: Literal["added", "updated", "unchanged"] = "added"
+    contradicts: tuple[str, ...] = ()
+
+
+class KnowledgeTold(Record):
+    """What a knowledge tool has done, for the run and its journal."""
+
+    terms: tuple[str, ...] = ()
+    items: tuple[RecalledRef, ...] = ()
+    taint: tuple[str, ...] = Field(default=(), max_length=MAX_TAINT)
+    """What the items are tainted by; names of tools."""
+    stored: StoredRef | None = None
+
+
+class KnowledgeOutput(ToolOutput):
+    """Result of a knowledge tool: the text, and what the run has to know of it."""
+
+    knowledge: KnowledgeTold = KnowledgeTold()
+
+    @model_serializer
+    def _bare(self) -> Any:
+        return {"content": self.content, "knowledge": self.knowledge.model_dump(mode="json", exclude_defaults=True)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_any_json(cls, value: Any) -> Any:
+        return value
+
+
+def told_in(tool: str, result: object) -> KnowledgeTold:
+    """Return what the result of a knowledge tool tells; one that tells nothing readable may hold anybody's text."""
+    told = cast("dict[str, Any]", result).get("knowledge") if isinstance(result, dict) else None
+    try:
+        return KnowledgeTold.model_validate(told)
+    except ValidationError:
+        return KnowledgeTold(taint=(tool,))
+
+
+def taint_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of tools as a run takes them over from items: each once, no more and no longer than it has room."""
+    return tuple(dict.fromkeys(name[:MAX_TAINT_CHARS] for name in names))[:MAX_TAINT]
