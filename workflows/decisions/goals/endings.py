@@ -84,7 +84,7 @@ def shown_step(step: PlanStep) -> ShownStep:
         depends_on=step.depends_on,
         status=step.state,
         attempts=step.attempts,
-        quality="" if step.scores is None else quality_of(step.scores.mean),
+        quality=("" if step.score is None else step.label) if step.scores is None else quality_of(step.scores.mean),
         score=mean,
         scores=step.scores,
         output=step.place,
