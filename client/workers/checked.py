@@ -23,6 +23,7 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.workers.deliveries import configured_deliveries
+from orga.client.workers.knowledge import configured_store
 from orga.client.workers.tools import worker_tools
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tools import ToolSpec
@@ -73,6 +74,8 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         server_settings(config.mcp.servers, config.tools.options, env)
     with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
+    with problems.of("knowledge", "correct [knowledge] in orga.toml, or the environment"):
+        configured_store(config, env, root)
     with problems.of("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
         configured_deliveries(config, root, env)
     return {

@@ -14,9 +14,9 @@ from orga.workflows.types.knowledge import Recall
 
 IN_A_FOLDER = 500
 """Items of one directory or language that are looked at, the newest."""
-_COMMON = 2_000
+COMMON = 2_000
 """A word of more items than this chooses none, where another one does."""
-_SCANNED = 4_000
+SCANNED = 4_000
 """Items that are weighed by their words."""
 
 
@@ -89,16 +89,16 @@ class Search:
         telling, sum_of_counts = list[str](), 0
         for count, term in counts:
             sum_of_counts += count
-            if telling and (count >= _COMMON or sum_of_counts > _SCANNED):
+            if telling and (count >= COMMON or sum_of_counts > SCANNED):
                 break
             telling.append(term)
-        if counts[0][0] < _COMMON:
+        if counts[0][0] < COMMON:
             return self._matching(" OR ".join(map(_quoted, telling)), is_weighed=True)
         every, some = " AND ".join(map(_quoted, terms)), " OR ".join(map(_quoted, terms))
         return [*self._matching(every, is_weighed=False), *self._matching(some, is_weighed=False)]
 
     def _matching(self, words: str, *, is_weighed: bool) -> list[int]:
-        order, scanned = ("bm25(words, 1.0, 1.0, 0.0)", _SCANNED) if is_weighed else ("0", CANDIDATES)
+        order, scanned = ("bm25(words, 1.0, 1.0, 0.0)", SCANNED) if is_weighed else ("0", CANDIDATES)
         rows: list[tuple[Any, ...]] = self._connection.execute(
             f"SELECT number FROM (SELECT words.rowid AS number, {order} AS weight FROM words "
             f"JOIN items ON items.number = words.rowid WHERE words MATCH ? AND {self._visible()} "
@@ -110,7 +110,7 @@ class Search:
     def _count(self, term: str) -> int:
         (count,) = self._connection.execute(
             "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)",
-            (self._match(_quoted(term)), _COMMON),
+            (self._match(_quoted(term)), COMMON),
         ).fetchone()
         return int(count)
 
