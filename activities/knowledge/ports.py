@@ -55,7 +55,7 @@ class KnowledgeStore(Protocol):
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         """Store all of them or none, and return what became of each, in order.
 
-        A `StoredItem` (an export's) keeps the time at which it was stored first; its id and contradiction are found anew.
+        A `StoredItem` (an export's) keeps its time; its id and what contradicts it are found anew.
 
         Raises:
             KnowledgeError: Nothing was stored.

@@ -3,7 +3,7 @@
 import math
 from array import array
 from collections.abc import Sequence
-from operator import mul
+from operator import add, mul, sub
 from random import Random
 
 MAX_BITS = 512
@@ -52,13 +52,9 @@ def _rotated(vector: Sequence[float]) -> list[float]:
     size = 1 << max(5, (len(vector) - 1).bit_length())
     padded = [*vector, *([0.0] * (size - len(vector)))]
     turned = [-value if sign else value for value, sign in zip(padded, _signs(size), strict=True)]
-    step = 1
-    while step < size:
-        for start in range(0, size, 2 * step):
-            left, right = turned[start : start + step], turned[start + step : start + 2 * step]
-            turned[start : start + step] = [a + b for a, b in zip(left, right, strict=True)]
-            turned[start + step : start + 2 * step] = [a - b for a, b in zip(left, right, strict=True)]
-        step *= 2
+    for _ in range(size.bit_length() - 1):
+        left, right = turned[::2], turned[1::2]
+        turned = [*map(add, left, right), *map(sub, left, right)]
     return turned
 
 

@@ -11,7 +11,6 @@ from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.address import address
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import a_fact, a_text, texts, wish
 from tests.support.parts.postgres import PASSWORD, kept_postgres, running_postgres
 
@@ -53,21 +52,6 @@ async def test_fifty_writers_of_the_same_facts_leave_each_once_and_lose_none() -
         assert changes.count("added") == 10 + 50
         assert changes.count("unchanged") == 49 * 10
         assert (await one.facts()).counts == {"fact": 60}
-        rows = "SELECT count(*), sum(word_count)::bigint FROM orga_knowledge.items"
-        assert execute(dsn, "SELECT items, words FROM orga_knowledge.totals") == execute(dsn, rows)
-
-
-async def test_totals_follow_what_changes_and_goes() -> None:
-    """How rare a word is is told by them."""
-    dsn = kept_postgres().database()
-    async with stores(dsn) as (store,):
-        await store.store([a_text("one two three", key="k"), a_text("four")])
-        await store.store([a_text("one two three four five", key="k"), a_text("six"), a_text("six")])
-        [found] = await store.recall(wish("four", limit=1, threshold=0))
-        await store.forget(Erasure(ids=(found.item.id,)))
-        assert execute(dsn, "SELECT items, words FROM orga_knowledge.totals") == execute(
-            dsn, "SELECT count(*), sum(word_count)::bigint FROM orga_knowledge.items"
-        )
 
 
 async def test_a_server_that_restarts_is_found_again() -> None:

@@ -106,9 +106,9 @@ def _run(*command: str | Path) -> None:
     Raises:
         RuntimeError: It failed, with what it said.
     """
-    user = {"user": _USER, "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+    user = _USER if os.geteuid() == 0 else None
     with tempfile.TemporaryFile() as said:  # no pipe: the server would hold its other end
-        done = subprocess.run(command, stdout=said, stderr=said, timeout=60, cwd="/", check=False, **user)  # pyright: ignore
+        done = subprocess.run(command, stdout=said, stderr=said, timeout=60, cwd="/", check=False, user=user)
         said.seek(0)
         if done.returncode:
             raise RuntimeError(f"{command[0]}: {said.read().decode(errors='replace')}")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from math import sqrt
@@ -49,9 +50,14 @@ def vector_of(text: str) -> list[float]:
         counts[joined] = counts.get(joined, 0) + 1
     vector = [0.0] * DIMENSIONS
     for part, count in counts.items():
-        place = int.from_bytes(blake2b(part.encode("utf-8", "replace"), digest_size=4).digest(), "big")
+        place = _place_of(part)
         vector[place % DIMENSIONS] += sqrt(count) if place & 0x8000_0000 else -sqrt(count)
     return normalised(vector)
+
+
+@lru_cache(maxsize=65_536)
+def _place_of(part: str) -> int:
+    return int.from_bytes(blake2b(part.encode("utf-8", "replace"), digest_size=4).digest(), "big")
 
 
 def _parts(word: str) -> list[str]:

@@ -22,10 +22,7 @@ _FIGURES = (
     "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= %s), "
     "count(*) FILTER (WHERE contradicted_by != '') FROM orga_knowledge.items"
 )
-_SIZE = (
-    "SELECT pg_total_relation_size('orga_knowledge.items') + pg_total_relation_size('orga_knowledge.vectors') "
-    "+ pg_total_relation_size('orga_knowledge.totals')"
-)
+_SIZE = "SELECT pg_total_relation_size('orga_knowledge.items') + pg_total_relation_size('orga_knowledge.vectors')"
 
 
 async def page_of(

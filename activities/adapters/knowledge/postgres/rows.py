@@ -14,7 +14,7 @@ SELECTED = sql.SQL(", ").join(sql.SQL("items.") + sql.Identifier(name) for name 
 
 MARKS = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS))
 CHANGED = sql.SQL(", ").join(
-    sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*COLUMNS[1:], "words", "word_count")
+    sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*COLUMNS[1:], "words")
 )
 
 

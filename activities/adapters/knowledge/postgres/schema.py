@@ -43,8 +43,7 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             expires_at BIGINT,
             stored_at BIGINT NOT NULL,
             contradicted_by TEXT NOT NULL DEFAULT '',
-            words TSVECTOR NOT NULL,
-            word_count INTEGER NOT NULL
+            words TSVECTOR NOT NULL
         )""",
         "CREATE INDEX items_by_words ON orga_knowledge.items USING gin (words)",
         "CREATE INDEX items_by_claim ON orga_knowledge.items (claim) WHERE claim != ''",
@@ -66,9 +65,6 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             vector VECTOR NOT NULL
         ) WITH (toast_tuple_target = 256)""",
         "CREATE INDEX vectors_by_place ON orga_knowledge.vectors (place, embedder)",
-        # Of all items: how rare a word is is told against them.
-        "CREATE TABLE orga_knowledge.totals (items BIGINT NOT NULL, words BIGINT NOT NULL)",
-        "INSERT INTO orga_knowledge.totals VALUES (0, 0)",
     ),
 )
 """The statements of each version, in order. A version that has been released is never changed."""

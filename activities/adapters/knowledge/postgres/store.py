@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
 from orga.activities.adapters.knowledge.postgres.address import Address
-from orga.activities.adapters.knowledge.postgres.candidates import Query, Search, Term
+from orga.activities.adapters.knowledge.postgres.candidates import Query, Search
 from orga.activities.adapters.knowledge.postgres.connections import Connections
 from orga.activities.adapters.knowledge.postgres.reading import facts_of, page_of, unindexed
 from orga.activities.adapters.knowledge.postgres.words import Cutter
@@ -136,11 +136,8 @@ class PostgresStore:
         """Let go of the connections."""
         await self._connections.close()
 
-    def _terms(self, text: str) -> tuple[Term, ...]:
-        """Return the terms of a query with their words in the store; one that is cut into several finds nothing."""
-        terms = query_terms(text)
-        cut = zip(terms, self._cutter.cut(terms), strict=True)
-        return tuple(Term(term, word) for term, words in cut if len(words) == 1 for word in words)
+    def _terms(self, text: str) -> tuple[frozenset[str], ...]:
+        return tuple(filter(None, self._cutter.cut(query_terms(text))))
 
     async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
         found = await self._embedder.embed([searched_text(item) for item in items]) if items else []

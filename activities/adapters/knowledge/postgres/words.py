@@ -4,15 +4,12 @@ PostgreSQL's parser keeps addresses, paths and hyphenated words whole, and its d
 """
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from threading import Lock
 
 MOST_BYTES = 2_046
 """Of a word, in PostgreSQL."""
-MOST_TIMES = 255
-"""That a word is counted in one text."""
 
 _PLACE = "place:"
 _LONG = "long:"
@@ -28,24 +25,21 @@ class Cutter:
         self._memory.execute("CREATE VIRTUAL TABLE texts USING fts5 (text, content='', tokenize='porter unicode61')")
         self._memory.execute("CREATE VIRTUAL TABLE words USING fts5vocab (texts, 'instance')")
 
-    def cut(self, texts: Sequence[str]) -> list[Counter[str]]:
-        """Return of each text its words and how often they are there, in the order of the first one's place."""
-        found = [Counter[str]() for _ in texts]
+    def cut(self, texts: Sequence[str]) -> list[frozenset[str]]:
+        """Return the words of each text."""
+        found: list[set[str]] = [set() for _ in texts]
         with self._lock:
             self._memory.execute("BEGIN")
             self._memory.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
             for number, word in self._memory.execute("SELECT doc, term FROM words"):
-                found[number][_kept(word)] += 1
+                found[number].add(_kept(word))
             self._memory.execute("ROLLBACK")
-        return found
+        return list(map(frozenset, found))
 
 
-def vector_of(words: Counter[str], place: str) -> str:
-    """Return a `tsvector`. The positions of a word only count how often it is there."""
-    entries = [f"{quoted(_PLACE + place)}:1"]
-    for word, times in words.items():
-        entries.append(f"{quoted(word)}:{','.join(map(str, range(1, min(times, MOST_TIMES) + 1)))}")
-    return " ".join(entries)
+def vector_of(words: frozenset[str], place: str) -> str:
+    """Return a `tsvector` of the words, and of the place, so that one index finds both."""
+    return " ".join(map(quoted, (f"{_PLACE}{place}", *sorted(words))))
 
 
 def some_of(words: Iterable[str], places: Sequence[str]) -> str:

@@ -22,11 +22,9 @@ _KNOWN = sql.SQL("SELECT {} FROM orga_knowledge.items WHERE id = ANY(%s) OR (cla
     SELECTED
 )
 _INSERT = sql.SQL(
-    "INSERT INTO orga_knowledge.items ({}, words, word_count) VALUES ({}, %s::text::tsvector, %s) "
-    "ON CONFLICT (id) DO UPDATE SET {}"
+    "INSERT INTO orga_knowledge.items ({}, words) VALUES ({}, %s::text::tsvector) ON CONFLICT (id) DO UPDATE SET {}"
 ).format(NAMES, MARKS, CHANGED)
 _MARK = "UPDATE orga_knowledge.items SET contradicted_by = %s WHERE id = %s"
-_COUNT = "UPDATE orga_knowledge.totals SET items = items + %s, words = words + %s"
 _KEEP_VECTOR = (
     "INSERT INTO orga_knowledge.vectors (number, place, kind, expires_at, embedder, code, vector) "
     "SELECT number, place, kind, expires_at, %s, %s::text::bit(512), %s::text::vector FROM orga_knowledge.items "
@@ -41,7 +39,7 @@ async def known_items(connection: Connection, ids: Sequence[str], claims: Sequen
 
 
 async def store_items(
-    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, Counter[str]]
+    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
 ) -> list[Stored]:
     """Store them, and return what became of each. One without a vector is found by its words until `reindex`.
 
@@ -72,39 +70,27 @@ async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, in
     condition, values = _condition(what)
     gone = await (
         await connection.execute(
-            sql.SQL("DELETE FROM orga_knowledge.items WHERE {} RETURNING id, kind, word_count").format(condition),
+            sql.SQL("DELETE FROM orga_knowledge.items WHERE {} RETURNING id, kind").format(condition),
             values,
         )
     ).fetchall()
     if not gone:
         return {}
-    await connection.execute(_COUNT, (-len(gone), -sum(count for _, _, count in gone)))
     orphans = await connection.execute(
         "SELECT DISTINCT claim FROM orga_knowledge.items WHERE claim != '' AND contradicted_by = ANY(%s)",
-        ([id_ for id_, _, _ in gone],),
+        ([id_ for id_, _ in gone],),
     )
     await _stand_again(connection, [claim for (claim,) in await orphans.fetchall()])
-    return dict(sorted(Counter[KnowledgeKind](kind for _, kind, _ in gone).items()))
+    return dict(sorted(Counter[KnowledgeKind](kind for _, kind in gone).items()))
 
 
 async def _write(
-    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, Counter[str]]
+    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
 ) -> None:
     ids = [item.id for item in items]
-    before = await (
-        await connection.execute(
-            "SELECT count(*), coalesce(sum(word_count), 0)::bigint FROM orga_knowledge.items WHERE id = ANY(%s)", (ids,)
-        )
-    ).fetchone()
-    assert before is not None
-    counts = [words[id_].total() + 1 for id_ in ids]  # a place is a word, too, in the embedded store
-    rows = [
-        (*row_of(item), vector_of(words[item.id], place_of(item.scope, item.owner)), count)
-        for item, count in zip(items, counts, strict=True)
-    ]
+    rows = [(*row_of(item), vector_of(words[item.id], place_of(item.scope, item.owner))) for item in items]
     async with connection.cursor() as cursor:
         await cursor.executemany(_INSERT, rows)
-    await connection.execute(_COUNT, (len(ids) - before[0], sum(counts) - before[1]))
     await _drop_vectors(connection, ids)
     await keep_vectors(
         connection, Vectors(vectors.embedder, {id_: vectors.of[id_] for id_ in ids if id_ in vectors.of})

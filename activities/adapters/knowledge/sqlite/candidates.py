@@ -2,11 +2,10 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.rows import SELECTED, item_of
-from orga.activities.knowledge.ranking import CANDIDATES, Candidate
+from orga.activities.knowledge.ranking import Candidate, enough
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpacked
 from orga.activities.knowledge.words import query_terms
@@ -14,10 +13,9 @@ from orga.workflows.types.knowledge import Recall
 
 IN_A_FOLDER = 500
 """Items of one directory or language that are looked at, the newest."""
-COMMON = 2_000
-"""A word of more items than this chooses none, where another one does."""
-SCANNED = 4_000
-"""Items that are weighed by their words."""
+COMMON = 1_000
+"""A word that so many items hold tells nothing where another one does."""
+_LOOKED_AT = 200
 
 
 class Search:
@@ -28,6 +26,7 @@ class Search:
         self._wish = wish
         self._now = now
         self._embedder = embedder
+        self._enough = enough(wish)
         self._places = visible_places(wish.reader, wish.scopes)
 
     def candidates(self, codes: Codes, query: Sequence[float] | None) -> list[Candidate]:
@@ -41,10 +40,10 @@ class Search:
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
             found = self._newest(IN_A_FOLDER if wish.text.strip() else wish.limit)
         else:
-            numbers = set(self._by_words())
+            numbers = set(self._first_visible(list(dict.fromkeys(self._by_words()))))
             if query is not None:
                 numbers.update(
-                    codes.nearest(self._connection, query, self._places, wish.kinds, now=self._now, limit=CANDIDATES)
+                    codes.nearest(self._connection, query, self._places, wish.kinds, now=self._now, limit=self._enough)
                 )
             found = self._loaded("items.number", sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
@@ -57,16 +56,17 @@ class Search:
             if value is not None:
                 folder += f" AND items.{column} = ?"
                 values.append(value)
-        return self._read(f"{folder} ORDER BY items.stored_at DESC, items.id LIMIT {limit:d}", values)
+        return self._read(f"{self._visible()}{folder} ORDER BY items.stored_at DESC, items.id LIMIT {limit:d}", values)
 
     def _loaded(self, column: str, values: Sequence[object]) -> list[Candidate]:
-        return self._read(f" AND {column} IN ({_marks(values)})", values) if values else []
+        # `+` keeps SQLite from going through all items of a place to find these few.
+        condition = f"+{self._visible()} AND {column} IN ({_marks(values)})"
+        return self._read(condition, values) if values else []
 
     def _read(self, condition: str, values: Sequence[object]) -> list[Candidate]:
         rows = self._connection.execute(
             f"SELECT {SELECTED}, vectors.vector FROM items "
-            "LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? "
-            f"WHERE {self._visible()}{condition}",
+            f"LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? WHERE {condition}",
             (self._embedder, *self._visible_values(), *values),
         )
         return [Candidate(item_of(row), None if row[-1] is None else unpacked(row[-1])) for row in rows]
@@ -81,41 +81,46 @@ class Search:
         return (*self._places, *self._wish.kinds, self._now)
 
     def _by_words(self) -> list[int]:
-        """Return what holds the rarest of the words; where all are common, the newest that holds all, then any."""
+        """Return the newest that hold all words, and those that hold the rarest ones.
+
+        FTS5's `bm25` goes through all that hold a word before it weighs the first, 150 ms for common words of 100,000
+        items; here a word that more items hold than are looked at weighs nothing, unless there is no other.
+        """
         terms = query_terms(self._wish.text)
         if not terms or not self._places:
             return []
-        counts = sorted((self._count(term), term) for term in terms)
-        telling, sum_of_counts = list[str](), 0
-        for count, term in counts:
-            sum_of_counts += count
-            if telling and (count >= COMMON or sum_of_counts > SCANNED):
+        newest, weights = f"ORDER BY rowid DESC LIMIT {self._enough:d}", dict[int, float]()
+        for term in terms:
+            numbers = self._matching(_quoted(term), f"LIMIT {COMMON}")
+            for number in numbers if len(numbers) < COMMON else ():
+                weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
+        every = self._matching(" AND ".join(map(_quoted, terms)), newest)
+        rarest = sorted(weights, key=lambda number: (-weights[number], -number))
+        return [*every, *(rarest or self._matching(" OR ".join(map(_quoted, terms)), newest))]
+
+    def _first_visible(self, numbers: Sequence[int]) -> list[int]:
+        """Return the first of these that are looked for and have not expired."""
+        found: list[int] = []
+        for start in range(0, len(numbers), _LOOKED_AT):
+            part = numbers[start : start + _LOOKED_AT]
+            rows = self._connection.execute(
+                f"SELECT number FROM items WHERE +{self._visible()} AND number IN ({_marks(part)})",
+                (*self._visible_values(), *part),
+            )
+            visible = {number for (number,) in rows}
+            found += [number for number in part if number in visible]
+            if len(found) >= self._enough:
                 break
-            telling.append(term)
-        if counts[0][0] < COMMON:
-            return self._matching(" OR ".join(map(_quoted, telling)), is_weighed=True)
-        every, some = " AND ".join(map(_quoted, terms)), " OR ".join(map(_quoted, terms))
-        return [*self._matching(every, is_weighed=False), *self._matching(some, is_weighed=False)]
+        return found[: self._enough]
 
-    def _matching(self, words: str, *, is_weighed: bool) -> list[int]:
-        order, scanned = ("bm25(words, 1.0, 1.0, 0.0)", SCANNED) if is_weighed else ("0", CANDIDATES)
-        rows: list[tuple[Any, ...]] = self._connection.execute(
-            f"SELECT number FROM (SELECT words.rowid AS number, {order} AS weight FROM words "
-            f"JOIN items ON items.number = words.rowid WHERE words MATCH ? AND {self._visible()} "
-            f"ORDER BY words.rowid DESC LIMIT {scanned:d}) ORDER BY weight LIMIT {CANDIDATES:d}",
-            (self._match(words), *self._visible_values()),
-        ).fetchall()
+    def _matching(self, words: str, which: str) -> list[int]:
+        """Return what the reader sees and holds these words."""
+        places = " OR ".join(map(_quoted, self._places))
+        rows = self._connection.execute(
+            f"SELECT rowid FROM words WHERE words MATCH ? {which}",
+            (f"{{text labels}} : ({words}) AND place : ({places})",),
+        )
         return [number for (number,) in rows]
-
-    def _count(self, term: str) -> int:
-        (count,) = self._connection.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)",
-            (self._match(_quoted(term)), COMMON),
-        ).fetchone()
-        return int(count)
-
-    def _match(self, words: str) -> str:
-        return f"{{text labels}} : ({words}) AND place : ({' OR '.join(map(_quoted, self._places))})"
 
 
 def _quoted(word: str) -> str:

@@ -1,0 +1,120 @@
+"""Documents in parts: small enough to be recalled, each whole in itself as far as the text allows.
+
+A part begins at a heading; a long one is cut between paragraphs, then sentences, then words, and takes the last
+sentences of the part before along, so that what stands across a cut is found.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LIMIT = 1_200
+"""Characters of a part's own text."""
+OVERLAP = 150
+"""At most so many characters are taken along from the part before."""
+
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$")
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
+_BLANK_LINES = re.compile(r"\n[ \t]*\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a document."""
+
+    number: int
+    """From 0."""
+    headings: tuple[str, ...]
+    """Under which it stands, the outermost first."""
+    body: str
+
+    @property
+    def text(self) -> str:
+        """What is stored: the headings in one line, then the body."""
+        return "\n".join((" > ".join(self.headings), self.body)) if self.headings else self.body
+
+
+def chunks(text: str, *, limit: int = LIMIT, overlap: int = OVERLAP) -> list[Chunk]:
+    """Return the parts of a text in order, none empty and no body longer than the limit and the overlap.
+
+    Args:
+        text: Markdown or plain; headings within fenced code are none.
+        limit: Characters, at least 100.
+        overlap: Characters, less than half the limit.
+
+    Raises:
+        ValueError: The limit or the overlap cannot be.
+    """
+    if limit < 100 or not 0 <= overlap < limit / 2:
+        raise ValueError(f"no text can be cut at {limit} characters with {overlap} taken along")
+    found: list[Chunk] = []
+    for headings, section in _sections(text.replace("\r\n", "\n")):
+        before = ""
+        for body in _packed(list(_pieces(section, limit)), limit):
+            taken = _last_sentences(before, overlap)
+            found.append(Chunk(len(found), headings, f"{taken}\n{body}" if taken else body))
+            before = body
+    return found
+
+
+def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    headings: list[tuple[int, str]] = []
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+        heading = None if fence else _HEADING.match(line)
+        if heading is None:
+            lines.append(line)
+            continue
+        yield tuple(name for _, name in headings), "\n".join(lines).strip()
+        level, lines = len(heading[1]), []
+        headings = [*(each for each in headings if each[0] < level), (level, heading[2][:200])]
+    yield tuple(name for _, name in headings), "\n".join(lines).strip()
+
+
+def _pieces(section: str, limit: int) -> Iterator[str]:
+    """Yield paragraphs, or the sentences of a long one, or the words of a long sentence."""
+    for paragraph in _BLANK_LINES.split(section):
+        if len(paragraph) <= limit:
+            yield f"{paragraph}\n\n"
+            continue
+        for sentence in filter(None, _SENTENCE_END.split(paragraph)):
+            yield from (f"{part} " for part in _words(sentence, limit))
+
+
+def _words(sentence: str, limit: int) -> Iterator[str]:
+    while len(sentence) > limit:
+        cut = sentence.rfind(" ", 1, limit) if " " in sentence[1:limit] else limit
+        yield sentence[:cut]
+        sentence = sentence[cut:].lstrip()
+    if sentence:
+        yield sentence
+
+
+def _packed(pieces: list[str], limit: int) -> Iterator[str]:
+    """Join neighbours while they fit."""
+    body = ""
+    for piece in pieces:
+        if body and len(body) + len(piece.rstrip()) > limit:
+            yield body.strip()
+            body = ""
+        body += piece
+    if body.strip():
+        yield body.strip()
+
+
+def _last_sentences(body: str, overlap: int) -> str:
+    """Return the last whole sentences that fit, or the last words where not one does."""
+    if not overlap or not body:
+        return ""
+    tail = body[-overlap:]
+    if len(body) <= overlap:
+        return tail
+    for end in _SENTENCE_END.finditer(tail):
+        if tail[end.end() :].strip():
+            return tail[end.end() :].strip()
+    return tail.partition(" ")[2].strip() or tail

@@ -1,0 +1,148 @@
+"""Knowledge as lines of JSON: out of a store and into one, in bounded memory.
+
+The first line names the format, each other one is an item. Importing again, after a kill too, changes nothing that is
+already there.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TextIO, cast
+
+from pydantic import ValidationError
+
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
+from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredItem
+
+FORMAT = "orga-knowledge"
+VERSION = 1
+MAX_LINE = 2_000_000
+"""Characters."""
+
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import has done."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+    @property
+    def done(self) -> int:
+        """Items in all."""
+        return self.added + self.updated + self.unchanged
+
+
+async def exported(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()) -> AsyncIterator[str]:
+    """Yield the lines, without their ends.
+
+    Raises:
+        KnowledgeError: The store cannot be read.
+    """
+    yield json.dumps({"format": FORMAT, "version": VERSION})
+    async for item in store.items(kinds=kinds):
+        yield item.model_dump_json(exclude_defaults=True)
+
+
+async def import_items(
+    store: KnowledgeStore, items: Iterable[KnowledgeItem], progress: Progress, *, total: int = 0
+) -> Imported:
+    """Store them part by part, each part whole, and return what became of them.
+
+    Args:
+        store: Where to.
+        items: Read as they are needed.
+        progress: Told after each part.
+        total: How many there are, if it is known; else what is done so far counts as all.
+
+    Raises:
+        KnowledgeError: A part was not stored; those before it were. The message says how many.
+    """
+    done = Imported()
+    for batch in _batches(items):
+        try:
+            stored = await store.store(batch)
+        except KnowledgeError as error:
+            raise KnowledgeError(
+                f"{error} ({done.done:,} items were imported before; import again to go on)",
+                kind=error.kind,
+                retryable=error.retryable,
+            ) from error
+        counts = {change: sum(each.change == change for each in stored) for change in ("added", "updated", "unchanged")}
+        done = replace(done, **{change: getattr(done, change) + count for change, count in counts.items()})
+        progress(done.done, max(done.done, total))
+    return done
+
+
+def file_lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file, none longer than is looked at.
+
+    Raises:
+        KnowledgeError: It is no text.
+    """
+    try:
+        while line := file.readline(MAX_LINE + 1):
+            yield line
+    except UnicodeDecodeError as error:
+        raise KnowledgeError(
+            f"the file cannot be imported: it is no UTF-8 ({error.reason})", kind="InvalidItem"
+        ) from error
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
+    """Yield the items of an export, or of lines that people have written (which need no first line).
+
+    Raises:
+        KnowledgeError: A line is no item; its number is named.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if len(line) > MAX_LINE:
+            raise _flawed(number, f"it has more than {MAX_LINE:,} characters")
+        try:
+            value: object = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _flawed(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
+        if number == 1 and isinstance(value, dict) and "format" in value:
+            _require_version(cast("dict[str, object]", value))
+            continue
+        yield _item(number, line, value)
+
+
+def _item(number: int, line: str, value: object) -> KnowledgeItem:
+    kind = StoredItem if isinstance(value, dict) and "stored_at" in value else KnowledgeItem
+    try:
+        return kind.model_validate_json(line, extra="forbid")
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the line"
+        raise _flawed(number, f"{place}: {first['msg']}") from error
+
+
+def _require_version(first: dict[str, object]) -> None:
+    if first.get("format") != FORMAT:
+        raise _flawed(1, f"its format is {first['format']!r}, not {FORMAT!r}")
+    if first.get("version") != VERSION:
+        raise KnowledgeError(
+            f"this export has version {first.get('version')!r}, and this version of orga reads {VERSION}; upgrade orga",
+            kind="NewerSchema",
+        )
+
+
+def _flawed(number: int, what: str) -> KnowledgeError:
+    return KnowledgeError(f"line {number} cannot be imported: {what}", kind="InvalidItem")
+
+
+def _batches(items: Iterable[KnowledgeItem]) -> Iterator[list[KnowledgeItem]]:
+    batch: list[KnowledgeItem] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,241 @@
+"""The file of the embedded store: private, migrated, checked, and honest about what is wrong with it."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite import schema
+from orga.activities.adapters.knowledge.sqlite.failures import knowledge_error
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.knowledge.ports import KnowledgeError
+from orga.workflows.types.knowledge import Erasure
+from tests.support.knowledge.items import Clock, a_fact, a_text, texts, wish
+
+Opens = Callable[[], SqliteStore]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "knowledge.db"
+
+
+@pytest.fixture
+async def opens(path: Path) -> AsyncGenerator[Opens]:
+    opened: list[SqliteStore] = []
+
+    def open_store() -> SqliteStore:
+        opened.append(SqliteStore(path, HashingEmbedder(), now=Clock()))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        await store.close()
+
+
+async def a_closed_store(path: Path, count: int = 300) -> None:
+    store = SqliteStore(path, HashingEmbedder(), now=Clock())
+    await store.store([a_text(f"lorry number {n}") for n in range(count)])
+    await store.close()
+
+
+async def test_the_file_is_its_owners_alone(opens: Opens, path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await opens().store([a_text("a secret")])
+    finally:
+        os.umask(before)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == {f"knowledge.db{end}": 0o600 for end in ("", "-wal", "-shm")}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_the_figures_are_those_of_the_file(opens: Opens, path: Path) -> None:
+    store = opens()
+    await store.store([a_text("one"), a_fact("a", "is", "b")])
+    facts = await store.facts()
+    assert (facts.backend, facts.place, facts.schema_version) == ("sqlite", str(path), schema.VERSION)
+    assert (facts.counts, facts.embedder) == ({"document": 1, "fact": 1}, HashingEmbedder().name)
+    assert facts.size_bytes > 10_000
+
+
+async def test_a_newer_schema_is_refused(opens: Opens, path: Path) -> None:
+    await a_closed_store(path, 1)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    connection.close()
+    with pytest.raises(KnowledgeError, match="a newer one wrote it; upgrade orga") as caught:
+        await opens().recall(wish("lorry"))
+    assert caught.value.kind == "NewerSchema"
+
+
+async def test_an_older_file_is_brought_to_this_version(
+    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_closed_store(path, 1)
+    more = ("ALTER TABLE items ADD COLUMN later TEXT NOT NULL DEFAULT 'new'", "CREATE TABLE more (a)")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, more))
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    assert texts(await opens().recall(wish("lorry"))) == ["lorry number 0"]
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT later FROM items").fetchall() == [("new",)]
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+    connection.close()
+
+
+async def test_a_migration_that_fails_changes_nothing(
+    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_closed_store(path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE more (a)", "CREATE TABLE items (a)")))
+        patch.setattr(schema, "VERSION", schema.VERSION + 1)
+        with pytest.raises(KnowledgeError, match="already exists"):
+            await opens().recall(wish("lorry"))
+    assert texts(await opens().recall(wish("lorry"))) == ["lorry number 0"]
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'more'").fetchall() == []
+    connection.close()
+
+
+async def test_a_file_of_something_else_is_left_alone(opens: Opens, path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (address)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(KnowledgeError, match="SQLite file of something else"):
+        await opens().store([a_text("one")])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database at all, whatever its name says" * 100, b"SQLite format 3\0" * 9]
+)
+async def test_what_is_no_database_is_told(opens: Opens, path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(KnowledgeError, match=r"damaged .* orga knowledge import FILE") as caught:
+        await opens().recall(wish("lorry"))
+    assert (caught.value.kind, caught.value.retryable) == ("Corrupt", False)
+    assert path.read_bytes() == content
+
+
+async def test_a_damaged_file_is_told_with_the_way_back(opens: Opens, path: Path) -> None:
+    await a_closed_store(path)
+    data = bytearray(path.read_bytes())
+    for start in range(2 * 4096, len(data), 2 * 4096):
+        data[start : start + 4096] = b"\xaa" * len(data[start : start + 4096])
+    path.write_bytes(data)
+    with pytest.raises(KnowledgeError, match=r"damaged .* move .* away, then orga knowledge import FILE") as caught:
+        await opens().facts()
+    assert caught.value.kind == "Corrupt"
+
+
+async def test_a_damaged_text_index_is_made_anew_by_reindex(opens: Opens, path: Path) -> None:
+    await a_closed_store(path, 20)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM words_data WHERE id > 10")
+    connection.close()
+    store = opens()
+    with pytest.raises(KnowledgeError, match="run: orga knowledge reindex") as caught:
+        await store.recall(wish("lorry"))
+    assert caught.value.kind == "Corrupt"
+    await store.reindex(lambda done, total: None)
+    assert len(await store.recall(wish("lorry"))) == 5
+
+
+async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = SqliteStore(tmp_path / "file" / "knowledge.db", HashingEmbedder())
+    with pytest.raises(KnowledgeError, match=r"cannot be opened: .*set \[knowledge\] path"):
+        await store.recall(wish("x"))
+    await store.close()
+
+
+async def test_a_full_disk_is_told_and_nothing_of_the_call_is_kept(opens: Opens, path: Path) -> None:
+    await a_closed_store(path, 10)
+    store = opens()
+    await store.store([a_text("the writer is open")])
+    connection = await asyncio.wrap_future(store._writer.submit(store._connections.current))
+    (pages,) = await asyncio.wrap_future(
+        store._writer.submit(lambda: connection.execute("PRAGMA page_count").fetchone())
+    )
+    await asyncio.wrap_future(store._writer.submit(lambda: connection.execute(f"PRAGMA max_page_count = {pages + 3}")))
+    with pytest.raises(KnowledgeError, match="no room left and nothing was stored") as caught:
+        await store.store([a_text(f"a rather long text {n} " * 50) for n in range(100)])
+    assert (caught.value.kind, caught.value.retryable) == ("DiskFull", True)
+    assert len([item async for item in store.items()]) == 11
+    await asyncio.wrap_future(store._writer.submit(lambda: connection.execute("PRAGMA max_page_count = 1000000")))
+    assert [each.change for each in await store.store([a_text("room again")])] == ["added"]
+
+
+async def test_a_file_that_cannot_be_written_is_told_and_can_be_read(opens: Opens, path: Path) -> None:
+    store = opens()
+    await store.store([a_text("lorries")])
+    connection = await asyncio.wrap_future(store._writer.submit(store._connections.current))
+    await asyncio.wrap_future(store._writer.submit(lambda: connection.execute("PRAGMA query_only = ON")))
+    with pytest.raises(KnowledgeError, match="cannot be written; make it and its folder writable") as caught:
+        await store.store([a_text("bicycles")])
+    assert caught.value.kind == "ReadOnly"
+    assert texts(await store.recall(wish("lorry"))) == ["lorries"]
+
+
+async def test_a_writer_that_waits_too_long_may_come_again(
+    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orga.activities.adapters.knowledge.sqlite.connections.WAIT_S", 0.05)
+    store = opens()
+    await store.store([a_text("lorries")])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(KnowledgeError, match="held by another process") as caught:
+        await store.store([a_text("bicycles")])
+    assert (caught.value.kind, caught.value.retryable) == ("Busy", True)
+    assert texts(await store.recall(wish("lorry"))) == ["lorries"], "readers do not wait"
+    other.execute("COMMIT")
+    other.close()
+    assert [each.change for each in await store.store([a_text("bicycles")])] == ["added"]
+
+
+async def test_the_loop_goes_on_while_a_writer_waits(opens: Opens, path: Path) -> None:
+    store = opens()
+    await store.store([a_text("lorries")])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(store.store([a_text("bicycles")]))
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert not waiting.done()
+    other.execute("COMMIT")
+    other.close()
+    assert [each.change for each in await waiting] == ["added"]
+
+
+async def test_a_closed_store_leaves_one_file(path: Path) -> None:
+    await a_closed_store(path, 1)
+    assert [file.name for file in path.parent.iterdir()] == ["knowledge.db"]
+
+
+async def test_numbers_of_forgotten_items_are_not_used_again(opens: Opens) -> None:
+    """Another process may hold the code of one in memory."""
+    one, other = opens(), opens()
+    [first] = await one.store([a_text("lorries")])
+    assert texts(await other.recall(wish("lorry"))) == ["lorries"]
+    await one.forget(Erasure(ids=(first.id,)))
+    await one.store([a_text("bicycles")])
+    assert texts(await other.recall(wish("lorry", threshold=0))) == ["bicycles"]
+    assert texts(await other.recall(wish("lorry"))) == []
+
+
+def test_a_failure_of_no_known_kind_names_the_place(path: Path) -> None:
+    error = knowledge_error(sqlite3.OperationalError("disk I/O error"), path)
+    assert (str(error), error.retryable) == (
+        f"the knowledge store {path} failed: disk I/O error; look at its disk",
+        True,
+    )

@@ -1,0 +1,87 @@
+"""What an item has to be, and which items are the same."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import pytest
+
+from orga.activities.knowledge.checks import MAX_NAME, MAX_TEXT, checked
+from orga.activities.knowledge.erasing import require_named
+from orga.activities.knowledge.identity import claim_of, item_id
+from orga.activities.knowledge.ports import KnowledgeError
+from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader
+from tests.support.knowledge.items import a_fact, a_text, owned
+
+
+@dataclass(frozen=True)
+class Flawed:
+    """An item that no store takes, and what is said of it."""
+
+    item: KnowledgeItem
+    message: str
+
+
+FLAWS = {
+    "no text": Flawed(a_text(" \n"), "a document cannot be stored: its text is empty"),
+    "long": Flawed(a_text("x" * (MAX_TEXT + 1)), "100,001 characters of at most 100,000; import it as a document"),
+    "a long key": Flawed(a_text("x", key="k" * (MAX_NAME + 1)), "its key has 1,001 characters"),
+    "a long user": Flawed(a_text("x", **owned("user", user="u" * 1001)), "its user has 1,001 characters"),
+    "a long source": Flawed(a_text("x", provenance=Provenance(source="s" * 1001)), "its source has 1,001"),
+    "nobody's user": Flawed(
+        a_text("x", **owned("user", "acme")), "no user is named; name one in the run's trusted_con"
+    ),
+    "nobody's agent": Flawed(a_text("x", **owned("agent", user="anna")), "no agent is named"),
+    "half a fact": Flawed(a_fact("x", "is", " "), "a fact has a subject, a predicate and an object"),
+    "a time of nowhere": Flawed(a_text("x", expires_at=datetime(2027, 1, 1)), "has no time zone"),
+    "an absolute directory": Flawed(a_text("x", directory="/src"), "directory '/src' is no path relative"),
+    "a directory above": Flawed(a_text("x", directory="src/../.."), "is no path relative"),
+    "a directory of another system": Flawed(a_text("x", directory="src\\api"), "is no path relative"),
+    "a directory with a last stroke": Flawed(a_text("x", directory="src/"), "is no path relative"),
+}
+
+
+@pytest.mark.parametrize("flawed", FLAWS.values(), ids=FLAWS)
+def test_a_flawed_item_is_told(flawed: Flawed) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        checked(flawed.item)
+    assert flawed.message in str(caught.value)
+    assert (caught.value.kind, caught.value.retryable) == ("InvalidItem", False)
+
+
+def test_at_the_limits_it_is_taken() -> None:
+    item = a_text("x" * MAX_TEXT, key="k" * MAX_NAME, directory="src/api")
+    assert checked(item) == item
+
+
+def test_of_an_owner_the_scope_takes_what_it_needs() -> None:
+    owner = Reader(tenant="acme", user="anna", agent="reader")
+    scopes = [checked(a_text("x", scope=scope, owner=owner)).owner for scope in ("global", "tenant", "user", "agent")]
+    assert scopes == [
+        Reader(),
+        Reader(tenant="acme"),
+        Reader(tenant="acme", user="anna"),
+        Reader(tenant="acme", agent="reader"),
+    ]
+
+
+def test_a_key_and_a_content_are_never_the_same() -> None:
+    ids = [item_id(item) for item in (a_text("x"), a_text("y"), a_text("x", key="k"), a_text("x", key="x"))]
+    assert len(set(ids)) == 4
+    assert item_id(a_text("x", key="k")) == item_id(a_text("other", key="k", kind="memory"))
+
+
+def test_a_fact_is_the_same_in_other_letters_and_spaces() -> None:
+    one, other = a_fact("The  Database", "IS", "MySQL"), a_fact("the database", "is", "mysql\n")
+    assert item_id(one) == item_id(other)
+    assert claim_of(one) == claim_of(a_fact("the database", "is", "PostgreSQL"))
+    assert claim_of(a_text("x")) == ""
+
+
+def test_parts_do_not_run_into_each_other() -> None:
+    assert item_id(a_fact("a b", "c", "d")) != item_id(a_fact("a", "b c", "d"))
+
+
+def test_forgetting_needs_a_name() -> None:
+    with pytest.raises(KnowledgeError, match="nothing says what is to be forgotten"):
+        require_named(Erasure())
+    require_named(Erasure(tenant=""))

@@ -1,0 +1,142 @@
+"""The order of what is found, as a pure function over candidates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orga.activities.adapters.knowledge.embedders.hashing import vector_of
+from orga.activities.knowledge.arrival import arrived
+from orga.activities.knowledge.ranking import Candidate, keyword_scores, merged, ranked
+from orga.activities.knowledge.vectors import cosine
+from orga.activities.knowledge.words import query_terms, stem, words_of
+from orga.workflows.types.knowledge import KnowledgeItem
+from tests.support.knowledge.items import T0, a_fact, a_text, texts, wish
+
+
+def a_candidate(item: KnowledgeItem, *, vector: Sequence[float] | None = None, **changes: Any) -> Candidate:
+    return Candidate(arrived(item, T0).model_copy(update=changes), vector)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A query and a text, and how much of the one the other covers."""
+
+    query: str
+    text: str
+    at_least: float
+    at_most: float
+
+
+COVERED = {
+    "all words": Said("restart the payment service", "To restart: stop the payment service, start it.", 1, 1),
+    "in other forms": Said("restarting services", "restart a service", 1, 1),
+    "misspelt": Said("paymnet service", "the payment service", 0.8, 0.99),
+    "half of them": Said("payment lorries", "payment", 0.4, 0.6),
+    "none": Said("payment service", "the canteen is open", 0, 0),
+    "stop words do not count": Said("what is the canteen", "the canteen", 1, 1),
+    "nothing but stop words": Said("who is it", "it is who", 1, 1),
+    "much talk of which enough is there": Said("a1 b2 c3 d4 e5 f6 g7 h8 i9 j10", "a1 b2 c3 d4 e5", 1, 1),
+    "no words": Said("?!", "the canteen", 0, 0),
+    "other letters": Said("büro", "Das BURO", 1, 1),
+}
+
+
+@pytest.mark.parametrize("said", COVERED.values(), ids=COVERED)
+def test_words_cover(said: Said) -> None:
+    [score] = keyword_scores(said.query, [said.text])
+    assert said.at_least <= score <= said.at_most
+
+
+def test_a_rare_word_tells_more_than_a_common_one() -> None:
+    texts_ = [*["the service is up"] * 9, "the gateway is up"]
+    scores = keyword_scores("service gateway", texts_)
+    assert scores[-1] > scores[0]
+
+
+@pytest.mark.parametrize(("words", "vectors", "both"), [(0, 0, 0), (1, 0, 1), (0, 0.5, 0.5), (0.5, 0.5, 0.75)])
+def test_either_can_carry_an_item(words: float, vectors: float, both: float) -> None:
+    assert merged(words, vectors) == both
+
+
+def test_vectors_count_where_words_say_nothing() -> None:
+    query = vector_of("schedulers")
+    near = a_candidate(a_text("rescheduling"), vector=vector_of("rescheduling"))
+    far = a_candidate(a_text("canteen"), vector=vector_of("canteen"))
+    assert texts(ranked(wish("schedulers", threshold=0.1), query, [far, near])) == ["rescheduling"]
+    assert ranked(wish("schedulers", threshold=0.1), None, [far, near]) == []
+
+
+def test_vectors_of_another_length_say_nothing() -> None:
+    assert cosine([1.0, 0.0], [1.0]) == 0
+
+
+def test_of_equals_the_surer_then_the_newer_comes_first() -> None:
+    facts = [
+        a_candidate(a_fact("x", "is", "1", confidence=0.5)),
+        a_candidate(a_fact("x", "has", "2", confidence=0.9)),
+        a_candidate(a_fact("x", "was", "3", confidence=0.9), stored_at=T0 + timedelta(1)),
+    ]
+    assert [found.item.object for found in ranked(wish("x"), None, facts)] == ["3", "2", "1"]
+
+
+def test_a_contradicted_fact_stands_behind_though_it_fits_better() -> None:
+    old, new = a_fact("the database", "is", "MySQL 5 on host a"), a_fact("the database", "is", "PostgreSQL")
+    newer = a_candidate(new)
+    candidates = [a_candidate(old, contradicted_by=newer.item.id), newer]
+    found = ranked(wish("database MySQL host", threshold=0), None, candidates)
+    assert texts(found) == [new.text, old.text]
+    assert found[0].score >= found[1].score
+
+
+def test_with_its_contradiction_gone_a_fact_counts_in_full() -> None:
+    [found] = ranked(wish("x"), None, [a_candidate(a_fact("x", "is", "1"), contradicted_by="kexpired")])
+    assert found.score == 1
+
+
+def test_each_item_is_there_once() -> None:
+    assert len(ranked(wish("x"), None, [a_candidate(a_text("x"))] * 3)) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "stemmed"),
+    [
+        *[("policies", "policy"), ("policy", "policy"), ("stopped", "stop"), ("stores", "stor"), ("storing", "stor")],
+        *[("store", "stor"), ("classes", "class"), ("class", "class"), ("status", "status"), ("is", "is")],
+        *[("running", "run"), ("thing", "thing"), ("вещи", "вещи")],
+    ],
+)
+def test_common_endings_go(word: str, stemmed: str) -> None:
+    assert stem(word) == stemmed
+
+
+def test_words_are_cut_as_the_index_cuts_them() -> None:
+    assert words_of("snake_case, src/api-v2.PY Straße ÉTÉ") == [
+        "snake",
+        "case",
+        "src",
+        "api",
+        "v2",
+        "py",
+        "strasse",
+        "ete",
+    ]
+    assert query_terms("the the API api a") == ("api",)
+
+
+TEXTS = st.text(alphabet="abcde ", max_size=40)
+
+
+@given(query=TEXTS, items=st.lists(TEXTS.filter(str.strip), max_size=12), threshold=st.floats(0, 1))
+def test_every_score_lies_between_the_threshold_and_one(query: str, items: list[str], threshold: float) -> None:
+    looked_for = wish(query, threshold=threshold, limit=7)
+    candidates = [a_candidate(a_text(text), vector=vector_of(text)) for text in items]
+    found = ranked(looked_for, vector_of(query), candidates)
+    assert len(found) <= 7
+    assert all(threshold <= each.score <= 1 for each in found)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert found == ranked(looked_for, vector_of(query), candidates[::-1])
