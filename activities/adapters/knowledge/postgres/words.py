@@ -32,7 +32,7 @@ class Cutter:
             self._memory.execute("BEGIN")
             self._memory.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
             for number, word in self._memory.execute("SELECT doc, term FROM words"):
-                found[number].add(_kept(word))
+                found[int(number)].add(_kept(str(word)))
             self._memory.execute("ROLLBACK")
         return list(map(frozenset, found))
 
