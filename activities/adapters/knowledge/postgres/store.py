@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
+from orga.activities.adapters.knowledge.left_aside import LeftAside
 from orga.activities.adapters.knowledge.postgres.address import Address
 from orga.activities.adapters.knowledge.postgres.candidates import Query, Search
 from orga.activities.adapters.knowledge.postgres.connections import Connections
@@ -48,6 +49,7 @@ class PostgresStore:
         self._now = now
         self._connections = Connections(place)
         self._cutter = Cutter()
+        self._left_aside = LeftAside(place.place, embedder.name)
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         """Store all of them or none, and return what became of each, in order.
@@ -79,6 +81,7 @@ class PostgresStore:
         async with self._connections.reading() as connection:
             search = Search(connection, wish, now=now, embedder=self._embedder.name)
             candidates = await search.candidates(Query(self._terms(wish.text), vector))
+        self._left_aside.notice(candidates)
         return ranked(wish, vector, candidates)
 
     async def get(self, item_id: str) -> StoredItem | None:
