@@ -23,8 +23,8 @@ class LeftAside:
         if missing and not self._is_told:
             self._is_told = True
             _log.warning(
-                "the knowledge store %s: %d of %d items that were found have no vectors of the embedder %s, and are known "
-                "by their words alone; make them by: orga knowledge reindex",
+                "the knowledge store %s: %d of %d items that were found have no vectors of the embedder %s: they are "
+                "known by their words alone; make vectors by: orga knowledge reindex",
                 self._place,
                 missing,
                 len(found),
