@@ -51,6 +51,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "compensated": trust.compensated,
     "held-below": trust.held_below,
     "pursued": goals.pursued,
+    "piped": goals.piped,
+    "asked-by-templates": goals.asked_by_templates,
 }
 
 

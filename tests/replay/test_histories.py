@@ -37,7 +37,9 @@ SHOWS = {
     "criticised": ("CritiqueEvaluated", "revise", "accepted"),
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),
+    "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
+    "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""
 

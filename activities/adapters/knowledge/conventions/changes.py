@@ -2,19 +2,21 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
 from orga.activities.adapters.knowledge.conventions.files import KEY, Place, items_of
-from orga.activities.adapters.knowledge.conventions.listing import convention_files
-from orga.activities.adapters.knowledge.conventions.settings import Unreadable
+from orga.activities.adapters.knowledge.conventions.kinds import kind_of
+from orga.activities.adapters.knowledge.conventions.replacing import Change, Kept, forget, replace
+from orga.activities.adapters.knowledge.project_files import project_files
+from orga.activities.adapters.knowledge.text_file import Unreadable
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
-from orga.workflows.types.knowledge import Erasure, KnowledgeItem
 
-Change = Literal["added", "changed", "unchanged", "removed", "unreadable"]
+MAX_FILES = 2_000
+
+FileFate = Change | Literal["removed", "unreadable"]
 
 
 @dataclass(frozen=True)
@@ -23,26 +25,32 @@ class FileChange:
 
     path: str
     """As the store names it."""
-    change: Change
+    change: FileFate
     items: int
     """That the store has of it now; of a removed file, those that went."""
     detail: str = ""
     """Why it cannot be read: what was stored of it before stays."""
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What a store has of one file."""
+class TooMany(ValueError):
+    """More files than a project has conventions."""
 
-    ids: dict[str, str]
-    """By key."""
-    digests: dict[str, str]
-    """By key."""
+
+def convention_files(root: Path) -> list[str]:
+    """Return the files of a project that hold conventions: their paths from the root, in order.
+
+    Raises:
+        TooMany: The root is no project.
+    """
+    found = list(project_files(root, lambda path: kind_of(path) is not None))
+    if len(found) > MAX_FILES:
+        raise TooMany(f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project")
+    return sorted(found)
 
 
 async def import_conventions(
     store: KnowledgeStore, root: Path, place: Place, progress: Progress
-) -> AsyncIterator[FileChange]:
+) -> AsyncGenerator[FileChange]:
     """Bring the conventions of a project's files up to date, file by file, and yield what became of each.
 
     Each file is stored at once; stopped in the middle, the next import goes on.
@@ -55,33 +63,23 @@ async def import_conventions(
     before = await _kept(store, place)
     for number, path in enumerate(paths):
         progress(number, len(paths))
-        kept = before.pop(place.inside(path), _Kept({}, {}))
+        kept = before.pop(place.inside(path), Kept())
         try:
             items = await asyncio.to_thread(items_of, root, path, place)
         except Unreadable as error:
             yield FileChange(place.inside(path), "unreadable", len(kept.ids), str(error))
             continue
         if items or kept.ids:
-            yield FileChange(place.inside(path), await _replaced(store, kept, items), len(items))
+            yield FileChange(place.inside(path), await replace(store, kept, items), len(items))
     for path, kept in before.items():
-        await store.forget(Erasure(ids=tuple(kept.ids.values())))
+        await forget(store, list(kept.ids.values()))
         yield FileChange(path, "removed", len(kept.ids))
     progress(len(paths), len(paths))
 
 
-async def _replaced(store: KnowledgeStore, kept: _Kept, items: Sequence[KnowledgeItem]) -> Change:
-    now = {item.key: _digest(item) for item in items}
-    if now == kept.digests:
-        return "unchanged"
-    await store.store(items)
-    if gone := tuple(item_id for key, item_id in kept.ids.items() if key not in now):
-        await store.forget(Erasure(ids=gone))
-    return "changed" if kept.ids else "added"
-
-
-async def _kept(store: KnowledgeStore, place: Place) -> dict[str, _Kept]:
+async def _kept(store: KnowledgeStore, place: Place) -> dict[str, Kept]:
     """Return what the store has of the project's files below the place, by their names there."""
-    found: dict[str, _Kept] = defaultdict(lambda: _Kept({}, {}))
+    found: dict[str, Kept] = defaultdict(Kept)
     prefix = place.inside("") + "/" if place.at else ""
     async for item in store.items(kinds=("convention",), source_prefix=prefix):
         kind, _, rest = item.key.partition(":")
@@ -89,9 +87,7 @@ async def _kept(store: KnowledgeStore, place: Place) -> dict[str, _Kept]:
             continue
         project = rest.partition(":")[0]
         if project == place.project:
-            file = found[item.provenance.source]
-            file.ids[item.key] = item.id
-            file.digests[item.key] = _digest(item)
+            found[item.provenance.source].keep(item)
         elif item.directory == place.at:
             raise KnowledgeError(_taken(project, place), kind="OtherProject")
     return found
@@ -103,8 +99,3 @@ def _taken(project: str, place: Place) -> str:
         f"the conventions {where} are those of the project {project!r}, these are of {place.project!r}: put them into "
         f"a directory of their own with --at, or say with --project {project} that it is the same project"
     )
-
-
-def _digest(item: KnowledgeItem) -> str:
-    facts = (item.text, item.directory, item.language, item.confidence)
-    return sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()

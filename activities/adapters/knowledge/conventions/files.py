@@ -6,9 +6,7 @@ from pathlib import Path
 
 from orga.activities.adapters.knowledge.conventions.kinds import Kind, directory_of, kind_of
 from orga.activities.adapters.knowledge.conventions.rule import Rule
-from orga.activities.adapters.knowledge.conventions.settings import Unreadable
-from orga.activities.adapters.tools.root import Root
-from orga.activities.ports import ToolError
+from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 
@@ -16,6 +14,8 @@ MAX_BYTES = 256 * 1024
 """Of a file: a longer one is none that people keep conventions in."""
 MAX_ITEMS = 300
 """Of a file."""
+
+MAX_PATH_CHARS = 700
 
 KEY = "convention"
 
@@ -51,6 +51,8 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
     kind = kind_of(path)
     assert kind is not None, path
     directory = place.inside(directory_of(path))
+    if "\\" in directory or len(path) > MAX_PATH_CHARS:
+        raise Unreadable(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
     return [
         KnowledgeItem(
             kind="convention",
@@ -63,7 +65,7 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
             confidence=kind.confidence,
             provenance=Provenance(source=place.inside(path)),
         )
-        for number, rule in enumerate(_rules(_text(root, path), kind))
+        for number, rule in enumerate(_rules(text_of(root, path, MAX_BYTES), kind))
     ]
 
 
@@ -72,18 +74,3 @@ def _rules(text: str, kind: Kind) -> list[Rule]:
         return list(islice(kind.rules(text), MAX_ITEMS))
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None
-
-
-def _text(root: Path, path: str) -> str:
-    try:
-        with Root(root).open_file(path) as file:
-            data = file.read(MAX_BYTES + 1)
-    except ToolError as error:
-        raise Unreadable(str(error)) from None
-    except OSError as error:
-        raise Unreadable(error.strerror or "it cannot be read") from None
-    if len(data) > MAX_BYTES:
-        raise Unreadable(f"it is larger than {MAX_BYTES // 1024} KiB")
-    if b"\0" in data:
-        raise Unreadable("it is no text")
-    return clean_text(data.decode("utf-8-sig", "replace"))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from orga.activities.adapters.knowledge.conventions.rule import Rule, rules
+from orga.activities.adapters.knowledge.text_file import Unreadable
 
 MAX_VALUE_CHARS = 400
 MAX_KEYS = 200
@@ -15,10 +16,6 @@ _MAX_DEPTH = 6
 _PYPROJECT = ("ruff", "black", "isort", "mypy", "pyright", "basedpyright", "pylint", "flake8", "pytest", "coverage")
 _PACKAGE = ("prettier", "eslintConfig", "stylelint", "commitlint", "lint-staged", "browserslist", "jest", "scripts")
 _PACKAGE_FACTS = ("type", "packageManager", "engines")
-
-
-class Unreadable(ValueError):
-    """The file is not what its name says."""
 
 
 def pyproject_rules(text: str) -> Iterator[Rule]:

@@ -1,14 +1,11 @@
-"""The files of a project that hold conventions: those that git knows or would add, else all but generated ones."""
+"""The files of a project: those that git knows or would add, else all but generated ones."""
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.conventions.kinds import kind_of
 from orga.activities.knowledge.conventions import MAX_DEPTH
-
-MAX_FILES = 2_000
 
 _GENERATED = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "vendor", "__pycache__", "site-packages", "target", "dist"}
@@ -18,23 +15,11 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", 
 _GIT_TIMEOUT_S = 60.0
 
 
-class TooMany(ValueError):
-    """More files than a project has conventions."""
-
-
-def convention_files(root: Path) -> list[str]:
-    """Return their paths from the root, in order, `/` between parts.
-
-    Raises:
-        TooMany: The root is no project.
-    """
-    found: list[str] = []
+def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]:
+    """Yield those that are wanted, by their paths from the root, `/` between parts; none deeper than `MAX_DEPTH`."""
     for path in _tracked(root) or _walked(root):
-        if kind_of(path) is not None and path.count("/") <= MAX_DEPTH and os.path.lexists(root / path):
-            found.append(path)
-        if len(found) > MAX_FILES:
-            raise TooMany(f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project")
-    return sorted(found)
+        if is_wanted(path) and path.count("/") <= MAX_DEPTH and os.path.lexists(root / path):
+            yield path
 
 
 def _tracked(root: Path) -> Iterable[str]:

@@ -1,0 +1,160 @@
+"""A project's own conventions, from its files to who works in one of its folders."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from orga.activities.adapters.knowledge.conventions.changes import FileChange, import_conventions
+from orga.activities.adapters.knowledge.conventions.files import Place
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.knowledge.conventions import conventions_for
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem
+
+PLACE = Place("shop", "", "tenant", Reader(tenant="acme"))
+ACME = Reader(tenant="acme", user="ada", agent="default")
+
+FILES = {
+    "AGENTS.md": "# Commits\nSign them.\n# Tests\nRun make test.\n",
+    "pyproject.toml": "[tool.ruff]\nline-length = 120\n",
+    "src/AGENTS.md": "# Names\nsnake_case.\n",
+    "src/api/CLAUDE.md": "# Handlers\nNo SQL.\n# Tests\nRun make test.\n",
+    "web/.prettierrc.json": '{"semi": false}',
+    "web/AGENTS.md": "# Components\nOne a file.\n",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    for path, text in FILES.items():
+        write(folder, path, text)
+    return folder
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncGenerator[KnowledgeStore]:
+    opened = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
+    yield opened
+    await opened.close()
+
+
+def write(folder: Path, path: str, text: str) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(text)
+
+
+async def imported(store: KnowledgeStore, folder: Path, place: Place = PLACE) -> dict[str, tuple[str, int]]:
+    changes = [change async for change in import_conventions(store, folder, place, lambda done, of: None)]
+    return {change.path: (change.change, change.items) for change in changes}
+
+
+async def found(store: KnowledgeStore, directory: str, language: str = "", reader: Reader = ACME) -> list[str]:
+    conventions = await conventions_for(store, reader, directory, language, limit=20)
+    return [each.item.text for each in conventions]
+
+
+async def all_items(store: KnowledgeStore) -> list[StoredItem]:
+    return [item async for item in store.items()]
+
+
+AT_THE_ROOT = ["Commits\nSign them.", "Tests\nRun make test.", "ruff, in pyproject.toml\nline-length = 120"]
+OF_WEB = ["Components\nOne a file.", ".prettierrc.json\nsemi = false"]
+
+
+async def test_who_works_on_a_file_is_told_its_folders_conventions_and_their_parents(
+    store: KnowledgeStore, project: Path
+) -> None:
+    await imported(store, project)
+    commits, tests, ruff = AT_THE_ROOT
+    nearest = ["Handlers\nNo SQL.", tests, "Names\nsnake_case."]
+    assert await found(store, "src/api/users.py") == [*nearest, commits, ruff]
+    assert await found(store, "src/api/users.go", "go") == [*nearest, commits], "what is of Python is of Python"
+    assert await found(store, "web/app.ts") == [*OF_WEB, *AT_THE_ROOT], "none of src/"
+    assert await found(store, "src/api/users.py", reader=Reader(tenant="other")) == []
+
+
+async def test_it_is_told_what_has_changed(store: KnowledgeStore, project: Path) -> None:
+    first = await imported(store, project)
+    assert set(first.values()) == {("added", 1), ("added", 2)}
+    assert sorted(first) == sorted(FILES)
+    assert set((await imported(store, project)).values()) == {("unchanged", 1), ("unchanged", 2)}
+
+    write(project, "AGENTS.md", "# Commits\nNo need to sign.\n")
+    write(project, "docs/AGENTS.md", "Be brief.")
+    (project / "web/AGENTS.md").unlink()
+    write(project, "src/AGENTS.md", "")
+    changes = await imported(store, project)
+    assert {path: change for path, change in changes.items() if change[0] != "unchanged"} == {
+        "AGENTS.md": ("changed", 1),
+        "docs/AGENTS.md": ("added", 1),
+        "web/AGENTS.md": ("removed", 1),
+        "src/AGENTS.md": ("changed", 0),
+    }
+    texts = {item.text for item in await all_items(store)}
+    assert "Commits\nNo need to sign." in texts
+    assert not {"Commits\nSign them.", "Components\nOne a file.", "Names\nsnake_case."} & texts
+    assert "src/AGENTS.md" not in await imported(store, project), "a file that says nothing is not told again"
+
+
+async def test_a_file_that_can_no_longer_be_read_keeps_what_was_stored(store: KnowledgeStore, project: Path) -> None:
+    await imported(store, project)
+    write(project, "pyproject.toml", "[tool")
+    assert (await imported(store, project))["pyproject.toml"] == ("unreadable", 1)
+    assert AT_THE_ROOT[2] in await found(store, "")
+
+
+async def test_a_folder_of_the_project_is_brought_up_to_date_alone(store: KnowledgeStore, project: Path) -> None:
+    await imported(store, project)
+    before = {item.id for item in await all_items(store)}
+    write(project, "AGENTS.md", "changed")
+    at_web = Place("shop", "web", "tenant", Reader(tenant="acme"))
+    assert set(await imported(store, project / "web", at_web)) == {"web/AGENTS.md", "web/.prettierrc.json"}
+    assert {item.id for item in await all_items(store)} == before
+
+
+async def test_what_others_own_and_people_have_written_stays(store: KnowledgeStore, project: Path) -> None:
+    by_hand = KnowledgeItem(kind="convention", text="By hand.", owner=Reader(tenant="acme"), directory="web")
+    await store.store([by_hand])
+    await imported(store, project)
+    await imported(store, project, Place("shop", "", "user", Reader(tenant="acme", user="bob")))
+    for path in FILES:
+        (project / path).unlink()
+    assert {change for change, _ in (await imported(store, project)).values()} == {"removed"}
+    left = await all_items(store)
+    assert [item.text for item in left if item.scope == "tenant"] == ["By hand."]
+    assert {item.owner.user for item in left if item.scope == "user"} == {"bob"}
+    assert len(left) == 9
+
+
+async def test_another_projects_conventions_are_not_replaced(
+    store: KnowledgeStore, project: Path, tmp_path: Path
+) -> None:
+    await imported(store, project)
+    other = tmp_path / "other"
+    write(other, "AGENTS.md", "Other words.")
+    before = await all_items(store)
+    with pytest.raises(KnowledgeError, match=r"those of the project 'shop', these are of 'other': .* --at"):
+        await imported(store, other, Place("other", "", "tenant", Reader(tenant="acme")))
+    assert await all_items(store) == before
+    await imported(store, other, Place("other", "apps/other", "tenant", Reader(tenant="acme")))
+    assert (await found(store, "apps/other/x.py"))[0] == "Other words."
+    assert set((await imported(store, project)).values()) == {("unchanged", 1), ("unchanged", 2)}
+
+
+async def test_an_import_that_is_stopped_goes_on_with_the_next(store: KnowledgeStore, project: Path) -> None:
+    changes: list[FileChange] = []
+    async with aclosing(import_conventions(store, project, PLACE, lambda done, of: None)) as importing:
+        async for change in importing:
+            changes.append(change)
+            if len(changes) == 2:
+                break
+    assert len({item.provenance.source for item in await all_items(store)}) == 2
+    after = await imported(store, project)
+    assert sorted(path for path, (change, _) in after.items() if change == "unchanged") == sorted(
+        change.path for change in changes
+    )
+    assert {change for change, _ in after.values()} == {"unchanged", "added"}
