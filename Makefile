@@ -50,7 +50,7 @@ bench: setup ## Ratios against a hand-written minimal workflow, side by side
 
 lock: ## Lock the packages of pyproject.toml anew, with hashes: all of them, and those that a worker needs
 	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-header --upgrade -o requirements.lock
-	@$(BIN)/uv export --quiet --no-dev --no-emit-project --no-header -o requirements-worker.lock
+	@$(BIN)/uv export --quiet --no-dev --extra postgres --no-emit-project --no-header -o requirements-worker.lock
 
 clean: ## Remove what was made
 	@rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis

@@ -23,6 +23,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.replies import ClassifiedReply
 from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
 from orga.workflows.decisions.roll_over import holding_up
@@ -96,7 +97,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
     async def finish(self, ended: AgentResult) -> AgentResult:
         """Store what the run has learnt."""
         if self._run.state.setup is not None:
-            await persist_learnings(self._run)
+            await persist_learnings(self._run, learnings(self._run.state))
         return ended
 
     def result(self, stop: Stop) -> AgentResult:

@@ -30,6 +30,7 @@ from orga.workflows.phases.goals.deliver import deliver
 from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.goals.stages import STAGES
 from orga.workflows.phases.goals.summary import bring_best_effort, summarise
+from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
@@ -120,8 +121,11 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         self._goal.pursue(with_guidance_seen)
 
     async def finish(self, ended: GoalResult) -> GoalResult:
-        """Deliver the answer."""
-        return await deliver(self._goal, ended)
+        """Deliver the answer, and store what the goal has learnt."""
+        told = await deliver(self._goal, ended)
+        if self._run.state.setup is not None:
+            await persist_learnings(self._run, ended.output)
+        return told
 
     def result(self, stop: Stop) -> GoalResult:
         """Return what has come of the goal."""

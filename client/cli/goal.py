@@ -57,10 +57,10 @@ def goal(
     tenant: Annotated[str | None, typer.Option(help="Whom it is for.")] = None,
     deliver: Annotated[
         list[str] | None,
-        typer.Option(help="Where its answer goes, by name in [goals.deliveries]; repeat it. The default ones without."),
+        typer.Option(help="Where its answer goes, by name in goals.deliveries; repeat it. The default ones without."),
     ] = None,
     pipeline: Annotated[
-        str | None, typer.Option(help="A plan of [pipelines] in orga.toml, in place of one by the model.")
+        str | None, typer.Option(help="A plan that stands in orga.toml, by its name; the model plans without.")
     ] = None,
     input_: Annotated[
         list[str] | None, typer.Option("--input", help="One input of a pipeline that maps; repeat it.")

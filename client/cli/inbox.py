@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +17,11 @@ from orga.client.cli.output import json_result, note, result
 from orga.client.cli.required_attributes import require_attributes
 from orga.client.cli.session import session
 from orga.client.cli.terminal_text import apart, on_one_line
-from orga.client.runs.inbox import InboxEntry
+from orga.client.runs.failed_deliveries import FailedDelivery
+from orga.client.runs.inbox import InboxEntry, InboxKind
 from orga.client.runs.inbox import inbox as waiting_questions
 from orga.workflows.decisions.limits import commands
-from orga.workflows.types.names import WAITING
-from orga.workflows.types.questions import QuestionKind
+from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.text import in_full
 
 
@@ -29,27 +30,26 @@ def inbox(
     queue: Annotated[
         str | None, typer.Option(metavar="QUEUE", help="Only what a tool's recovery puts into this queue.")
     ] = None,
-    kind: Annotated[QuestionKind | None, typer.Option(help="Only questions of this kind.")] = None,
+    kind: Annotated[InboxKind | None, typer.Option(help="Only what is of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
     """Show what waits for a person in all runs, oldest run first, each with the command that decides it.
 
-    A run whose worker does not answer is shown by what it waits for alone.
+    A run whose worker does not answer is shown by what it waits for alone. Answers of goals that could not be delivered
+    are shown for a week, sent again or not: nothing of a goal that is over can change.
 
     Example: orga inbox --kind escalation --queue storage
     """
     return completed(_inbox(queue, kind, limit, config, as_json=json))
 
 
-async def _inbox(
-    queue: str | None, kind: QuestionKind | None, limit: int, config: Path | None, *, as_json: bool
-) -> int:
+async def _inbox(queue: str | None, kind: InboxKind | None, limit: int, config: Path | None, *, as_json: bool) -> int:
     found: list[InboxEntry] = []
     more = False
     async with session(config) as here:
-        await require_attributes(here.client, WAITING)
+        await require_attributes(here.client, WAITING, DEAD_LETTERS)
         async for question in waiting_questions(here.client, kind=kind, queue=queue):
             if len(found) == limit:
                 more = True
@@ -70,6 +70,8 @@ async def _inbox(
 def lines_of(question: InboxEntry, now: datetime) -> list[str]:
     """Return what a person reads of a question, its command last."""
     run = f"{in_full(question.run_id)} ({in_full(question.agent or 'no agent')})"
+    if question.undelivered is not None:
+        return [f"{question.kind}  {run}  {_ended(question.undelivered, now)}", *_not_taken(question.undelivered)]
     if (wait := question.wait) is None:
         return [f"{in_full(question.kind)}  {run}", *_unanswered(question)]
     queue = "" if wait.queue == "default" else f"  queue {in_full(wait.queue)}"
@@ -82,6 +84,23 @@ def lines_of(question: InboxEntry, now: datetime) -> list[str]:
     if calls := held_calls(wait):
         lines += [f"  {line}" for line in table(calls, now)]
     return [*lines, f"  → {in_one_line(question.run_id, wait)}"]
+
+
+def _ended(failed: FailedDelivery, now: datetime) -> str:
+    return age(failed.goal.close_time or failed.goal.start_time, now)
+
+
+def _not_taken(failed: FailedDelivery) -> list[str]:
+    goal_id, delivery = failed.goal.id, failed.delivery
+    return [
+        f"  not delivered to {delivery.name} ({delivery.kind}): {on_one_line(delivery.error, 400)}",
+        f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, sent again or not",
+        f"  → {_requeueing(goal_id, delivery.name)}",
+    ]
+
+
+def _requeueing(goal_id: str, name: str) -> str:
+    return f"orga requeue {quote(goal_id)} {name}"
 
 
 def _unanswered(question: InboxEntry) -> list[str]:
@@ -101,6 +120,14 @@ def _json(question: InboxEntry, now: datetime) -> dict[str, Any]:
     }
     if (failing := question.failing) is not None:
         shown["task_fails"] = {**asdict(failing), "way_out": failing.way_out}
+    if (failed := question.undelivered) is not None:
+        return shown | {
+            "answered": True,
+            "id": failed.delivery.name,
+            "delivery": failed.delivery.model_dump(mode="json"),
+            "told_until": failed.told_until.isoformat(),
+            "commands": [_requeueing(question.run_id, failed.delivery.name)],
+        }
     if (wait := question.wait) is None:
         return shown
     return shown | {

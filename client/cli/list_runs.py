@@ -88,4 +88,6 @@ def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
 def _letter_lines(row: Row, status: AgentStatus | None) -> list[str]:
     if status is None:
         return [f"  {row.dead_letters} dead letters; no worker answers, start one with: {row.worker_command}"]
-    return letter_lines(row.id, status, "  ")
+    others = row.dead_letters - len(status.dead_letters)
+    lacking = [f"  {others} deliveries of its answer failed, see: orga inbox --kind delivery"] if others > 0 else []
+    return [*letter_lines(row.id, status, "  "), *lacking]

@@ -39,17 +39,21 @@ def _meant(goal_id: str, there: Sequence[str], name: str | None, *, all_of_them:
 
 
 async def _send(here: Session, wanted: Sequence[Undelivered]) -> None:
+    from orga.activities.known_secrets import KnownSecrets
     from orga.activities.ports import NotifyError
     from orga.client.workers.deliveries import configured_deliveries
+    from orga.client.workers.parts import secret_names
 
+    config = here.loaded.config
+    secrets = KnownSecrets.of_environment(os.environ, secret_names(config))
     try:
-        channels = configured_deliveries(here.loaded.config, Path(here.connection.workplace.root), os.environ)
+        channels = configured_deliveries(config, Path(here.connection.workplace.root), os.environ)
     except ValueError as error:
         raise UsageError(f"{error}; what a channel needs of the environment is needed here, too") from None
     for run, request in wanted:
         if request.name not in channels:
             raise UsageError(f"[goals.deliveries] has no {request.name!r} here")
         try:
-            await channels[request.name].deliver(request, run)
+            await channels[request.name].deliver(secrets.hidden_in(request), run)
         except NotifyError as error:
             raise OrgaError(f"{request.name}: {error}") from None

@@ -5,11 +5,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from orga.workflows.types.goals.deliveries import DeliveryKind
+from orga.workflows.types.goals.deliveries import GOAL_ID, DeliveryKind
 from orga.workflows.types.mcp import Variable
 from orga.workflows.types.record import Border
-
-GOAL_ID = "{goal_id}"
 
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
 
@@ -23,6 +21,7 @@ class _Keys(NamedTuple):
 
 _KEYS: Mapping[DeliveryKind, _Keys] = {
     "file": _Keys(("path",)),
+    "memory": _Keys(()),
     "webhook": _Keys(("secret_from",), ("url", "url_from", "allow_http")),
     "telegram": _Keys(("token_from", "chat_id"), ("url", "allow_http")),
     "discord": _Keys(("url_from",), ("allow_http",)),

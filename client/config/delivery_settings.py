@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from orga.activities.adapters.deliveries.file import FileDelivery
 from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
+from orga.activities.adapters.deliveries.memory import MemoryDelivery
 from orga.activities.adapters.deliveries.posted import (
     PostedDelivery,
     discord_form,
@@ -16,8 +17,9 @@ from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.webhook.post import Post
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.deliver import DeliveryChannel
+from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.delivery_config import DeliveryConfig
-from orga.client.config.notify_settings import REMEDY
+from orga.client.config.notify_settings import REMEDY, encrypted
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
 Environment = Mapping[str, str]
@@ -35,21 +37,27 @@ def told_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ..
 
 
 def delivery_channels(
-    deliveries: Mapping[str, DeliveryConfig], root: Callable[[], Root], env: Environment
+    deliveries: Mapping[str, DeliveryConfig],
+    root: Callable[[], Root],
+    store: Callable[[], KnowledgeStore],
+    env: Environment,
 ) -> dict[str, DeliveryChannel]:
-    """Return the channels by name; `root` is asked for where one writes files.
+    """Return the channels by name; `root` is asked for where one writes files, `store` where one keeps knowledge.
 
     Raises:
         ValueError: A variable is not set, or answers would be sent in the clear. The text holds no value of any.
     """
-    return {
-        name: _file(each, root) if each.kind == "file" else _MADE[each.kind](f"goals.deliveries.{name}", each, env)
-        for name, each in deliveries.items()
-    }
 
+    def made(name: str, config: DeliveryConfig) -> DeliveryChannel:
+        match config.kind:
+            case "file":
+                return FileDelivery(root(), config.path or "")
+            case "memory":
+                return MemoryDelivery(store())
+            case kind:
+                return _SENT[kind](f"goals.deliveries.{name}", config, env)
 
-def _file(config: DeliveryConfig, root: Callable[[], Root]) -> DeliveryChannel:
-    return FileDelivery(root(), config.path or "")
+    return {name: made(name, each) for name, each in deliveries.items()}
 
 
 def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
@@ -63,7 +71,7 @@ def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryCh
 
 def _telegram(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     token = _value(f"{place}.token_from", config.token_from, env)
-    server = _encrypted(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), config)
+    server = encrypted(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), allow_http=config.allow_http)
     url = f"{server}/bot{token}/sendMessage"
     return PostedDelivery(Post(url, "Telegram"), telegram_form(config.chat_id or ""))
 
@@ -85,7 +93,7 @@ def _email(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChan
     return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
 
 
-_MADE: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
+_SENT: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
     "webhook": _webhook,
     "telegram": _telegram,
     "discord": _discord,
@@ -96,14 +104,9 @@ _MADE: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], Delive
 
 def _url(place: str, config: DeliveryConfig, env: Environment) -> str:
     if config.url is not None:
-        return _encrypted(f"{place}.url", config.url, config)
-    return _encrypted(f"{place}.url_from", _value(f"{place}.url_from", config.url_from, env), config)
-
-
-def _encrypted(place: str, url: str, config: DeliveryConfig) -> str:
-    if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or config.allow_http)):
-        return url
-    raise ValueError(f"{place}: has to begin with https://; or set allow_http = true, and all is readable")
+        return encrypted(f"{place}.url", config.url, allow_http=config.allow_http)
+    url = _value(f"{place}.url_from", config.url_from, env)
+    return encrypted(f"{place}.url_from", url, allow_http=config.allow_http)
 
 
 def _value(place: str, variable: str | None, env: Environment) -> str:

@@ -22,12 +22,23 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
     """
     if config.url is None:
         return None
-    if not (config.url.startswith("https://") or is_loopback(config.url) or config.allow_http):
-        raise ValueError("notify.url: has to begin with https://; or set notify.allow_http = true, and all is readable")
+    url = encrypted("notify.url", config.url, allow_http=config.allow_http)
     secret = env.get(SECRET, "").strip()
     if not secret:
         raise ValueError(f"notify.url is set, but not {SECRET} in the environment; {REMEDY}")
     try:
-        return WebhookSettings(config.url, SigningKey.of(secret), config.format)
+        return WebhookSettings(url, SigningKey.of(secret), config.format)
     except ValueError as error:
         raise ValueError(f"{SECRET} {error}; {REMEDY}") from None
+
+
+def encrypted(place: str, url: str, *, allow_http: bool) -> str:
+    """Return an address that nobody on the way can read along with, or that is meant to be in the clear.
+
+    Raises:
+        ValueError: It is neither; the text names the key, and holds nothing of the address.
+    """
+    if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or allow_http)):
+        return url
+    table = place.rpartition(".")[0]
+    raise ValueError(f"{place}: has to begin with https://; or set {table}.allow_http = true, and all is readable")

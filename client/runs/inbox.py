@@ -1,8 +1,12 @@
-"""The inbox: what waits for a person, over all runs. Visibility says which runs wait, the runs say for what."""
+"""The inbox: what waits for a person, over all runs. Visibility says which runs wait, the runs say for what.
+
+What an ended goal could not deliver waits, too: for somebody who sends it again.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
@@ -10,6 +14,7 @@ from temporalio.service import RPCError
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.asking import AT_ONCE, Asked, Asking
+from orga.client.runs.failed_deliveries import FailedDelivery, failed_deliveries
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.server.lacking import reason_of
 from orga.workflows.types.names import AGENT, RUNS, WAITING
@@ -18,6 +23,12 @@ from orga.workflows.types.status import AgentStatus
 
 WAITING_RUNS = f"WorkflowType IN {RUNS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
 """Running ones only: a run that was terminated could not say that it waits no more."""
+
+
+DELIVERY = "delivery"
+
+InboxKind = Literal[QuestionKind, "delivery"]
+"""Of what waits: a kind of question, or an answer that was not delivered."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +42,23 @@ class InboxEntry:
     worker_command: str
     run_started: datetime
     wait: ShownQuestion | None = None
-    """None where no worker answers: then no more than the kind is known."""
+    """None where no worker answers: then no more than the kind is known; and of what is no question."""
     failing: FailingTask | None = None
     """What keeps workers from going on with the run; nobody can decide anything there until that is mended."""
+    undelivered: FailedDelivery | None = None
+    """What an ended goal could not deliver."""
 
 
 async def inbox(
-    client: Client, *, kind: QuestionKind | None = None, queue: str | None = None
+    client: Client, *, kind: InboxKind | None = None, queue: str | None = None
 ) -> AsyncGenerator[InboxEntry]:
-    """Yield what waits for a person, the oldest runs first.
+    """Yield what waits for a person: questions, the oldest runs first, then what was not delivered lately.
 
     A run that does not answer is told by its kind, whatever its queue: nobody could find it otherwise.
 
     Args:
         client: From `connect`.
-        kind: Only questions of this kind.
+        kind: Only what is of this kind.
         queue: Only questions to these people, as a tool's recovery names them.
 
     Raises:
@@ -60,6 +73,9 @@ async def inbox(
         async for question in _questions(some, statuses, failing):
             if kind in (None, question.kind) and _is_for(queue, question):
                 yield question
+    if kind in (None, DELIVERY) and queue is None:
+        async for entry in _undelivered(client):
+            yield entry
 
 
 async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
@@ -82,6 +98,16 @@ async def _questions(
             yield InboxEntry(run.id, agent, kind, run.task_queue, command, run.start_time, failing=stuck)
         for wait in status.waiting if status else ():
             yield InboxEntry(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait)
+
+
+async def _undelivered(client: Client) -> AsyncGenerator[InboxEntry]:
+    try:
+        async for failed in failed_deliveries(client):
+            goal = failed.goal
+            agent, command = goal.typed_search_attributes.get(AGENT), worker_command(await home_of(goal))
+            yield InboxEntry(goal.id, agent, DELIVERY, goal.task_queue, command, goal.start_time, undelivered=failed)
+    except RPCError as error:
+        raise OrgaError(f"the server does not list ended goals: {reason_of(error)}; see `orga doctor`") from error
 
 
 def _is_for(queue: str | None, question: InboxEntry) -> bool:

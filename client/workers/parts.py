@@ -143,7 +143,7 @@ def configured_parts(
         secrets=KnownSecrets.of_environment(env, secret_names(config)),
         permits=permit_keys(env),
         notifier=Webhook(webhook, link) if webhook else None,
-        deliveries=configured_deliveries(config, root, env),
+        deliveries=configured_deliveries(config, root, env, store),
         knowledge=store,
         engine=engine_name(settings),
     )

@@ -26,7 +26,7 @@ secret_from = "OPS_KEY"
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    with webhook_receiver(Says(403), Says(200)) as found:
+    with webhook_receiver(Says(403), Says(200), Says(403), Says(200)) as found:
         yield found
 
 
@@ -59,6 +59,14 @@ def test_an_answer_is_delivered_by_name_and_again_when_it_was_refused(orga: Orga
     assert "not delivered to ops (webhook): ReceiverRefused" in told.err
     assert not (folder / "answers" / "told.md").exists()
 
+    waits = orga("inbox", "--kind", "delivery")
+    assert waits.code == 0, waits.err
+    assert waits.out.startswith("delivery  told (default)")
+    assert "not delivered to ops (webhook): ReceiverRefused" in waits.out
+    assert waits.out.endswith("  → orga requeue told ops\n")
+    [row] = json.loads(orga("list", "--dead-letters", "--json").out)
+    assert (row["id"], row["dead_letters"]) == ("told", 1)
+
     assert orga("requeue", "told", "files").code == 2
     again = orga("requeue", "told", "ops")
     assert again.code == 0, again.err
@@ -66,3 +74,14 @@ def test_an_answer_is_delivered_by_name_and_again_when_it_was_refused(orga: Orga
     assert refused.headers["idempotency-key"] == taken.headers["idempotency-key"]
     assert refused.body == taken.body
     assert orga("requeue", "plain").code == 2
+
+
+def test_what_is_a_secret_by_now_is_not_sent_again(orga: Orga, receiver: Receiver) -> None:
+    """The variable was not there when the goal was pursued, so the answer in its history holds what it is set to."""
+    before = len(receiver.received)
+    told = orga("goal", "How are retries configured?", "--id", "open", "--deliver", "ops", "--json")
+    assert "max_attempts" in json.loads(told.out)["output"]
+    again = orga("requeue", "open", "ops", LATER_TOKEN="max_attempts")
+    assert again.code == 0, again.err
+    first, second = receiver.received[before:]
+    assert (b"max_attempts" in first.body, b"max_attempts" in second.body) == (True, False)

@@ -1,4 +1,4 @@
-"""What waits for a person is found over all runs, and nothing that has ended is."""
+"""What waits for a person is found over all runs; of those that have ended only what they could not deliver."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,16 @@ from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.server.search_attributes import register
 from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.names import WAITING
+from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.model.scripted import answers, calls
+from tests.support.runs.delivered import a_hook, a_room, finds, told
+from tests.support.runs.goals import ended, start
 from tests.support.runs.loop import FakeTool, Loop, a_loop
 from tests.support.runs.questions import updated, waiting
+from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 FACTS = Setup(agent="", model="", search_attributes=True)
 
@@ -142,6 +145,32 @@ async def test_a_budget_that_nobody_grants_is_no_question_once_the_run_has_ended
         await handle.signal("abort", "enough")
         await loop.ended(handle)
         assert (await handle.describe()).typed_search_attributes.get(WAITING) is None
+
+
+async def test_an_answer_that_was_not_taken_waits_to_be_sent_again(client: Client) -> None:
+    """It is one more dead letter of the goal, which has ended and cannot say later that it was sent."""
+    setup = told(hook="webhook", room="discord").model_copy(update={"search_attributes": True})
+    with webhook_receiver(Says(403)) as receiver, webhook_receiver() as chat:
+        channels = {"hook": a_hook(receiver), "room": a_room(chat)}
+        async with a_loop(client, finds(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
+            handle = await start(loop)
+            pursued = await ended(handle, client)
+
+            async def is_listed() -> bool:
+                return bool(await questions(client, loop))
+
+            await until(is_listed)
+            [found] = await questions(client, loop)
+            assert await questions(client, loop, kind="delivery") == [found]
+            assert await questions(client, loop, kind="answer") == []
+            assert await questions(client, loop, queue="storage") == []
+    assert pursued.reason == "completed"
+    assert (found.run_id, found.agent, found.kind, found.wait) == (handle.id, "default", "delivery", None)
+    failed = found.undelivered
+    assert failed is not None
+    assert (failed.delivery.name, failed.delivery.status) == ("hook", "failed")
+    assert "ReceiverRefused" in failed.delivery.error
+    assert (await handle.describe()).typed_search_attributes.get(DEAD_LETTERS) == 1
 
 
 async def test_a_terminated_run_cannot_say_so_and_is_not_in_the_inbox(client: Client) -> None:

@@ -381,3 +381,13 @@ async def test_items_may_become_of_another_kind(opens: OpenStore, clock: Clock) 
         found = await other.recall(wish("lorries", kinds=("document",)))
         assert sorted(texts(found)) == [f"lorry number {n}" for n in range(4) if n != round_]
         assert texts(await other.recall(wish("lorries", kinds=("memory",)))) == [f"lorry number {round_}"]
+
+
+async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) -> None:
+    lorries, bicycles = a_text("lorries", key="k"), a_text("bicycles", key="k")
+    await store.store([lorries])
+    stored = await store.store([lorries, bicycles, lorries])
+    assert [each.change for each in stored] == ["unchanged", "updated", "updated"]
+    [found] = await store.recall(wish("lorries"))
+    assert (found.item.text, found.score) == ("lorries", 1.0)
+    assert await store.recall(wish("bicycles", threshold=0.1)) == []

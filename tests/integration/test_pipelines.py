@@ -1,10 +1,13 @@
 """Pipelines on a real server: chain, map_reduce and director_critic, with no planner and no decider."""
 
 import asyncio
+from collections.abc import Callable
 
 from pydantic_core import to_json
 from temporalio.client import Client
 
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Reply
 from tests.support.runs.pipelines import Told, a_pipeline, line
 
 CHAIN = {"kind": "chain", "steps": ["finder", {"agent": "writer", "task": "Write it up."}]}
@@ -46,7 +49,9 @@ async def test_what_is_mapped_runs_side_by_side_and_one_reduces_it(client: Clien
     under_way, together = list[str](), asyncio.Event()
 
     class Meeting(Told):
-        async def complete(self, request, on_text):  # type: ignore[no-untyped-def]
+        """Answers once all are there."""
+
+        async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
             under_way.append(request.messages[0].text)
             if len(under_way) == 3:
                 together.set()
@@ -76,7 +81,7 @@ async def test_a_director_is_sent_back_until_a_draft_reaches_the_threshold(clien
         ("draft-2", 0.85),
         ("critique-2", None),
     ]
-    assert "The draft has 0.55 of 0.80 (clear 0.50, true 0.60)." in writer.tasks[1]
+    assert "The draft has 0.55 of 0.8 (clear 0.5, true 0.6)." in writer.tasks[1]
     assert "shorter" in writer.tasks[1]
     assert "- clear (weight 0.5): a child follows it" in reviewer.tasks[0]
     told = [each.data for each in pursued.journal if each.event in {"StepEvaluated", "PlanAdjusted", "DecisionMade"}]

@@ -1,4 +1,4 @@
-"""A goal whose history is recorded: plans, steps side by side, scores, a change, a question, an answer."""
+"""Goals whose histories are recorded: plans, scores, a question, an answer; prompts by templates; drafts, critiques."""
 
 from typing import Any
 from uuid import uuid4
@@ -6,10 +6,15 @@ from uuid import uuid4
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
+from orga.workflows.decisions.goals.default_prompts import DEFAULTS
+from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
-from tests.support.runs.loop import EXECUTION_TIMEOUT, FakeTool, Ran
+from tests.support.model.scripted import calls
+from tests.support.runs.goals import start
+from tests.support.runs.loop import EXECUTION_TIMEOUT, WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.pipelines import Told, a_pipeline, start_line
 
 
 def _look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -51,3 +56,42 @@ async def pursued(client: Client) -> Ran:
         await until(is_asked)
         await handle.execute_update("answer", {"text": "1999", "by": "ada"})  # pyright: ignore[reportUnknownMemberType]
         return await loop.ended(handle)
+
+
+async def piped(client: Client) -> Ran:
+    """A draft, a critique that is none and one that is, guidance, and a better draft."""
+    verdicts = iter(["fine!", '{"good": 0.4, "feedback": "more"}', '{"good": 0.9}'])
+    config = {
+        "kind": "director_critic",
+        "director": "writer",
+        "critic": "reviewer",
+        "rubric": {"good": {"weight": 1}},
+        "threshold": 0.8,
+    }
+    agents = {
+        "writer": Told(lambda task: "draft two" if "draft one" in task else "draft one"),
+        "reviewer": Told(lambda _: next(verdicts)),
+    }
+    async with a_pipeline(client, config, agents, task_queue="recorded") as (loop, _, __):
+        handle = await start_line(loop)
+        await handle.signal("steer", "mind the gap")
+        return await loop.ended(handle)
+
+
+async def asked_by_templates(client: Client) -> Ran:
+    """Pursue a goal that looks like a template, every prompt of it made by one."""
+    own: dict[PromptName, str] = {
+        name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULTS.items()
+    }
+    kept = "the year is not known; " * 30
+    planned = [a_step("a", at=1), {**a_step("b", "look", "a"), "arguments": None}, a_step("c", "look", "b", at=3)]
+    model = GoalModel(
+        plan=says(steps=planned, memory="{{ goal }}"),
+        input=calls("look", arguments={"at": 2}),
+        evaluate=[scored("a"), scored("b"), says(steps=[{"id": "c", **BAD}], memory=kept)],
+        compress=says(memory="year unknown"),
+        decide=says(action="done", confidence=0.9),
+    )
+    setup = WORKER_FACTS.with_prompts(PromptTemplates.of(own))
+    async with a_stage(client, model, FakeTool("look", _look), setup=setup) as loop:
+        return await loop.ended(await start(loop, "find {{ 7*7 }} out"))

@@ -13,10 +13,13 @@ from orga.activities.adapters.deliveries.words import fitted
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.root import Root
 from orga.activities.deliver import DeliveryChannel
+from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.ports import NotifyError, RunKey
 from orga.client.config.delivery_config import DeliveryConfig
 from orga.client.config.delivery_settings import delivery_channels
 from orga.workflows.types.goals.deliveries import DeliveryRequest
+from orga.workflows.types.knowledge import Behalf, Reader
+from tests.support.values.shelf import Shelf, a_fact
 from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
 
 RUN = RunKey("goal-1", "run-1")
@@ -30,9 +33,12 @@ def asked(text: str = "the answer", **fields: Any) -> DeliveryRequest:
     return DeliveryRequest(**{**known, **own, **fields})
 
 
-def a_channel(env: dict[str, str] | None = None, root: Path | None = None, **config: Any) -> DeliveryChannel:
+def a_channel(
+    env: dict[str, str] | None = None, root: Path | None = None, shelf: Shelf | None = None, **config: Any
+) -> DeliveryChannel:
     checked = DeliveryConfig.model_validate(config, extra="forbid")
-    [channel] = delivery_channels({"x": checked}, lambda: Root(root or Path.cwd()), env or {}).values()
+    store = (shelf or Shelf()).as_store
+    [channel] = delivery_channels({"x": checked}, lambda: Root(root or Path.cwd()), lambda: store, env or {}).values()
     return channel
 
 
@@ -168,6 +174,29 @@ async def test_a_chat_that_says_nothing_may_have_it(monkeypatch: pytest.MonkeyPa
             await a_chat("slack", receiver).deliver(asked(), RUN)
         receiver.release.set()
     assert refused.value.may_have_arrived
+
+
+async def test_a_memory_is_kept_once_for_whom_the_goal_was_and_marked_with_what_it_had_read() -> None:
+    shelf, ada = Shelf(), Reader(tenant="acme", user="ada")
+    behalf = Behalf(reader=ada, iteration=7, model="m", taint=("fetch_url",))
+    channel = a_channel(shelf=shelf, kind="memory")
+    for _ in range(2):
+        await channel.deliver(asked("It is 42.", behalf=behalf), RUN)
+    [kept] = shelf.held.values()
+    assert (kept.kind, kept.scope, kept.owner, kept.key) == ("memory", "user", ada, "goal_k")
+    assert kept.text == "Goal: find out\nEnded: completed\nIt is 42."
+    assert (kept.confidence, kept.provenance.workflow_id, kept.provenance.taint) == (0.81, "goal-1", ("fetch_url",))
+    await channel.deliver(asked("x" * 30_000), RUN)
+    assert [len(item.text) < 21_000 and item.scope for item in shelf.stored[2:]] == ["tenant"]
+    assert "the whole: orga attach goal-1" in shelf.stored[2].text
+
+
+async def test_a_memory_that_no_store_takes_says_why() -> None:
+    shelf = Shelf(a_fact("x"))
+    shelf.down = KnowledgeError("the database is down", kind="Unreachable", retryable=True)
+    with pytest.raises(NotifyError, match="the database is down") as failed:
+        await a_channel(shelf=shelf, kind="memory").deliver(asked(), RUN)
+    assert (failed.value.kind, failed.value.retryable) == ("Unreachable", True)
 
 
 async def test_a_file_is_written_for_each_goal_and_again_with_the_same(tmp_path: Path) -> None:

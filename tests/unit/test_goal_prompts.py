@@ -1,7 +1,9 @@
 """`[goals.prompts]`: what a template may say, what it fills in and never expands, and what is told where it is read."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from time import monotonic
 from typing import Any, get_args
@@ -270,6 +272,26 @@ def test_a_template_can_come_from_the_environment(tmp_path: Path) -> None:
 def test_templates_ask_for_no_trust(tmp_path: Path) -> None:
     """An agent's instructions ask for none either."""
     assert risks({"goals": {"prompts": {"planning": PLANNING}}}, tmp_path) == []
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "goal-prompts.md").read_text()
+
+
+def test_the_guide_has_the_default_templates() -> None:
+    *_, block = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    shown = tomllib.loads(block)["goals"]["prompts"]
+    assert {name: text.strip() for name, text in shown.items()} == {each: DEFAULTS[each].strip() for each in DEFAULTS}
+
+
+def test_the_guide_has_each_placeholder() -> None:
+    rows = re.findall(r"^\| `?(\w+)`? \| `(\w+)`(, needed)? \| (.*) \|$", GUIDE, re.MULTILINE)
+    told = {(name, each): (what, bool(needed)) for name, each, needed, what in rows}
+    known = {
+        (name if each != "goal" else "all", each): (placeholder.what, placeholder.is_needed)
+        for name, placeholders in PLACEHOLDERS.items()
+        for each, placeholder in placeholders.items()
+    }
+    assert told == known
 
 
 def test_a_command_without_templates_does_not_load_their_engine(tmp_path: Path) -> None:

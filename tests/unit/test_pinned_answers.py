@@ -10,6 +10,7 @@ import pytest
 
 from orga.workflows.decisions.approvals import item_of
 from orga.workflows.decisions.calls import fingerprint, idempotency_key
+from orga.workflows.decisions.goals.templates import TemplateFault, rendered
 from orga.workflows.decisions.steps import similarity
 from orga.workflows.types.digest import canonical, record_digest
 from orga.workflows.types.gate import Verdict
@@ -101,3 +102,24 @@ def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None
     text = "T-1, T-22 and Ticket  x9; été, aab aaa"
     assert [*LinearPattern(pattern).found(text, Fuel(1_000_000))] == found
     assert LinearPattern(pattern)._size == size
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ a }}{{ b }}\n", 'a"\\/\n\t\x7f\u2028é🙂</script>-7'),
+        ("x\n{% if none %}\n1\n{% elif zero %}\n2\n  {% else %}  \n3\n{% endif %}\ny\n\n", "x\n  \n3\ny"),
+        ("x {%- if a and not none or zero -%} y {%- endif %} z {# c #}\n w", "xy z  w"),
+        ("{%if b%}{{a}}{{b}}{%endif%}\r\n{{ b }}", 'a"\\/\n\t\x7f\u2028é🙂</script>-7-7'),
+    ],
+)
+def test_what_a_template_makes(template: str, text: str) -> None:
+    """A prompt that is made anew for a run under way has the digest that its history tells."""
+    assert rendered(template, {"a": HARD["text"], "b": -7, "zero": 0, "none": ""}) == text
+
+
+def test_what_a_template_takes() -> None:
+    """A goal under way must not end of a prompt that it was asked by before."""
+    assert rendered("{{ a }}" * 999, {"a": "x"}) == "x" * 999
+    with pytest.raises(TemplateFault, match="takes more than 2,000 instructions"):
+        rendered("{{ a }}" * 1_000, {"a": "x"})

@@ -110,18 +110,17 @@ def reader_of(state: AgentState) -> Reader:
     )
 
 
-def behalf_of(state: AgentState, *, is_learning: bool = False) -> Behalf:
+def behalf_of(state: AgentState) -> Behalf:
     """Return on whose behalf a call of the run is made now."""
     model = state.setup.model if state.setup else ""
     settings = state.config.knowledge or RunKnowledge()
-    known = Behalf(
+    return Behalf(
         reader=reader_of(state),
         iteration=state.iteration,
         model=model,
         taint=state.taint,
         threshold=settings.relevance_threshold,
     )
-    return known.with_learning() if is_learning else known
 
 
 def due_recall(state: AgentState) -> RecallRequest | None:
@@ -210,27 +209,29 @@ CUT = "..."
 
 
 def learnings(state: AgentState) -> str:
-    """Return what the model has said that is worth keeping, "" for nothing; the oldest first, cut at the limit."""
+    """Return what the model has said that is worth keeping, "" for nothing; the oldest first."""
     said = [message.text.strip() for message in state.conversation.messages if message.role == "assistant"]
-    text = BETWEEN_LEARNINGS.join(filter(None, said))
+    return BETWEEN_LEARNINGS.join(filter(None, said))
+
+
+def _cut(text: str) -> str:
     whole = text.encode("utf-8", "replace")
     if len(whole) <= MAX_LEARNINGS_BYTES:
         return text
     return whole[: MAX_LEARNINGS_BYTES - len(CUT)].decode("utf-8", "ignore") + CUT
 
 
-def learning_call(state: AgentState) -> ToolCall | None:
+def learning_call(state: AgentState, text: str) -> ToolCall | None:
     """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing."""
     settings, setup = state.config.knowledge, state.setup
     if settings is None or setup is None or not uses_knowledge(state.config) or not settings.auto_persist:
         return None
-    text = learnings(state)
-    if not text or setup.tool(STORE_KNOWLEDGE) is None:
+    if not text.strip() or setup.tool(STORE_KNOWLEDGE) is None:
         return None
     arguments = {
         "subject": one_line(state.input.task, MAX_SUBJECT_CHARS),
         "predicate": "taught",
-        "object": text,
+        "object": _cut(text),
         "scope": "user" if reader_of(state).user else "agent",
     }
     return ToolCall(call_id=LEARNINGS, name=STORE_KNOWLEDGE, arguments=arguments)

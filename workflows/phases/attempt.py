@@ -200,7 +200,8 @@ async def _executed(run: Run, permitted: AllowedCall, place: Place) -> Any:
     optional = {"digest": spec.digest, "permit": _permit(permitted)}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
-        given["behalf"] = behalf_of(run.state, is_learning=permitted.purpose == "learning")
+        behalf = behalf_of(run.state)
+        given["behalf"] = behalf.with_learning(run.outputs()) if permitted.purpose == "learning" else behalf
     request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
     limit_s = options.timeout_s or run.config.tool_timeout_s
     if options.execution == "local":

@@ -18,6 +18,7 @@ from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.state import AgentState
@@ -97,6 +98,10 @@ class Run(ControlledRun[AgentState]):
         """Return which limit is reached, an abort among them."""
         return stop_reason(self.state, self.state.config, self.now)
 
+    def outputs(self) -> tuple[StepOutput, ...]:
+        """Return what is kept as evidence beside what it has learnt."""
+        return ()
+
     def details(self) -> str:
         """Return where the run stands, what it spent, what it did last."""
         return details(self.state)
@@ -138,9 +143,9 @@ def show_start(run: Run) -> None:
     )
 
 
-def show_dead_letters(run: Run) -> None:
-    """Write how many calls wait to be sent again."""
-    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters)))
+def show_dead_letters(run: Run, others: int = 0) -> None:
+    """Write how many calls wait to be sent again, and how much else does."""
+    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
 
 
 def show_circuits(run: Run) -> None:

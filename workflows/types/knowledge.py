@@ -26,6 +26,15 @@ class Reader(Record):
     agent: str = ""
 
 
+class StepOutput(Record):
+    """What a step of a goal has brought."""
+
+    step: str
+    source: str = ""
+    """Where it is from, as the goal's result tells it."""
+    text: str
+
+
 class Behalf(Record):
     """On whose behalf a run's call stores or recalls: said by the run itself, never by what a model writes."""
 
@@ -39,9 +48,12 @@ class Behalf(Record):
     is_learning: bool = False
     """Whether it is what the run stores at its end."""
 
-    def with_learning(self) -> Self:
+    outputs: tuple[StepOutput, ...] = ()
+    """Of a goal that stores what it has learnt: kept beside that as evidence, which no run recalls by itself."""
+
+    def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
         """Return it for what the run stores at its end."""
-        return replace_fields(self, {"is_learning": True})
+        return replace_fields(self, {"is_learning": True, **({"outputs": outputs} if outputs else {})})
 
 
 class Provenance(Record):
@@ -54,6 +66,10 @@ class Provenance(Record):
     model: str = ""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content had entered the run that stored it: the item is untrusted data."""
+
+    def with_source(self, source: str) -> Self:
+        """Return it from another source."""
+        return replace_fields(self, {"source": source})
 
 
 class KnowledgeItem(Record):

@@ -55,7 +55,7 @@ TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
 COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
 DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")
-"""Calls that were given up and not sent again."""
+"""Calls that were given up and not sent again; of a goal that has ended also deliveries that failed."""
 OPEN_CIRCUITS = SearchAttributeKey.for_keyword_list("OrgaOpenCircuits")
 """Tools whose circuit is open in the run."""
 

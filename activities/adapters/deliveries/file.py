@@ -8,9 +8,7 @@ from hashlib import sha256
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.write_file import replace_file
 from orga.activities.ports import NotifyError, RunKey, ToolError
-from orga.workflows.types.goals.deliveries import DeliveryRequest
-
-GOAL_ID = "{goal_id}"
+from orga.workflows.types.goals.deliveries import GOAL_ID, DeliveryRequest
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

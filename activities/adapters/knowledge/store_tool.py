@@ -53,7 +53,7 @@ class StoreKnowledge:
         given, behalf = _Parameters.parse(arguments), context.behalf or Behalf()
         item = _item(given, behalf, context)
         with told_to_model():
-            (stored,) = await self._store.store([item])
+            stored, *_ = await self._store.store([item, *_evidence(item, behalf, context)])
         reference = StoredRef(
             id=stored.id, kind=item.kind, change=stored.change, contradicts=stored.contradicts[:MAX_CONTRADICTED]
         )
@@ -90,6 +90,22 @@ def _item(given: _Parameters, behalf: Behalf, context: ToolContext) -> Knowledge
         confidence=given.confidence,
         provenance=provenance,
     )
+
+
+def _evidence(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
+    """Return what the steps of a goal have brought, of the same owner and origin as what it has learnt."""
+    return [
+        KnowledgeItem(
+            kind="output",
+            text=output.text,
+            scope=item.scope,
+            owner=item.owner,
+            key=f"{context.idempotency_key}/{output.step}",
+            confidence=item.confidence,
+            provenance=item.provenance.with_source(output.source or item.provenance.source),
+        )
+        for output in behalf.outputs
+    ]
 
 
 def _scope(given: _Parameters, behalf: Behalf) -> ScopeLevel:

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -29,6 +29,7 @@ from orga.workflows.types.context import Setup
 from orga.workflows.types.decision_checks import CheckedDecision
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind, DeliveryRequest
+from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.knowledge import KnowledgeItem, Recall, Recalled, Stored
 from orga.workflows.types.questions import Notification, NotifyEvent
 from orga.workflows.types.tools import Effect, ToolOptions
@@ -198,6 +199,7 @@ class CrashWorker:
     """Whether it has a store of knowledge: the file `knowledge.db`."""
     delivers: DeliveryKind | None = None
     """Where the answers of goals go; a repetition is known for one by a webhook alone."""
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
 
     def started(self) -> BaseProcess:
         """Start a process of its own, forked from one that has the imports done and nothing else."""
@@ -238,6 +240,7 @@ class CrashWorker:
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
             self._facts(),
+            pipelines=self.pipelines,
         )
         policy, models = Lenient(self.fate.reached), ScriptedModels(self.model(frozenset(names), self.fate.reached))
         known = [*tools, *own]

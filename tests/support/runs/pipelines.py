@@ -1,4 +1,4 @@
-"""Goals with pipelines on a real server: their agents have scripts, the goal's own model says what a goal asks for."""
+"""Goals with pipelines on a real server: agents with scripts, and the goal's own model, which nobody should ask."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

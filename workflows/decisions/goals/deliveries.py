@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+from orga.workflows.decisions.recall import behalf_of
 from orga.workflows.types.goals.deliveries import (
     MAX_ANSWER_BYTES,
     Channel,
@@ -39,7 +40,7 @@ def request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str)
     """Return what a channel is given."""
     ending = ended.termination
     text = ended.output or NOTHING
-    return DeliveryRequest(
+    given = DeliveryRequest(
         name=channel.name,
         key=delivery_key(state.origin, ending.reason, text, channel.name),
         agent=state.name,
@@ -50,6 +51,7 @@ def request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str)
         text=clip_json(text, MAX_ANSWER_BYTES, place_of_whole(goal_id)),
         size=len(text),
     )
+    return given.with_behalf(behalf_of(state)) if channel.kind == "memory" else given
 
 
 def delivery_key(origin: str, reason: str, text: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from orga.workflows.decisions.goals.learnt import brought_by
 from orga.workflows.decisions.goals.pipelines.answers import best_so_far
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.pursue import honest_confidence
@@ -62,9 +63,7 @@ def best_effort(state: GoalState, ending: Stop) -> str:
 
 
 def _finding(state: GoalState, step: PlanStep) -> str:
-    said = next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
-    course = state.pursuit.course
-    said = (course.outputs.get(step.id) if course else None) or said
+    said = brought_by(state, step)
     text = step.summary if not said else clip(said, FINDING_BYTES)
     return f"- {step.id}: {step.goal} ({step.source})\n{text}".rstrip()
 
@@ -85,7 +84,7 @@ def shown_step(step: PlanStep) -> ShownStep:
         depends_on=step.depends_on,
         status=step.state,
         attempts=step.attempts,
-        quality="" if step.scores is None else quality_of(step.scores.mean),
+        quality=("" if step.score is None else step.label) if step.scores is None else quality_of(step.scores.mean),
         score=mean,
         scores=step.scores,
         output=step.place,

@@ -15,6 +15,7 @@ from orga.workflows.decisions.result import written_out
 from orga.workflows.phases.control.failures import cause_of, failure_text
 from orga.workflows.phases.control.run import settle
 from orga.workflows.phases.goals.run import GoalRun
+from orga.workflows.phases.run import show_dead_letters
 from orga.workflows.types.goals.deliveries import Channel, Delivered
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.names import DELIVER
@@ -48,6 +49,8 @@ async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
     told = [_told(task, channel) for task, channel in zip(tasks, channels, strict=True)]
     for each in told:
         run.pursue(deliveries.with_delivery, each)
+    if failed := sum(each.status == "failed" for each in told):
+        show_dead_letters(run, failed)
     return written_out(ended.with_deliveries(tuple(told)))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
+from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
@@ -10,6 +11,7 @@ from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.endings import details, goal_stop
+from orga.workflows.decisions.goals.learnt import step_outputs
 from orga.workflows.decisions.goals.pipelines.course import with_heard
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
@@ -19,12 +21,14 @@ from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weigh
 from orga.workflows.phases import act
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Length
+from orga.workflows.phases.knowledge import recall_context
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, PrepareRequest, Setup
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest
+from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalTurn
 
 P = ParamSpec("P")
@@ -77,6 +81,10 @@ class GoalRun(Run):
     def limit_reached(self) -> Stop | None:
         """Return which limit is reached: rounds count where another would begin."""
         return goal_stop(self.goal, self.now, counts_rounds=self.goal.pursuit.stage == "execute")
+
+    def outputs(self) -> tuple[StepOutput, ...]:
+        """Return what its steps have brought."""
+        return step_outputs(self.goal)
 
     def details(self) -> str:
         """Return where the goal stands, step by step."""
@@ -136,10 +144,13 @@ async def take_turn(
     await act.send_again(run)
     await checkpoint(run, may_roll_over=True)
     hear(run)
+    if name == "goal_plan":
+        await recall_context(run)
     enter(run, _DOING[name])
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateFault as error:
+        workflow.logger.warning("no prompt: %s", error)  # a limit that is the ending already stays it
         run.change(observe.with_stop, "error", str(error))
         return None
     if not latest or latest[0].text != text:  # it was asked before, and not answered in time

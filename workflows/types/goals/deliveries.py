@@ -1,14 +1,15 @@
 """Where the final answer of a goal goes beside its result: channels that the operator configured, known by name."""
 
 from shlex import quote
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from orga.workflows.types.record import Record
+from orga.workflows.types.knowledge import Behalf
+from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.text import can_be_typed
 
-DeliveryKind = Literal["file", "webhook", "telegram", "discord", "slack", "email"]
+DeliveryKind = Literal["file", "memory", "webhook", "telegram", "discord", "slack", "email"]
 
 DeliveryName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 """As configured; a starter names it, and never an address or a path."""
@@ -19,6 +20,9 @@ MAX_DELIVERIES = 10
 MAX_ANSWER_BYTES = 150_000
 """Of JSON that an answer may have there: all deliveries begin in one workflow task, which takes 4 MB."""
 
+
+GOAL_ID = "{goal_id}"
+"""Stands for the goal's id in the path of a file."""
 
 MAX_ID_CHARS = 100
 
@@ -57,6 +61,12 @@ class DeliveryRequest(Record):
     """The final answer, or what was found until the goal ended."""
     size: int
     """Characters of the whole answer, of which `text` may be the beginning."""
+    behalf: Behalf | None = None
+    """Whose it is, and what the goal had read; set only where it becomes knowledge."""
+
+    def with_behalf(self, behalf: Behalf) -> Self:
+        """Return the request to a store of knowledge."""
+        return replace_fields(self, {"behalf": behalf})
 
 
 class Delivered(Record):

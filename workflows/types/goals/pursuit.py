@@ -87,7 +87,7 @@ class PlanStep(Record):
     """What that call was about, on one line: `read_file "docs/a.md"`."""
     scores: Scores | None = None
     label: str = ""
-    """The quality in the model's own words, which decides nothing."""
+    """The quality in the model's own words, which decides nothing; of a draft what its score stands for."""
     summary: str = ""
     error: str = ""
     by: str = ""

@@ -17,7 +17,7 @@ from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.text import undelimited
 
-_STEP = re.compile(r"^- (\S+): ", re.MULTILINE)
+_STEP = re.compile(r"^(?:\[goal_evaluate\] )?- (\S+): ", re.MULTILINE)
 _MOST = re.compile(r"at most (\d+) of")
 _CHARS_PER_TOKEN = 4
 

@@ -29,7 +29,8 @@ def with_next(state: GoalState, pipeline: Pipeline) -> GoalState:
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
     found = _NEXT[pipeline.kind](state, pipeline)
-    told = {"reason": found.why} if found.why else {}
+    why = found.why or _again(state)
+    told = {"reason": why} if why else {}
     state = state.with_note("DecisionMade", action=found.action, by="rule", **told)
     if found.action == "done":
         return with_ending(state, ("completed", ""))
@@ -41,6 +42,12 @@ def with_next(state: GoalState, pipeline: Pipeline) -> GoalState:
     if not ready_steps(state.pursuit.steps, 1):
         return with_ending(state, ("stuck", "no step of the pipeline can be done"))
     return state.with_pursuit(stage="execute")
+
+
+def _again(state: GoalState) -> str:
+    """Return which steps are done once more, and why, "" where none is."""
+    again = [step for step in own_steps(state) if step.state == "open" and step.attempts]
+    return "; ".join(f"{step.id} again: {one_line(step.error, ERROR_CHARS)}" for step in again)
 
 
 def _failed(steps: Sequence[PlanStep]) -> str:

@@ -35,12 +35,16 @@ def verdict_in(text: str, pipeline: Pipeline) -> Verdict:
     scores = _scores(said, pipeline)
     critic = pipeline.reviewer
     total = score(critic, scores)
-    told = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+    told = ", ".join(f"{name} {_shown(value)}" for name, value in scores.items())
     words = line(said.get("feedback"), MAX_REMARKS_CHARS)
-    head = (
-        f"The draft has {total:.2f}" + ("" if pipeline.fixed_rounds else f" of {critic.threshold:.2f}") + f" ({told})."
-    )
+    needed = "" if pipeline.fixed_rounds else f" of {_shown(critic.threshold)}"
+    head = f"The draft has {_shown(total)}{needed} ({told})."
     return Verdict(total, f"{head}\n{words}" if words else head)
+
+
+def _shown(value: float) -> str:
+    """Return it with no more digits than tell a score from the threshold that it misses."""
+    return f"{round(value, 3):g}"
 
 
 def _scores(said: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
@@ -78,15 +82,15 @@ def convergence(pipeline: Pipeline, scores: Sequence[float]) -> Convergence:
     rounds, latest, best = len(scores), scores[-1], max(scores)
     if pipeline.fixed_rounds is not None:
         what = "done" if rounds >= pipeline.fixed_rounds else "again"
-        return Convergence(what, f"round {rounds} of {pipeline.fixed_rounds}, score {latest:.2f}")
+        return Convergence(what, f"round {rounds} of {pipeline.fixed_rounds}, score {_shown(latest)}")
     if latest >= pipeline.threshold:
-        return Convergence("done", f"score {latest:.2f}, {pipeline.threshold:.2f} are needed")
+        return Convergence("done", f"score {_shown(latest)}, {_shown(pipeline.threshold)} is needed")
     if rounds >= pipeline.rounds:
-        why = f"no draft reached {pipeline.threshold:.2f} in {rounds} rounds; the best has {best:.2f}"
+        why = f"no draft reached {_shown(pipeline.threshold)} in {rounds} rounds; the best has {_shown(best)}"
         return Convergence("stuck", why)
     adaptive = pipeline.adaptive_break
     if adaptive is not None and rounds >= adaptive.min_rounds:
         before = max(scores[:-1])
         if latest < before + adaptive.min_improvement - _ROUNDING:
-            return Convergence("stuck", f"the drafts get no better: {latest:.2f} after {before:.2f}")
-    return Convergence("again", f"score {latest:.2f}, {pipeline.threshold:.2f} are needed")
+            return Convergence("stuck", f"the drafts get no better: {_shown(latest)} after {_shown(before)}")
+    return Convergence("again", f"score {_shown(latest)}, {_shown(pipeline.threshold)} is needed")

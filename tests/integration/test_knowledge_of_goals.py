@@ -1,0 +1,68 @@
+"""A goal plans with what is known already, and leaves what it has found for later goals."""
+
+from typing import Any
+
+from temporalio.client import Client
+
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.input import LoopConfig
+from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.scripted import answers
+from tests.support.runs.goals import pursue
+from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.values.shelf import Shelf, a_fact
+
+KNOWING = AgentConfig(tools=("look",), config=LoopConfig.model_validate({"knowledge": {"relevance_threshold": 0.1}}))
+GOAL = "Which invoice format is used?"
+
+
+def a_goal(client: Client, shelf: Shelf, model: GoalModel, **given: Any) -> Any:
+    look = FakeTool("look", lambda arguments, context: f"found {arguments['at']}")
+    return a_loop(client, model, look, agents={"default": KNOWING}, knowledge=shelf.as_store, **given)
+
+
+def finds() -> GoalModel:
+    return GoalModel(
+        plan=says(steps=[a_step("a", at="north"), a_step("b", at="south")]),
+        evaluate=scored("a", "b"),
+        decide=says(action="done", confidence=0.9),
+        summary=answers("It is EDIFACT, see north."),
+    )
+
+
+async def test_what_is_known_stands_ahead_of_the_plan_and_is_looked_up_once(client: Client) -> None:
+    shelf, model = Shelf(a_fact("invoice format EDIFACT"), a_fact("about penguins")), finds()
+    async with a_goal(client, shelf, model) as loop:
+        pursued = await pursue(loop, GOAL)
+    assert pursued.reason == "completed"
+    planned, *later = [text for _, text in model.asked]
+    assert "invoice format EDIFACT" in planned
+    assert "penguins" not in planned
+    assert later
+    [recalled] = [entry.data for entry in pursued.journal if entry.event == "KnowledgeRecalled"]
+    assert (recalled["terms"], len(recalled["items"])) == (["invoice", "format"], 1)
+
+
+async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recalls(client: Client) -> None:
+    shelf = Shelf()
+    async with a_goal(client, shelf, finds()) as loop:
+        pursued = await pursue(loop, GOAL)
+    assert pursued.events[-2:] == ["KnowledgeStored", "Terminated"]
+    learnt, *outputs = shelf.stored
+    assert (learnt.kind, learnt.scope) == ("memory", "agent")
+    assert learnt.text == f"Task: {GOAL}\nIt is EDIFACT, see north."
+    assert [(item.kind, item.text) for item in outputs] == [("output", "found north"), ("output", "found south")]
+    assert {item.provenance.workflow_id for item in shelf.stored} == {learnt.provenance.workflow_id}
+
+    model = finds()
+    async with a_goal(client, shelf, model) as loop:
+        await pursue(loop, f"{GOAL} North or south?")
+    assert "It is EDIFACT, see north." in model.asked[0][1]
+    assert "found south" not in model.asked[0][1]
+
+
+async def test_a_policy_may_forbid_a_goal_to_learn(client: Client) -> None:
+    shelf = Shelf()
+    async with a_goal(client, shelf, finds(), engine=Deny("store_knowledge")) as loop:
+        pursued = await pursue(loop, GOAL)
+    assert (pursued.reason, pursued.result.output, shelf.stored) == ("completed", "It is EDIFACT, see north.", [])
