@@ -1,6 +1,6 @@
 """The tools that a worker has of its own, and where each comes from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from orga.activities.adapters.mcp.settings import own_options
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.catalog import builtin_tools, with_options
 from orga.activities.adapters.tools.github_api import GitHubSettings
-from orga.activities.adapters.tools.python_function import load_function
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
 from orga.activities.ports import Tool
 from orga.client.config.manifests import ManifestFile, manifests_of
 from orga.client.config.sections import OrgaConfig
@@ -17,6 +17,7 @@ from orga.client.config.tool_folders import tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
 
 BUILT_IN = "built-in"
+IN_CODE = "given in code"
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,17 @@ class WorkerTool:
 
     tool: Tool
     source: str
-    """`built-in`, an import path, or the file of a manifest."""
+    """`built-in`, an import path, the file of a manifest, or `given in code`."""
     digest: str = ""
     """Of the code of a Python function, with all modules that came with it."""
 
 
-def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list[WorkerTool]:
+def worker_tools(
+    config: OrgaConfig, root: Path, env: Mapping[str, str], in_code: Sequence[PythonFunction] = ()
+) -> list[WorkerTool]:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
+
+    Functions that an application gives in code stand beside them.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, options for no tool.
@@ -50,6 +55,7 @@ def worker_tools(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> list
     found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
     functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
     found += [WorkerTool(function, path, function.code_digest) for function, path in functions]
+    found += [WorkerTool(function, IN_CODE) for function in in_code]
     found += [WorkerTool(_of_manifest(file, config, root, env, rules), str(file.path)) for file in manifests_of(config)]
     options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
     tools = with_options([each.tool for each in found], options)
