@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from temporalio.client import Client
@@ -35,6 +37,7 @@ from orga.client.workers.garbage import collect_ended_runs
 from orga.client.workers.parts import Parts, configured_parts, secret_names
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
 from orga.client.workers.routing import to_make_current
+from orga.client.workers.script import worker as worker_of_a_script
 from orga.own_code import keep_out, seal
 from orga.start import worker as become_worker
 
@@ -177,6 +180,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
+
+class _Module(ModuleType):
+    """This module. In the package it has the name of `orga.worker(...)`, too: where it is loaded, it can be called."""
+
+    def __call__(self, **given: Any) -> AbstractAsyncContextManager[Client]:
+        return worker_of_a_script(**given)
+
+
+sys.modules[__name__].__class__ = _Module
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,6 @@
 """An agent's run as a child of somebody's own workflow."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,8 @@ async def run_agent(
 ) -> AgentResult:
     """Run an agent as a child of the workflow that calls this, and return its result, however it ended.
 
-    When the workflow is cancelled, or ends, its child ends as by an abort, with all that it has.
+    When the workflow is cancelled, its child ends as by an abort, and the cancellation goes on once it has ended. When
+    the workflow ends otherwise, so does its child.
 
     Args:
         task: What the agent is to do.
@@ -64,7 +66,7 @@ async def run_agent(
         "tenant": tenant,
     }
     checked = _checked({name: value for name, value in given.items() if value is not None})
-    found = await workflow.execute_child_workflow(
+    child = await workflow.start_child_workflow(
         AGENT_WORKFLOW,
         checked.model_dump(mode="json", exclude_unset=True),
         id=workflow_id or f"agent-{workflow.uuid4()}",
@@ -73,7 +75,12 @@ async def run_agent(
         static_summary=one_line(task, SUMMARY_CHARS),
         memo=handed_on(),
     )
-    return AgentResult.model_validate(found)
+    try:
+        return AgentResult.model_validate(await asyncio.shield(child))
+    except asyncio.CancelledError:  # by itself the child's result would take the place of the cancellation
+        child.cancel()
+        await workflow.wait([child])
+        raise
 
 
 def _checked(given: dict[str, Any]) -> AgentInput:
