@@ -45,7 +45,7 @@ def untyped(item) -> str:  # type: ignore[no-untyped-def]  # pyright: ignore
     return str(item)  # pyright: ignore
 
 
-def the_default_agent_again(**given: Any) -> Agent:
+def a_clerk(**given: Any) -> Agent:
     return Agent("clerk", **given)
 
 
@@ -100,19 +100,19 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "an agent without a name": (lambda: Agent(" "), "give it a name"),
     "an unknown setting": (
-        lambda: the_default_agent_again(config={"max_steps": 3}),
+        lambda: a_clerk(config={"max_steps": 3}),
         "Agent('clerk'): config.max_steps: unknown key",
     ),
     "a limit that is none": (
-        lambda: the_default_agent_again(config={"max_iterations": 0}),
+        lambda: a_clerk(config={"max_iterations": 0}),
         "Agent('clerk'): config.max_iterations",
     ),
     "a tool without types": (
-        lambda: Agent("clerk", tools=[untyped]),
+        lambda: a_clerk(tools=[untyped]),
         "tool 'untyped': parameter item has no annotation",
     ),
     "a tool that is no function": (
-        lambda: the_default_agent_again(tools=[7]),
+        lambda: a_clerk(tools=[7]),
         "tool 7: ",
     ),
 }
