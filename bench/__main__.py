@@ -18,6 +18,8 @@ from bench import (
     first_activity,
     goals,
     history_size,
+    recall_quality,
+    recall_time,
     replay,
     start_cost,
     throughput,
@@ -50,6 +52,8 @@ MEASURES = {
     "j": Measure("start cost", start_cost.measure, {"rounds": 15}, {"rounds": 5}),
     "k": Measure("crowd", crowd.measure, {"runs": 200}, {"runs": 50}),
     "l": Measure("parallel steps of a goal", goals.measure, {"pairs": 5}, {"pairs": 1}),
+    "m": Measure("quality of recall", recall_quality.measure),
+    "n": Measure("time of recall", recall_time.measure, {"items": 100_000}, {"items": 10_000}),
 }
 
 

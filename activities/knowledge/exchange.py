@@ -7,7 +7,7 @@ already there.
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from pydantic import ValidationError
 
@@ -104,17 +104,18 @@ def read_lines(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
         if len(line) > MAX_LINE:
             raise _flawed(number, f"it has more than {MAX_LINE:,} characters")
         try:
-            value: object = json.loads(line)
+            value: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _flawed(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
-        if number == 1 and isinstance(value, dict) and "format" in value:
-            _require_version(cast("dict[str, object]", value))
+        named = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        if number == 1 and "format" in named:
+            _require_version(named)
             continue
-        yield _item(number, line, value)
+        yield _item(number, line, is_stored="stored_at" in named)
 
 
-def _item(number: int, line: str, value: object) -> KnowledgeItem:
-    kind = StoredItem if isinstance(value, dict) and "stored_at" in value else KnowledgeItem
+def _item(number: int, line: str, *, is_stored: bool) -> KnowledgeItem:
+    kind = StoredItem if is_stored else KnowledgeItem
     try:
         return kind.model_validate_json(line, extra="forbid")
     except ValidationError as error:

@@ -15,8 +15,8 @@ from orga.activities.knowledge.vectors import cosine
 from orga.activities.knowledge.words import query_terms, searched_text, stem, words_of
 from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
 
-CANDIDATES = 60
-"""How many a store looks for by words, and as many by vectors."""
+CANDIDATES = 40
+"""How many a store looks for by words, and as many by vectors, where no more are wanted."""
 ENOUGH_TERMS = 5
 """A query that names more is covered by these many: talk of many things is no reason to recall none."""
 MIN_LIKENESS = 85
@@ -32,6 +32,11 @@ class Candidate:
     item: StoredItem
     vector: Sequence[float] | None = None
     """Of the embedder in use; None where it has none of that."""
+
+
+def enough(wish: Recall) -> int:
+    """Return how many candidates a store looks for by words, and as many by vectors."""
+    return max(CANDIDATES, wish.limit)
 
 
 def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
@@ -65,8 +70,8 @@ def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
         for pairs in [likenesses.items()]
     ]
     weights = _weights(terms, shares)
-    enough = sum(sorted(weights.values(), reverse=True)[:ENOUGH_TERMS])
-    return [_covered(share, weights, enough) for share in shares]
+    whole = sum(sorted(weights.values(), reverse=True)[:ENOUGH_TERMS])
+    return [_covered(share, weights, whole) for share in shares]
 
 
 def merged(words: float, vectors: float) -> float:
@@ -112,5 +117,5 @@ def _weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[s
     return {term: weights.get(term, unseen) for term in terms}
 
 
-def _covered(share: dict[str, float], weights: dict[str, float], enough: float) -> float:
-    return min(1.0, sum(weights[term] * like for term, like in share.items()) / enough) if enough else 0.0
+def _covered(share: dict[str, float], weights: dict[str, float], whole: float) -> float:
+    return min(1.0, sum(weights[term] * like for term, like in share.items()) / whole) if whole else 0.0

@@ -363,3 +363,31 @@ async def test_an_export_keeps_its_times(store: KnowledgeStore, clock: Clock) ->
     kept = {item.text: item.contradicted_by for item in await all_items(store)}
     assert (kept["x is new"], bool(kept["x is old"])) == ("", True)
     assert "old" not in kept
+
+
+async def test_as_many_are_found_as_are_wanted(store: KnowledgeStore) -> None:
+    await store.store([a_text(f"lorry number {n}") for n in range(120)])
+    assert len(await store.recall(wish("lorry", limit=100))) == 100
+
+
+async def test_items_may_become_of_another_kind(opens: OpenStore, clock: Clock) -> None:
+    """What a process holds in memory goes by kind: one that leaves takes no other with it."""
+    one, other = opens(now=clock), opens(now=clock)
+    for round_ in range(3):
+        items = [
+            a_text(f"lorry number {n}", key=str(n), kind="memory" if n == round_ else "document") for n in range(4)
+        ]
+        await one.store(items)
+        found = await other.recall(wish("lorries", kinds=("document",)))
+        assert sorted(texts(found)) == [f"lorry number {n}" for n in range(4) if n != round_]
+        assert texts(await other.recall(wish("lorries", kinds=("memory",)))) == [f"lorry number {round_}"]
+
+
+async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) -> None:
+    lorries, bicycles = a_text("lorries", key="k"), a_text("bicycles", key="k")
+    await store.store([lorries])
+    stored = await store.store([lorries, bicycles, lorries])
+    assert [each.change for each in stored] == ["unchanged", "updated", "updated"]
+    [found] = await store.recall(wish("lorries"))
+    assert (found.item.text, found.score) == ("lorries", 1.0)
+    assert await store.recall(wish("bicycles", threshold=0.1)) == []

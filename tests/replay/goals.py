@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.workflows.decisions.goals.default_prompts import DEFAULTS
-from orga.workflows.types.goals.prompts import PromptTemplates
+from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
@@ -80,7 +80,9 @@ async def piped(client: Client) -> Ran:
 
 async def asked_by_templates(client: Client) -> Ran:
     """Pursue a goal that looks like a template, every prompt of it made by one."""
-    own = {name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULTS.items()}
+    own: dict[PromptName, str] = {
+        name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULTS.items()
+    }
     kept = "the year is not known; " * 30
     planned = [a_step("a", at=1), {**a_step("b", "look", "a"), "arguments": None}, a_step("c", "look", "b", at=3)]
     model = GoalModel(

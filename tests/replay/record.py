@@ -45,6 +45,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "delegated": features.delegated,
     "notified": features.notified,
     "decided": features.decided,
+    "knowing": features.knowing,
     "criticised": trust.criticised_run,
     "held": trust.held,
     "compensated": trust.compensated,

@@ -33,6 +33,7 @@ SHOWS = {
     "delegated": ("DelegationStarted", "DelegationEnded"),
     "notified": ("ApprovalRequested", "NotificationFailed", "ReceiverRefused: it answered 404"),
     "decided": ("DecisionGrounded", "trusted_context.paid"),
+    "knowing": ("KnowledgeRecalled", "injected", "kept", "'none'", "tainted", "KnowledgeStored", "memory", "learnings"),
     "criticised": ("CritiqueEvaluated", "revise", "accepted"),
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),

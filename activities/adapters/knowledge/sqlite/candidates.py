@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.rows import SELECTED, item_of
-from orga.activities.knowledge.ranking import CANDIDATES, Candidate
+from orga.activities.knowledge.ranking import Candidate, enough
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpacked
 from orga.activities.knowledge.words import query_terms
@@ -13,9 +13,8 @@ from orga.workflows.types.knowledge import Recall
 
 IN_A_FOLDER = 500
 """Items of one directory or language that are looked at, the newest."""
-_COMMON = 1_000
+COMMON = 1_000
 """A word that so many items hold tells nothing where another one does."""
-_NEWEST = f"ORDER BY rowid DESC LIMIT {CANDIDATES}"
 _LOOKED_AT = 200
 
 
@@ -27,6 +26,7 @@ class Search:
         self._wish = wish
         self._now = now
         self._embedder = embedder
+        self._enough = enough(wish)
         self._places = visible_places(wish.reader, wish.scopes)
 
     def candidates(self, codes: Codes, query: Sequence[float] | None) -> list[Candidate]:
@@ -43,7 +43,7 @@ class Search:
             numbers = set(self._first_visible(list(dict.fromkeys(self._by_words()))))
             if query is not None:
                 numbers.update(
-                    codes.nearest(self._connection, query, self._places, wish.kinds, now=self._now, limit=CANDIDATES)
+                    codes.nearest(self._connection, query, self._places, wish.kinds, now=self._now, limit=self._enough)
                 )
             found = self._loaded("items.number", sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
@@ -89,14 +89,14 @@ class Search:
         terms = query_terms(self._wish.text)
         if not terms or not self._places:
             return []
-        weights: dict[int, float] = {}
+        newest, weights = f"ORDER BY rowid DESC LIMIT {self._enough:d}", dict[int, float]()
         for term in terms:
-            numbers = self._matching(_quoted(term), f"LIMIT {_COMMON}")
-            for number in numbers if len(numbers) < _COMMON else ():
+            numbers = self._matching(_quoted(term), f"LIMIT {COMMON}")
+            for number in numbers if len(numbers) < COMMON else ():
                 weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
-        every = self._matching(" AND ".join(map(_quoted, terms)), _NEWEST)
+        every = self._matching(" AND ".join(map(_quoted, terms)), newest)
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
-        return [*every, *(rarest or self._matching(" OR ".join(map(_quoted, terms)), _NEWEST))]
+        return [*every, *(rarest or self._matching(" OR ".join(map(_quoted, terms)), newest))]
 
     def _first_visible(self, numbers: Sequence[int]) -> list[int]:
         """Return the first of these that are looked for and have not expired."""
@@ -109,9 +109,9 @@ class Search:
             )
             visible = {number for (number,) in rows}
             found += [number for number in part if number in visible]
-            if len(found) >= CANDIDATES:
+            if len(found) >= self._enough:
                 break
-        return found[:CANDIDATES]
+        return found[: self._enough]
 
     def _matching(self, words: str, which: str) -> list[int]:
         """Return what the reader sees and holds these words."""

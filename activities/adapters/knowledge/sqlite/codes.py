@@ -9,6 +9,30 @@ from threading import Lock
 from orga.activities.knowledge.vectors import code_of
 
 
+class _Bucket:
+    """What one place holds of one kind, in two lists that are gone through fast."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.codes: list[int] = []
+        self._at: dict[int, int] = {}
+
+    def keep(self, number: int, code: int) -> None:
+        at = self._at.setdefault(number, len(self.codes))
+        if at < len(self.codes):
+            self.codes[at] = code
+        else:
+            self.numbers.append(number)
+            self.codes.append(code)
+
+    def drop(self, number: int) -> None:
+        at, last = self._at.pop(number), self.numbers[-1]
+        self.codes[at], self.numbers[at] = self.codes[-1], last
+        if last != number:
+            self._at[last] = at
+        del self.codes[-1], self.numbers[-1]
+
+
 class Codes:
     """Those of one embedder, by place and kind: what a reader cannot see is not even looked at.
 
@@ -20,7 +44,7 @@ class Codes:
         self._lock = Lock()
         self._changed = -1
         self._erased = -1
-        self._buckets: dict[tuple[str, str], dict[int, int]] = {}
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
         self._bucket_of: dict[int, tuple[str, str]] = {}
         self._expiring: dict[int, int] = {}
 
@@ -46,9 +70,9 @@ class Codes:
         """
         with self._lock:
             self._refresh(connection)
-            found = [self._buckets.get((place, kind), {}) for place in places for kind in kinds]
-            numbers = list(chain.from_iterable(found))
-            codes = list(chain.from_iterable(bucket.values() for bucket in found))
+            found = [self._buckets.get((place, kind), _Bucket()) for place in places for kind in kinds]
+            numbers = list(chain.from_iterable(bucket.numbers for bucket in found))
+            codes = list(chain.from_iterable(bucket.codes for bucket in found))
             expired = {number for number, time in self._expiring.items() if time <= now}
         code = code_of(vector)
         distances = [(code ^ other).bit_count() for other in codes]
@@ -76,9 +100,9 @@ class Codes:
     def _keep(self, number: int, bucket: tuple[str, str], expires_at: int | None, code: int) -> None:
         before = self._bucket_of.get(number)
         if before is not None and before != bucket:
-            del self._buckets[before][number]
+            self._buckets[before].drop(number)
         self._bucket_of[number] = bucket
-        self._buckets.setdefault(bucket, {})[number] = code
+        self._buckets.setdefault(bucket, _Bucket()).keep(number, code)
         if expires_at is None:
             self._expiring.pop(number, None)
         else:

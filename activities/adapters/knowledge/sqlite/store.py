@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from orga.activities.adapters.knowledge.left_aside import LeftAside
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
@@ -51,6 +52,7 @@ class SqliteStore:
         self._now = now
         self._connections = Connections(path)
         self._codes = Codes(embedder.name)
+        self._left_aside = LeftAside(str(path), embedder.name)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="knowledge-reader")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
@@ -65,8 +67,10 @@ class SqliteStore:
         if not arriving:
             return []
         known = await self._read(lambda connection: known_items(connection, [item.id for item in arriving]))
-        news = {item.id: item for item in arriving if change(known.get(item.id), item) != "unchanged"}
-        vectors = await self._vectors(list(news.values()))
+        news = {item.id for item in arriving if change(known.get(item.id), item) != "unchanged"}
+        if not news:
+            return [Stored(id=item.id, change="unchanged") for item in arriving]
+        vectors = await self._vectors([item for item in arriving if item.id in news])
         return await self._write(lambda connection: store_items(connection, arriving, vectors))
 
     async def recall(self, wish: Recall) -> list[Recalled]:
@@ -80,7 +84,9 @@ class SqliteStore:
 
         def recalled(connection: sqlite3.Connection) -> list[Recalled]:
             search = Search(connection, wish, now=now, embedder=self._embedder.name)
-            return ranked(wish, query, search.candidates(self._codes, query))
+            candidates = search.candidates(self._codes, query)
+            self._left_aside.notice(candidates)
+            return ranked(wish, query, candidates)
 
         return await self._read(recalled)
 
@@ -125,8 +131,7 @@ class SqliteStore:
         progress(done, total)
         while part := (await self._read(lambda connection: unindexed(connection, self._embedder.name, _REINDEXED)))[0]:
             vectors = await self._vectors(list(part.values()))
-            numbers = {item.id: number for number, item in part.items()}
-            await self._write(lambda connection, n=numbers, v=vectors: keep_vectors(connection, n, v))
+            await self._write(lambda connection, p=part, v=vectors: keep_vectors(connection, p, v))
             done += len(part)
             progress(done, max(done, total))
         return done
@@ -141,8 +146,8 @@ class SqliteStore:
         self._connections.close()
 
     async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
-        found = await self._embedder.embed([searched_text(item) for item in items]) if items else []
-        return Vectors(self._embedder.name, {item.id: vector for item, vector in zip(items, found, strict=True)})
+        texts = list(dict.fromkeys(map(searched_text, items)))
+        return Vectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
         return await self._read(lambda connection: page_of(connection, kinds, source_prefix, after, _PAGE))

@@ -8,6 +8,7 @@ from orga.activities.adapters.knowledge.sqlite.rows import COLUMNS, SELECTED, it
 from orga.activities.knowledge.arrival import change, standing
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.vectors import code_bytes, code_of, packed
+from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
 _INSERT = (
@@ -19,7 +20,7 @@ _INSERT = (
 
 @dataclass(frozen=True)
 class Vectors:
-    """Of one embedder, by the id of the item."""
+    """Of one embedder, by the text that each was made of."""
 
     embedder: str
     of: dict[str, Sequence[float]]
@@ -41,12 +42,13 @@ def store_items(connection: sqlite3.Connection, items: Sequence[StoredItem], vec
     return [_store(connection, item, vectors, changed) for item in items]
 
 
-def keep_vectors(connection: sqlite3.Connection, numbers: dict[str, int], vectors: Vectors) -> None:
-    """Give items (their numbers by id) these vectors."""
+def keep_vectors(connection: sqlite3.Connection, items: dict[int, StoredItem], vectors: Vectors) -> None:
+    """Give items (by their numbers) their vectors, but for those that have changed or gone meanwhile."""
     changed = _count_up(connection, "changed")
-    for id_, vector in vectors.of.items():
-        _keep_vector(connection, numbers[id_], vector, vectors.embedder)
-        connection.execute("UPDATE items SET changed = ? WHERE number = ?", (changed, numbers[id_]))
+    for number, item in items.items():
+        if known_items(connection, [item.id]).get(item.id) == item:
+            _keep_vector(connection, number, vectors.of[searched_text(item)], vectors.embedder)
+            connection.execute("UPDATE items SET changed = ? WHERE number = ?", (changed, number))
 
 
 def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, int]:
@@ -77,8 +79,9 @@ def _store(connection: sqlite3.Connection, item: StoredItem, vectors: Vectors, c
     if what == "unchanged":
         return Stored(id=item.id, change=what)
     (number,) = connection.execute(_INSERT, (*row_of(item), changed)).fetchone()
-    if item.id in vectors.of:
-        _keep_vector(connection, number, vectors.of[item.id], vectors.embedder)
+    vector = vectors.of.get(searched_text(item))
+    if vector is not None:
+        _keep_vector(connection, number, vector, vectors.embedder)
     elif old is not None:
         connection.execute("DELETE FROM vectors WHERE number = ?", (number,))
     contradicts = _settle(connection, claim_of(item), item.id, changed)

@@ -1,0 +1,80 @@
+"""(n) How long recalling takes among many items, and what importing them takes."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+
+from bench.figures import Figure
+from bench.recall_quality import questions
+from bench.rig import Rig
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.knowledge.exchange import import_items
+from orga.workflows.types.knowledge import KnowledgeItem, Recall
+
+MAX_MS = 50.0
+"""Of processor time of the whole process, which other work on the machine hardly changes; the issue's limit."""
+MAX_GROWTH = 1.25
+"""Of the memory once the last tenth is in, beside that after the first tenth."""
+WORDS = 40
+
+
+async def measure(_: Rig, items: int) -> list[Figure]:
+    """Return the figures: passages of 40 words in a row of the question set, and its questions."""
+    with TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "knowledge.db", HashingEmbedder())
+        sizes: list[float] = []
+
+        def progress(done: int, total: int) -> None:
+            if done * 10 // total > len(sizes):
+                gc.collect()
+                sizes.append(_resident_mb())
+
+        begun = process_time()
+        await import_items(store, _passages(items), progress, total=items)
+        each_ms = (process_time() - begun) * 1_000 / items
+        await store.recall(Recall(text="the first reads the codes into memory"))
+        spent, waited = await _recalled(store)
+        await store.close()
+    return [
+        Figure("n", f"import of {items:,} items, each", "ms", each_ms),
+        Figure(
+            "n",
+            "its memory, at the end beside the first tenth",
+            "MB",
+            sizes[-1],
+            sizes[0],
+            sizes[-1] / sizes[0],
+            MAX_GROWTH,
+        ),
+        Figure("n", f"recall among {items:,}, median of its processor time", "ms", median(spent), limit=MAX_MS),
+        Figure("n", "the same by the clock", "ms", median(waited)),
+    ]
+
+
+async def _recalled(store: SqliteStore) -> tuple[list[float], list[float]]:
+    spent: list[float] = []
+    waited: list[float] = []
+    for question, _ in questions()[1][::2]:
+        begun, begun_at = process_time(), perf_counter()
+        await store.recall(Recall(text=question))
+        spent.append((process_time() - begun) * 1_000)
+        waited.append((perf_counter() - begun_at) * 1_000)
+    return spent, waited
+
+
+def _passages(count: int) -> Iterator[KnowledgeItem]:
+    words = " ".join(questions()[0]).split()
+    draw = Random(7)
+    for number in range(count):
+        start = draw.randrange(len(words) - WORDS)
+        yield KnowledgeItem(kind="document", text=" ".join(words[start : start + WORDS]), key=str(number))
+
+
+def _resident_mb() -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1_024
