@@ -6,10 +6,10 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal test check fmt bench lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench lock clean
 
 help: ## Show what can be made
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,9 @@ demo: setup ## Run an agent over this project's own documents, server and worker
 
 demo-goal: setup ## Pursue a goal over them: it plans, searches, reads, compares, and answers with its sources
 	@$(BIN)/orga demo --goal
+
+demo-knowledge: setup ## Two runs over them: the second answers from what the first has learnt
+	@$(BIN)/orga demo --knowledge
 
 test: setup ## All checks and all tests, as CI runs them
 	@$(MAKE) --no-print-directory check
@@ -47,7 +50,7 @@ bench: setup ## Ratios against a hand-written minimal workflow, side by side
 
 lock: ## Lock the packages of pyproject.toml anew, with hashes: all of them, and those that a worker needs
 	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-header --upgrade -o requirements.lock
-	@$(BIN)/uv export --quiet --no-dev --no-emit-project --no-header -o requirements-worker.lock
+	@$(BIN)/uv export --quiet --no-dev --extra postgres --no-emit-project --no-header -o requirements-worker.lock
 
 clean: ## Remove what was made
 	@rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis

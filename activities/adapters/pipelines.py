@@ -52,9 +52,14 @@ class ConfiguredPipelines:
         """Refuse a goal that has a pipeline and cannot delegate.
 
         Raises:
-            InvalidInput: A tool profile leaves it no tool to delegate with.
+            InvalidInput: A tool profile leaves it no tool to delegate with, or a tool has the name of an agent.
         """
-        if pipeline is not None and not offered.delegates:
+        if pipeline is None:
+            return
+        tools = {tool.name for tool in offered.tools}
+        if same := [agent for agent in pipeline.agents if agent in tools]:
+            raise InvalidInput(f"pipeline: {same[0]!r} is an agent and a tool of the goal's agent; rename the agent")
+        if not offered.delegates:
             raise InvalidInput(
                 f"pipeline: its steps are delegated, and tool_profile leaves out {RUN_TOOL!r}; include it"
             )

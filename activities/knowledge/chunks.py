@@ -13,7 +13,8 @@ LIMIT = 1_200
 OVERLAP = 150
 """At most so many characters are taken along from the part before."""
 
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$")
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
+"""What closes a heading is cut off by hand: a pattern for it takes a day for a line of `# # #`."""
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _BLANK_LINES = re.compile(r"\n[ \t]*\n+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
@@ -66,13 +67,13 @@ def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         mark = _FENCE.match(line)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
-        heading = None if fence else _HEADING.match(line)
+        heading = None if fence else _HEADING.fullmatch(line)
         if heading is None:
             lines.append(line)
             continue
         yield tuple(name for _, name in headings), "\n".join(lines).strip()
         level, lines = len(heading[1]), []
-        headings = [*(each for each in headings if each[0] < level), (level, heading[2][:200])]
+        headings = [*(each for each in headings if each[0] < level), (level, heading[2].rstrip("# \t")[:200])]
     yield tuple(name for _, name in headings), "\n".join(lines).strip()
 
 

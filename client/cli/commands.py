@@ -151,6 +151,13 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "Ask an agent a question about this project and watch it find out: live view, answer, journal.",
         ),
     ),
+    "Knowledge": (
+        Command(
+            "knowledge",
+            "knowledge.app:app",
+            "Knowledge is what agents recall from run to run: add, find, import, export and forget it.",
+        ),
+    ),
     "Tools": (
         Command(
             "tools",

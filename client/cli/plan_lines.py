@@ -20,6 +20,11 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
     return before + [_step(step) for step in shown]
 
 
+def pipeline_name(plan: Plan | None) -> str:
+    """Return the pipeline whose plan it is; "" of one by the model."""
+    return on_one_line(str((plan or {}).get("pipeline", "")), 60)
+
+
 def trend_line(plan: Plan | None) -> str:
     """Return how the scores of the latest rounds go; "" where there are too few."""
     trend, average = ((plan or {}).get(key) for key in ("trend", "average"))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
 from orga.client.cli.held_calls import held_calls, table
-from orga.client.cli.plan_lines import step_lines, trend_line
+from orga.client.cli.plan_lines import pipeline_name, step_lines, trend_line
 from orga.client.cli.progress import open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
@@ -83,8 +83,8 @@ def _iteration(status: AgentStatus) -> str:
 
 def _plan_lines(status: AgentStatus) -> list[str]:
     """Return the steps of a goal's plan; none of a run that has no plan."""
-    trend, pipeline = trend_line(status.plan), (status.plan or {}).get("pipeline")
-    named = [f"pipeline   {in_full(str(pipeline))}"] if pipeline else []
+    trend, pipeline = trend_line(status.plan), pipeline_name(status.plan)
+    named = [f"pipeline   {pipeline}"] if pipeline else []
     return (
         named + [f"step       {line}" for line in step_lines(status.plan)] + ([f"scores     {trend}"] if trend else [])
     )

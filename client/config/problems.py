@@ -41,8 +41,6 @@ def reason(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...])
     """Return what is wrong with the key at `path` and what is allowed."""
     if details["type"] == "extra_forbidden":
         return f"unknown key; {nearest(path[-1], known_keys(model, path[:-1]))}"
-    if details["type"] == "none_required":
-        return "not available in this version; leave it out"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{_shown(details['input'])} {message}" if message.startswith("should") else message
 

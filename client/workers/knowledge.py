@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from orga.activities.adapters.knowledge.embedders.configured import configured_embedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.home import server_home
 from orga.client.user_path import user_path
@@ -23,11 +24,11 @@ def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> 
         root: Where file tools work.
 
     Raises:
-        ValueError: Something that it needs is not set; the text names it, and no secret.
+        ValueError: Something that it needs is not set or not installed; the text names it, and no secret.
     """
     embedder = configured_embedder(config.knowledge.embedder, env, config.models.base_urls)
     if config.knowledge.backend == "postgres":
-        raise ValueError('knowledge.backend: "postgres" is not available in this version; use "sqlite"')
+        return _postgres_store(config.knowledge.dsn, env, embedder)
     return SqliteStore(store_path(config, root), embedder)
 
 
@@ -42,3 +43,18 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
     base = (config.file.parent if config.file else root).resolve()
     mark = hashlib.sha256(str(base).encode(errors="surrogateescape")).hexdigest()[:MARK_CHARS]
     return server_home().knowledge / f"{mark}.db"
+
+
+def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:
+    if find_spec("psycopg") is None:
+        raise ValueError("knowledge.backend: \"postgres\" needs the extra: pip install 'orga[postgres]'")
+    from orga.activities.adapters.knowledge.postgres.address import address
+    from orga.activities.adapters.knowledge.postgres.store import PostgresStore
+
+    dsn = env.get(variable, "").strip()
+    if not dsn:
+        raise ValueError(
+            f'knowledge.backend is "postgres", but {variable} is not set in the environment; set it to the address, '
+            "postgresql://user:password@host/database"
+        )
+    return PostgresStore(address(dsn, variable), embedder)

@@ -1,7 +1,6 @@
 """Knowledge with the embedded store: from run to run, by whom it may be recalled, what it leaves behind."""
 
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,17 @@ from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.cache import ByteCache
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.client.proof.verify import verify
 from orga.workflows.types.context import Setup
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, StoredItem
 from orga.workflows.types.messages import Reply
+from tests.support.model.counting import counting
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 
-ON = {"knowledge": {}}
+ON: dict[str, Any] = {"knowledge": {}}
 BLOCK = "[KNOWLEDGE_CONTEXT]"
 
 
@@ -177,7 +178,7 @@ async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore)
     assert ran.result.tool_calls.denied == 1, "what a run would store at its end is no call of its model"
 
 
-ENDINGS = {
+ENDINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a limit": ({"max_iterations": 1}, "max_iterations"),
     "an answer": ({}, "completed"),
 }
@@ -227,7 +228,11 @@ TALK = ("warehouse harbour crane", "warehouse harbour crane", "invoice ledger", 
 async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_FACTS) -> tuple[Ran, ScriptedProvider]:
     facts = [("The warehouse", "stands at", "the harbour crane"), ("An invoice", "enters", "the ledger by hand")]
     await store.store([a_fact(*each) for each in facts])
-    look = FakeTool("look", lambda arguments, context: TALK[arguments["n"] % len(TALK)])
+
+    def talk(arguments: dict[str, Any], context: object) -> str:
+        return TALK[arguments["n"]]
+
+    look = FakeTool("look", talk)
     steps = [calls("look", arguments={"n": n}) for n in range(4)]
     provider = ScriptedProvider([*steps, answers("done")])
     async with a_loop(client, provider, look, knowledge=store, setup=setup) as loop:
@@ -255,18 +260,41 @@ async def test_a_roll_over_keeps_the_block(client: Client, store: SqliteStore) -
     assert not [check for check in (await verify(client, ran.handle.id)).checks if not check.ok]
 
 
+def _forgets(*given: object) -> None:
+    """Keep nothing."""
+
+
 async def test_a_worker_that_knows_nothing_of_the_run_rebuilds_the_block(
     client: Client, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, provider = await a_long_run(client, store)
     await store.forget(Erasure(tenant=""))
-    monkeypatch.setattr("orga.activities.conversations.CACHE_BYTES", 0)
-    monkeypatch.setattr("orga.activities.cache.ByteCache.put", lambda *given: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    monkeypatch.setattr(ByteCache, "put", _forgets)
     _, forgetful = await a_long_run(client, store)
     assert [blocks(request) for request in forgetful.given] == [blocks(request) for request in provider.given]
 
 
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
+@pytest.mark.parametrize("strategy", ["sliding_window", "observation_masking", "anchored_summary"])
+async def test_a_block_and_a_context_that_outgrows_its_budget(
+    client: Client, store: SqliteStore, strategy: str
+) -> None:
+    """Blocks come and go while older messages do; every context is rebuilt from the history."""
+    words = ["harbour", "ledger", "lantern", "granite", "orchard", "violin"]
+    await store.store([a_fact(word.title(), "is known for", f"its {word} stories") for word in words])
+    look = FakeTool("look", lambda arguments, context: f"{words[arguments['n'] % 6]} " + "x" * 2_000)
+
+    def reading(request: ModelRequest, number: int) -> Reply:
+        return calls("look", arguments={"n": number}) if number <= 12 else answers("done")
+
+    provider = counting(reading, lambda request, number: Reply.of(f"summary {number}"))
+    async with a_loop(client, provider, look, knowledge=store) as loop:
+        ran = await loop.run("the task", **ON, context_strategy=strategy, context_token_budget=3_000)
+
+    assert told(ran, "ContextCompacted")
+    shown = [block for request in provider.steps for block in blocks(request)]
+    assert len(set(shown)) > 3
+    assert all(len(blocks(request)) <= 1 for request in provider.steps)
+    assert not [check for check in (await verify(client, ran.handle.id)).checks if not check.ok]
 
 
 async def test_conventions_of_a_place_reach_who_works_there(client: Client, store: SqliteStore) -> None:

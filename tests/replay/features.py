@@ -11,6 +11,7 @@ from orga.client.server.search_attributes import register
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.context import Setup
+from orga.workflows.types.knowledge import Provenance
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.recovery import Recovery
@@ -23,6 +24,7 @@ from tests.support.runs.decisions import a_decision
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran
 from tests.support.runs.questions import has_noted, updated, waiting
+from tests.support.values.shelf import Shelf, a_fact
 
 
 def failing(name: str, times: int = 1, **options: Any) -> FakeTool:
@@ -186,3 +188,27 @@ async def notified(client: Client) -> Ran:
         await has_noted(handle, "NotificationFailed")
         await updated(handle, "extend_budget", {"max_iterations": 9})
         return await loop.ended(handle)
+
+
+async def knowing(client: Client) -> Ran:
+    """Blocks that are injected, kept, replaced and gone; a fact that the model stores, what is learnt at the end."""
+    talk = ["invoice format", "invoice format once more", "warehouse harbour", "nothing else"]
+    look = FakeTool("look", lambda arguments, context: talk[arguments["n"]])
+    fact = {"subject": "invoices", "predicate": "are", "object": "EDIFACT"}
+    shelf = Shelf(
+        a_fact(
+            "invoice format EDIFACT",
+            scope="global",
+            provenance=Provenance(taint=("fetch_url",), source="https://invoices.example"),
+        ),
+        a_fact("warehouse harbour north", scope="global"),
+    )
+    steps = [
+        *(calls("look", arguments={"n": n}) for n in range(4)),
+        calls("store_knowledge", arguments=fact),
+        calls("recall_knowledge", arguments={"query": "warehouse harbour"}),
+        answers("done"),
+    ]
+    async with a_stage(client, steps, look, knowledge=shelf.as_store) as loop:
+        task = {"task": "look", "tenant": "acme", "trusted_context": {"user": "ada"}}
+        return await loop.run(task, knowledge={"max_context_items": 1})

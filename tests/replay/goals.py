@@ -1,4 +1,4 @@
-"""Goals whose histories are recorded: plans, steps side by side, scores, a change, a question; templates of prompts."""
+"""Goals whose histories are recorded: plans, scores, a question, an answer; prompts by templates; drafts, critiques."""
 
 from typing import Any
 from uuid import uuid4
@@ -7,13 +7,14 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.workflows.decisions.goals.default_prompts import DEFAULTS
-from orga.workflows.types.goals.prompts import PromptTemplates
+from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.model.scripted import calls
 from tests.support.runs.goals import start
 from tests.support.runs.loop import EXECUTION_TIMEOUT, WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.pipelines import Told, a_pipeline, start_line
 
 
 def _look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -57,9 +58,31 @@ async def pursued(client: Client) -> Ran:
         return await loop.ended(handle)
 
 
+async def piped(client: Client) -> Ran:
+    """A draft, a critique that is none and one that is, guidance, and a better draft."""
+    verdicts = iter(["fine!", '{"good": 0.4, "feedback": "more"}', '{"good": 0.9}'])
+    config = {
+        "kind": "director_critic",
+        "director": "writer",
+        "critic": "reviewer",
+        "rubric": {"good": {"weight": 1}},
+        "threshold": 0.8,
+    }
+    agents = {
+        "writer": Told(lambda task: "draft two" if "draft one" in task else "draft one"),
+        "reviewer": Told(lambda _: next(verdicts)),
+    }
+    async with a_pipeline(client, config, agents, task_queue="recorded") as (loop, _, __):
+        handle = await start_line(loop)
+        await handle.signal("steer", "mind the gap")
+        return await loop.ended(handle)
+
+
 async def asked_by_templates(client: Client) -> Ran:
     """Pursue a goal that looks like a template, every prompt of it made by one."""
-    own = {name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULTS.items()}
+    own: dict[PromptName, str] = {
+        name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULTS.items()
+    }
     kept = "the year is not known; " * 30
     planned = [a_step("a", at=1), {**a_step("b", "look", "a"), "arguments": None}, a_step("c", "look", "b", at=3)]
     model = GoalModel(

@@ -45,11 +45,13 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "delegated": features.delegated,
     "notified": features.notified,
     "decided": features.decided,
+    "knowing": features.knowing,
     "criticised": trust.criticised_run,
     "held": trust.held,
     "compensated": trust.compensated,
     "held-below": trust.held_below,
     "pursued": goals.pursued,
+    "piped": goals.piped,
     "asked-by-templates": goals.asked_by_templates,
 }
 

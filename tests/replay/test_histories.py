@@ -33,9 +33,11 @@ SHOWS = {
     "delegated": ("DelegationStarted", "DelegationEnded"),
     "notified": ("ApprovalRequested", "NotificationFailed", "ReceiverRefused: it answered 404"),
     "decided": ("DecisionGrounded", "trusted_context.paid"),
+    "knowing": ("KnowledgeRecalled", "injected", "kept", "'none'", "tainted", "KnowledgeStored", "memory", "learnings"),
     "criticised": ("CritiqueEvaluated", "revise", "accepted"),
     "held": ("ApprovalRequested", "ApprovalResolved", "once is enough"),
     "compensated": ("SagaEnded", "compensate"),
+    "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }

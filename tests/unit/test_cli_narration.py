@@ -119,6 +119,36 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             id="hydration",
         ),
         pytest.param(
+            an_entry(
+                "KnowledgeRecalled",
+                terms=["invoice", "format"],
+                items=[{"id": "1", "score": 0.81, "tainted": True}, {"id": "2", "score": 0.4}],
+                block="kept",
+            ),
+            "recalled 2 items (best 0.81), 1 of them untrusted, the same as before for: invoice format",
+            id="a recall",
+        ),
+        pytest.param(
+            an_entry("KnowledgeRecalled", terms=["invoice"], items=[], block="none"),
+            "recalled nothing for: invoice",
+            id="a recall that found nothing",
+        ),
+        pytest.param(
+            an_entry("KnowledgeRecalled", terms=["a"], items=[], error="Unreachable: gone"),
+            "✗ nothing could be recalled: Unreachable: gone",
+            id="a store that is down",
+        ),
+        pytest.param(
+            an_entry("KnowledgeStored", id="f1", kind="fact", change="added", contradicts=["f0"]),
+            "stored a fact: added f1, against 1 older fact",
+            id="a fact",
+        ),
+        pytest.param(
+            an_entry("KnowledgeStored", place="learnings", error="disk full"),
+            "✗ what was learnt could not be stored: disk full",
+            id="what could not be learnt",
+        ),
+        pytest.param(
             an_entry("PreHydrationComplete", references=[{"value": "#4", "status": "failed", "why": "gone"}]),
             "✗ #4: gone",
             id="a reference that led nowhere",

@@ -44,7 +44,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "x", "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="misspelled key"),
         pytest.param(["run", "x", "--set", "recovery.max_attempt=3"], "'max_attempts'", id="misspelled deep key"),
         pytest.param(["run", "x", "--set", "temperature=hot"], "config.temperature: ", id="wrong type"),
-        pytest.param(["run", "x", "--set", "knowledge=1"], "only null is accepted", id="a key of a later version"),
+        pytest.param(["run", "x", "--set", "knowledge=1"], "knowledge: Input should be", id="a table that is none"),
         pytest.param(["run", "x", "--set", "timeout_s"], "write --set key=value", id="no value"),
         pytest.param(["run", "x", "--trusted", "=1"], "write --trusted key=value", id="no key"),
         pytest.param(["run", "x", "--agent", ""], "agent: ", id="empty agent"),
@@ -75,6 +75,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["requeue", "x", "--set", "a=1"], "give --fork, too", id="settings of no fork"),
         pytest.param(["notify", "test"], "nobody is to be told: [notify] url is not set", id="nobody to try it on"),
         pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
+        pytest.param(["demo", "--goal", "--knowledge"], "--goal and --knowledge are two demos", id="two demos"),
         pytest.param(["journal", "x", "--exported", "gone"], "gone cannot be read", id="no such export"),
     ],
 )

@@ -78,6 +78,17 @@ def test_the_worker_starts_on_a_healthy_server_that_is_set_up() -> None:
     assert SERVICES["setup"]["restart"] == "no"
 
 
+def test_a_store_of_knowledge_comes_only_where_it_is_asked_for() -> None:
+    """Without its profile nothing of it starts, and nobody is asked for its password."""
+    assert SERVICES["knowledge"]["profiles"] == ["knowledge"]
+    assert all("knowledge" not in service.get("depends_on", {}) for service in SERVICES.values())
+    assert SERVICES["knowledge"]["environment"]["POSTGRES_PASSWORD"] == "${KNOWLEDGE_PASSWORD:-}"
+
+
+def test_the_image_can_reach_a_shared_store() -> None:
+    assert re.search(r"^psycopg-binary==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE)
+
+
 def test_the_server_has_the_settings_of_the_embedded_one() -> None:
     settings: dict[str, list[dict[str, Any]]] = yaml.safe_load((ROOT / "deploy" / "temporal.yaml").read_text())
     assert {f"{key}={json.dumps(values[0]['value'])}" for key, values in settings.items()} == set(DYNAMIC_CONFIG)

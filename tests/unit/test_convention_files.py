@@ -210,6 +210,7 @@ LARGE: dict[str, tuple[str, str]] = {
     "one endless line": ("AGENTS.md", "x" * MAX_BYTES),
     "a heading for each line": ("AGENTS.md", "# a\nb\n" * 40_000),
     "an endless heading": ("AGENTS.md", f"# {'x ' * 100_000}\ntext"),
+    "a heading that is closed without end": ("AGENTS.md", f"# a{' #' * 100_000}x\ntext"),
     "keys without number": ("biome.json", "{" + ",".join(f'"k{n}": 1' for n in range(20_000)) + "}"),
     "an endless value": ("ruff.toml", f'a = "{"x" * 200_000}"'),
     "commas without number": ("biome.json", '{"a": [' + "1, \n" * 40_000 + "]}"),

@@ -9,7 +9,8 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.delegation import Ceiling, Delegate, DelegateSpec
-from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.input import LoopConfig, RunKnowledge
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolProfile, ToolSpec
@@ -146,3 +147,48 @@ async def test_what_names_no_tool_is_refused(fields: dict[str, Any], message: st
     with pytest.raises(InvalidInput) as caught:
         await offered(**fields)
     assert str(caught.value).startswith(message)
+
+
+KNOWING = ConfiguredAgents(
+    {
+        "plain": AgentConfig(tools=("read",)),
+        "all": AgentConfig(tools=("*",)),
+        "asking": AgentConfig(tools=("read", "recall_knowledge")),
+        "knowing": AgentConfig(tools=("read",), config=LoopConfig(knowledge=RunKnowledge())),
+    },
+    {"read": TOOLS["read"], **{name: a_spec(name, verified=True) for name in KNOWLEDGE_TOOLS}},
+    "offline:extractive",
+    lambda model: None,
+    a_setup(),
+)
+
+KNOWN: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "not without knowledge": ({"agent": "plain"}, ["read"]),
+    "no glob means them": ({"agent": "all"}, ["read"]),
+    "by the run's own config": ({"agent": "plain", "config": {"knowledge": {}}}, ["read", *KNOWLEDGE_TOOLS]),
+    "by the agent's": ({"agent": "knowing"}, ["read", *KNOWLEDGE_TOOLS]),
+    "taken away": ({"agent": "knowing", "config": {"knowledge": None}}, ["read"]),
+    "switched off": ({"agent": "knowing", "config": {"knowledge": {"enabled": False}}}, ["read"]),
+    "narrowed by the run": ({"agent": "knowing", "tools": ["recall_knowledge"]}, ["recall_knowledge"]),
+    "narrowed by a profile": (
+        {"agent": "knowing", "config": {"tool_profile": {"exclude": ["store_*"]}}},
+        ["read", "recall_knowledge"],
+    ),
+    "under a ceiling": ({"agent": "knowing", "ceiling": Ceiling(tools=("read",))}, ["read"]),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), KNOWN.values(), ids=KNOWN)
+async def test_tools_that_recall_and_store(fields: dict[str, Any], expected: list[str]) -> None:
+    setup = await KNOWING.setup(PrepareRequest.model_validate(fields))
+    assert [tool.name for tool in setup.tools] == expected
+
+
+async def test_they_are_listed_in_vain_without_knowledge() -> None:
+    with pytest.raises(InvalidInput, match=r"has no knowledge; set agents\.asking\.config\.knowledge"):
+        await KNOWING.setup(PrepareRequest(agent="asking"))
+
+
+async def test_a_worker_without_a_store_says_so() -> None:
+    with pytest.raises(InvalidInput, match="this worker has no store of knowledge"):
+        await CONFIGURED.setup(PrepareRequest(agent="lead", config={"knowledge": {}}))

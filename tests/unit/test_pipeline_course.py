@@ -21,6 +21,7 @@ from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
 from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, task_of
 from orga.workflows.decisions.goals.pursue import honest_confidence, with_guidance_seen
 from orga.workflows.decisions.goals.review import with_reviewed
+from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from tests.support.values.core import T0, a_setup
 from tests.support.values.pipelines import CHAIN, ESSAY, SURVEY, after_round, fails, noted, piped
@@ -186,8 +187,9 @@ def test_drafts_that_get_no_better_end_it_with_the_best_which_says_so() -> None:
     state = piped({**ESSAY, "adaptive_break": True, "max_rounds": 7})
     for text, score in [("draft A", 0.5), ("draft B", 0.5)]:
         state = after_round(after_round(state, text), verdict(score))
-    assert state.pursuit.ending == ("stuck", "the drafts get no better: 0.5 after 0.5")
-    answer = pipeline_answer(state, state.pursuit.ending)
+    ending: Stop = ("stuck", "the drafts get no better: 0.5 after 0.5")
+    assert state.pursuit.ending == ending
+    answer = pipeline_answer(state, ending)
     assert answer.startswith("The goal ended early: stuck (the drafts get no better: 0.5 after 0.5). Confidence 0.50.")
     assert answer.endswith("The best draft, draft-2:\n\ndraft B")
     assert best_effort(state, ("aborted", "enough")).endswith("draft B")

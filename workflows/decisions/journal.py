@@ -20,7 +20,7 @@ from orga.workflows.decisions.journal_entries import (
     used,
 )
 from orga.workflows.decisions.journal_iteration import JournalIteration
-from orga.workflows.decisions.journal_knowledge import known, recalled
+from orga.workflows.decisions.journal_knowledge import known, recalled, recalled_for
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest, Setup
 from orga.workflows.types.control import Note
@@ -133,8 +133,8 @@ class JournalFold:
             yield "ContextCompacted", {**compacted, **self._summary}
             self._summary = {}
 
-    def _ended(self, happening: Happening) -> Found:
-        readers: dict[str, Callable[[Happening], Found]] = {
+    def _ended(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        readers: dict[str, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
             names.READ_PAST: self._forked,
             "prepare": self._prepared,
             "summarise": self._summarised,
@@ -211,9 +211,11 @@ class JournalFold:
         failed = {**told, "action_count": len(places) or self._run.proposals, **known}
         return [("PolicyEvaluated", failed), *self._dispatched_if_settled()]
 
-    def _recalled(self, happening: Happening) -> Found:
-        """Tell what was recalled ahead of the next reasoning step, which is of the next iteration."""
-        return [("KnowledgeRecalled", recalled(happening))]
+    def _recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Tell what was recalled ahead of a reasoning step; with it the next iteration begins."""
+        yield from self._collected()
+        self._iteration = recalled_for(happening.key) or self._iteration
+        yield "KnowledgeRecalled", recalled(happening)
 
     def _acted(self, happening: Happening) -> Found:
         outcome = "ok" if happening.kind == "finished" else happening.kind

@@ -10,9 +10,12 @@ from orga.workflows.types.recall import (
     RecalledContext,
     RecalledRef,
     StoredRef,
+    recall_id,
     told_in,
 )
 from orga.workflows.types.status import Happening
+
+MAX_DIGITS = 9
 
 
 def recalled(happening: Happening) -> dict[str, Any]:
@@ -23,6 +26,12 @@ def recalled(happening: Happening) -> dict[str, Any]:
     block = "kept" if found.same else "injected" if found.text else "none"
     told: dict[str, Any] = {"terms": list(found.terms), "items": _items(found.items), "block": block}
     return {**told, **({"taint": list(found.taint)} if found.taint else {}), **_error(found.error)}
+
+
+def recalled_for(activity_id: str) -> int:
+    """Return the iteration of the reasoning step that it was recalled for; 0 where the id is another's."""
+    iteration = activity_id.removesuffix(recall_id("")) if activity_id.endswith(recall_id("")) else ""
+    return int(iteration) if iteration.isdecimal() and len(iteration) <= MAX_DIGITS else 0
 
 
 def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions import recall
-from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.phases import gate
 from orga.workflows.phases.attempt import Place, execute_attempt
 from orga.workflows.phases.control.failures import failure_text
@@ -74,7 +73,7 @@ async def persist_learnings(run: Run, text: str) -> None:
     where a critic or a person would have to look at the call first: nobody is asked behind the end.
     """
     call = recall.learning_call(run.state, text)
-    if call is None or is_in_question(run.setup, call):
+    if call is None or any(critic.reviews(call) for critic in run.setup.critics):
         return
     within_s = ABORTED_S if run.state.aborted is not None else LEARNING_S
     deadline = run.beside(run.event(workflow.sleep(within_s, summary="to store what was learnt")))

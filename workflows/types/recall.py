@@ -29,7 +29,7 @@ MAX_TAINT = 20
 MAX_TAINT_CHARS = 100
 
 
-def recall_id(iteration: int) -> str:
+def recall_id(iteration: int | str) -> str:
     """Return the id of the activity that recalls ahead of an iteration's model call."""
     return f"{iteration}.recall"
 

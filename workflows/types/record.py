@@ -226,8 +226,6 @@ def _key(loc: tuple[int | str, ...]) -> str:
 def _reason(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "unknown key"
-    if kind == "none_required":
-        return "only null is accepted in this version"
     return message.removeprefix("Value error, ")
 
 

@@ -1,12 +1,12 @@
 """The `recall_knowledge` tool."""
 
 import asyncio
-from posixpath import splitext
 from typing import Any, Literal
 
 from pydantic import Field
 
 from orga.activities.adapters.knowledge.failures import told_to_model
+from orga.activities.adapters.knowledge.languages import language_of
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeStore
@@ -24,30 +24,6 @@ MAX_BYTES = 18_000
 
 TERM_BYTES = 300
 """Of a query, in the journal."""
-
-LANGUAGES = {
-    ".c": "c",
-    ".cpp": "c++",
-    ".cs": "c#",
-    ".css": "css",
-    ".go": "go",
-    ".html": "html",
-    ".java": "java",
-    ".js": "javascript",
-    ".jsx": "javascript",
-    ".kt": "kotlin",
-    ".php": "php",
-    ".py": "python",
-    ".pyi": "python",
-    ".rb": "ruby",
-    ".rs": "rust",
-    ".sh": "shell",
-    ".sql": "sql",
-    ".swift": "swift",
-    ".ts": "typescript",
-    ".tsx": "typescript",
-}
-"""By the end of a file's name."""
 
 
 class _Parameters(Parameters):
@@ -96,7 +72,7 @@ class RecallKnowledge:
 
     async def _found(self, wish: _Parameters, behalf: Behalf) -> list[Recalled]:
         if wish.directory is not None and wish.scope == "conventions":
-            language = LANGUAGES.get(splitext(wish.directory)[1].lower(), "")
+            language = language_of(wish.directory)
             return await conventions_for(self._store, behalf.reader, wish.directory, language, wish.limit)
         return await self._store.recall(
             Recall(text=wish.query, reader=behalf.reader, limit=wish.limit, threshold=behalf.threshold)

@@ -16,7 +16,7 @@ class PlannedModel:
     """Calls the tools that the task names, one a turn, then answers with all it was told.
 
     `helper:look+send` delegates the task `look send` to that agent; `saga:book-cancel+send` is a saga of a step with
-    its compensation and a final one; `decide:l` decides on that size.
+    its compensation and a final one; `decide:l` decides on that size; `fact:sky+blue` stores that the sky is blue.
     """
 
     tools: frozenset[str]
@@ -42,6 +42,10 @@ def _call(call_id: str, word: str) -> ToolCall:
         return ToolCall(call_id=call_id, name=task)
     if agent == "decide":
         return ToolCall(call_id=call_id, name="decide", arguments={"decision": "size", "fields": {"size": task}})
+    if agent == "fact":
+        subject, _, value = task.partition("+")
+        fact = {"subject": subject, "predicate": "is", "object": value}
+        return ToolCall(call_id=call_id, name="store_knowledge", arguments=fact)
     if agent == "saga":
         return ToolCall(call_id=call_id, name="saga", arguments={"steps": [_step(part) for part in task.split("+")]})
     return ToolCall(call_id=call_id, name="delegate", arguments={"agent": agent, "task": task.replace("+", " ")})

@@ -73,6 +73,8 @@ class Outcome:
     """How the workers before the last one ended."""
     told: list[str]
     """The ids of the messages that a receiver got."""
+    folder: Path
+    """Where its workers kept what they know."""
 
     @property
     def tools(self) -> list[str]:
@@ -159,7 +161,7 @@ class Stage:
             workers.cancel()
             if self._now is not None:
                 self._now.kill()
-        return Outcome(ran, self.effects, self._exits, self.told)
+        return Outcome(ran, self.effects, self._exits, self.told, self._folder)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait for what must happen, however long workers that die take for it."""
@@ -227,4 +229,6 @@ class Stage:
         address = self._client.service_client.config.target_host
         effects = self._folder / "effects"
         case = self._case
-        return CrashWorker(address, self._folder.name, effects, case.roll_over_events, fate, case.cast, case.notify)
+        remembers = "knowledge" in case.config
+        known = (address, self._folder.name, effects, case.roll_over_events, fate, case.cast, case.notify)
+        return CrashWorker(*known, remembers=remembers)

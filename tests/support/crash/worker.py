@@ -15,8 +15,12 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.ports import ModelProvider, RunKey, ToolContext
+from orga.activities.ports import ModelProvider, RunKey, Tool, ToolContext
 from orga.client.history.converter import data_converter
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
@@ -26,6 +30,7 @@ from orga.workflows.types.decision_checks import CheckedDecision
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind, DeliveryRequest
 from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.knowledge import KnowledgeItem, Recall, Recalled, Stored
 from orga.workflows.types.questions import Notification, NotifyEvent
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
@@ -140,6 +145,26 @@ class Receiver:
         self.backstage.fate.reached("told")
 
 
+class FatedStore(SqliteStore):
+    """The embedded store of a worker that may die right behind what it has done, before anybody hears of it."""
+
+    def __init__(self, path: Path, fate: Fate) -> None:
+        super().__init__(path, HashingEmbedder())
+        self._fate = fate
+
+    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
+        """Store them."""
+        done = await super().store(items)
+        self._fate.reached(f"stored {items[0].kind}")
+        return done
+
+    async def recall(self, wish: Recall) -> list[Recalled]:
+        """Recall."""
+        found = await super().recall(wish)
+        self._fate.reached("recalled")
+        return found
+
+
 @dataclass(frozen=True)
 class Recipient:
     """Takes the answers of goals: one line for each in the file `delivered`."""
@@ -170,6 +195,8 @@ class CrashWorker:
     """A function of a module: only its name goes to the process."""
     notify: tuple[NotifyEvent, ...] = ()
     model: Callable[[frozenset[str], Callable[[str], None]], ModelProvider] = PlannedModel
+    remembers: bool = False
+    """Whether it has a store of knowledge: the file `knowledge.db`."""
     delivers: DeliveryKind | None = None
     """Where the answers of goals go; a repetition is known for one by a webhook alone."""
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
@@ -200,6 +227,8 @@ class CrashWorker:
         backstage = Backstage(self.effects, self.fate)
         tools = list(self.cast(backstage))
         names = tuple(tool.name for tool in tools)
+        store = FatedStore(self.effects.with_name("knowledge.db"), self.fate) if self.remembers else None
+        own: list[Tool] = [RecallKnowledge(store), StoreKnowledge(store)] if store else []
         agents = ConfiguredAgents(
             {
                 "default": AgentConfig(
@@ -207,14 +236,15 @@ class CrashWorker:
                 ),
                 "helper": AgentConfig(tools=names),
             },
-            {tool.name: tool.spec for tool in tools},
+            {tool.spec.name: tool.spec for tool in (*tools, *own)},
             "scripted:model",
             lambda model: self.fate.reached("prepare"),
             self._facts(),
             pipelines=self.pipelines,
         )
         policy, models = Lenient(self.fate.reached), ScriptedModels(self.model(frozenset(names), self.fate.reached))
-        parts = Parts(agents, models, policy, argument_errors, tools, notifier=Receiver(backstage))
+        known = [*tools, *own]
+        parts = Parts(agents, models, policy, argument_errors, known, notifier=Receiver(backstage), knowledge=store)
         return replace(parts, deliveries={TO: Recipient(backstage, self.delivers == "webhook")})
 
     def _facts(self) -> Setup:

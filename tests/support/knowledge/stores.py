@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.postgres.address import address
+from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
+from tests.support.parts.postgres import kept_postgres
 
 
 class OpenStore(Protocol):
@@ -31,5 +34,24 @@ async def sqlite_place(folder: Path) -> AsyncGenerator[OpenStore]:
         await store.close()
 
 
-PLACES: dict[str, Callable[[Path], AbstractAsyncContextManager[OpenStore]]] = {"sqlite": sqlite_place}
+@asynccontextmanager
+async def postgres_place(folder: Path) -> AsyncGenerator[OpenStore]:
+    """Yield what opens one database of a server that all tests of a process share; whatever it has opened is closed."""
+    del folder
+    dsn = kept_postgres().database()
+    opened: list[PostgresStore] = []
+
+    def open_store(*, now: Callable[[], datetime], embedder: Embedder | None = None) -> KnowledgeStore:
+        opened.append(PostgresStore(address(dsn, "DSN"), embedder or HashingEmbedder(), now=now))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        await store.close()
+
+
+PLACES: dict[str, Callable[[Path], AbstractAsyncContextManager[OpenStore]]] = {
+    "sqlite": sqlite_place,
+    "postgres": postgres_place,
+}
 """By the name of the backend: yields what opens stores in a new, empty place."""

@@ -87,7 +87,7 @@ class PlanStep(Record):
     """What that call was about, on one line: `read_file "docs/a.md"`."""
     scores: Scores | None = None
     label: str = ""
-    """The quality in the model's own words, which decides nothing."""
+    """The quality in the model's own words, which decides nothing; of a draft what its score stands for."""
     summary: str = ""
     error: str = ""
     by: str = ""
@@ -204,6 +204,10 @@ class GoalState(AgentState):
     inputs: tuple[str, ...] | None = None
     """Of its pipeline, where its starter gave some."""
     pursuit: Pursuit = Pursuit()
+
+    def with_aim(self, config: GoalConfig, deliver: tuple[str, ...] | None) -> Self:
+        """Return the state with other limits and settings, and other channels for the answer."""
+        return replace_fields(self, {"goal_config": config, "deliver": deliver})
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
         """Return the state with these changes of its pursuit."""

@@ -9,8 +9,8 @@ from typing import Literal
 
 from orga.activities.adapters.knowledge.conventions.files import KEY, Place, items_of
 from orga.activities.adapters.knowledge.conventions.kinds import kind_of
+from orga.activities.adapters.knowledge.conventions.replacing import Change, Kept, forget, replace
 from orga.activities.adapters.knowledge.project_files import project_files
-from orga.activities.adapters.knowledge.replacing import Change, Kept, forget, replace
 from orga.activities.adapters.knowledge.text_file import Unreadable
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
 

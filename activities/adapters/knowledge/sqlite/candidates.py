@@ -13,7 +13,7 @@ from orga.workflows.types.knowledge import Recall
 
 IN_A_FOLDER = 500
 """Items of one directory or language that are looked at, the newest."""
-_COMMON = 1_000
+COMMON = 1_000
 """A word that so many items hold tells nothing where another one does."""
 _LOOKED_AT = 200
 
@@ -91,8 +91,8 @@ class Search:
             return []
         newest, weights = f"ORDER BY rowid DESC LIMIT {self._enough:d}", dict[int, float]()
         for term in terms:
-            numbers = self._matching(_quoted(term), f"LIMIT {_COMMON}")
-            for number in numbers if len(numbers) < _COMMON else ():
+            numbers = self._matching(_quoted(term), f"LIMIT {COMMON}")
+            for number in numbers if len(numbers) < COMMON else ():
                 weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
         every = self._matching(" AND ".join(map(_quoted, terms)), newest)
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from orga.activities.adapters.knowledge.left_aside import LeftAside
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
@@ -51,6 +52,7 @@ class SqliteStore:
         self._now = now
         self._connections = Connections(path)
         self._codes = Codes(embedder.name)
+        self._left_aside = LeftAside(str(path), embedder.name)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="knowledge-reader")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
@@ -82,7 +84,9 @@ class SqliteStore:
 
         def recalled(connection: sqlite3.Connection) -> list[Recalled]:
             search = Search(connection, wish, now=now, embedder=self._embedder.name)
-            return ranked(wish, query, search.candidates(self._codes, query))
+            candidates = search.candidates(self._codes, query)
+            self._left_aside.notice(candidates)
+            return ranked(wish, query, candidates)
 
         return await self._read(recalled)
 

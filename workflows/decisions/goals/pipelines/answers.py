@@ -27,8 +27,8 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
         return ""
     if pipeline.kind == "director_critic":
         return best_so_far(state, ending)
-    last = own_steps(state)[-1]
-    return course.outputs.get(last.id, "") if ending[0] == "completed" and last.state == "done" else ""
+    last = own_steps(state)[-1:] if ending[0] == "completed" else ()
+    return "".join(course.outputs.get(step.id, "") for step in last)
 
 
 def best_so_far(state: GoalState, ending: Stop) -> str:

@@ -130,13 +130,15 @@ def _with_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
         return state.with_pursuit(steps=pursuit.with_steps([unusable]).steps)
     scores = (*course.scores, verdict.score)
     is_good = pipeline.fixed_rounds is None and verdict.score >= pipeline.threshold
-    draft = next(step for step in pursuit.steps if step.id == f"draft-{len(scores)}").with_fields(score=verdict.score)
+    quality = "good" if is_good else "partial"
+    draft = next(step for step in pursuit.steps if step.id == f"draft-{len(scores)}")
+    draft = draft.with_fields(score=verdict.score, label=quality)
     state = state.with_pursuit(
         steps=pursuit.with_steps([draft, critique.with_fields(error="")]).steps,
         course=course.with_fields(scores=scores, remarks=verdict.remarks),
     )
-    told = {"score": round(verdict.score, 3), "quality": "good" if is_good else "partial", "by": critique.skill}
-    return state.with_note("StepEvaluated", step=draft.id, label="", **told)
+    told = {"score": round(verdict.score, 3), "quality": quality, "by": critique.skill}
+    return state.with_note("StepEvaluated", step=draft.id, **told)
 
 
 def _with_needed_alone(state: GoalState, pipeline: Pipeline) -> GoalState:

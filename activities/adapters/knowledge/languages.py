@@ -1,6 +1,7 @@
 """Programming languages by the suffix of their files."""
 
 from collections.abc import Iterable
+from posixpath import splitext
 
 _OF_SUFFIX = {
     **dict.fromkeys(("py", "pyi"), "python"),
@@ -12,7 +13,13 @@ _OF_SUFFIX = {
     **dict.fromkeys(("sh", "bash"), "shell"),
     **{"rs": "rust", "go": "go", "java": "java", "rb": "ruby", "cs": "c#", "swift": "swift", "php": "php"},
     **{"scala": "scala", "ex": "elixir", "exs": "elixir", "lua": "lua", "sql": "sql", "zig": "zig"},
+    **{"css": "css", "html": "html"},
 }
+
+
+def language_of(path: str) -> str:
+    """Return the language of a file by its name; empty where that says nothing."""
+    return language_of_suffixes([splitext(path)[1].removeprefix(".")])
 
 
 def language_of_suffixes(suffixes: Iterable[str]) -> str:

@@ -1,0 +1,48 @@
+"""Where the database is, as it may be told: without its password."""
+
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+CONNECT_S = 5
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address with its password, and what people are told in its place."""
+
+    conninfo: str = field(repr=False)
+    password: str = field(repr=False)
+    place: str
+    """`postgresql://host:port/database`."""
+    variable: str
+    """That holds it, for remedies."""
+
+
+def address(dsn: str, variable: str) -> Address:
+    """Return the address that a variable holds. A server elsewhere is asked for TLS unless the address says otherwise.
+
+    Raises:
+        ValueError: It is none; the text repeats nothing of it.
+    """
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    except psycopg.Error:
+        raise ValueError(
+            f"{variable} holds no address of a database; write it like postgresql://user:password@host/database"
+        ) from None
+    host, name = parts.get("host", ""), parts.get("dbname", parts.get("user", ""))
+    is_local = all(each in _LOCAL or each.startswith(("/", "@")) for each in host.split(",") if each)
+    added = {"connect_timeout": str(CONNECT_S), "application_name": "orga"}
+    if not is_local:
+        added["sslmode"] = "require"
+    port = parts.get("port", "5432")
+    return Address(
+        conninfo=make_conninfo("", **{**added, **parts}),
+        password=parts.get("password", ""),
+        place=f"postgresql://{quote(host, safe=',/:') or 'localhost'}:{quote(port, safe=',')}/{quote(name)}",
+        variable=variable,
+    )

@@ -1,0 +1,132 @@
+"""What may fit a query, found as the embedded store finds it, within the same limits: so the same items are ranked."""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+
+from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
+from orga.activities.adapters.knowledge.postgres.schema import Connection
+from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
+from orga.activities.adapters.knowledge.sqlite.candidates import COMMON, IN_A_FOLDER
+from orga.activities.adapters.knowledge.sqlite.rows import item_of
+from orga.activities.knowledge.ranking import Candidate, enough
+from orga.activities.knowledge.scopes import visible_places
+from orga.activities.knowledge.vectors import code_of
+from orga.workflows.types.knowledge import Recall
+
+_VISIBLE = sql.SQL("place = ANY(%(places)s) AND kind = ANY(%(kinds)s) AND (expires_at IS NULL OR expires_at > %(now)s)")
+_LOAD = sql.SQL(
+    "SELECT {}, vectors.vector::real[] FROM (SELECT * FROM orga_knowledge.items WHERE {} AND {}) AS items "
+    "LEFT JOIN orga_knowledge.vectors ON vectors.number = items.number AND vectors.embedder = %(embedder)s"
+)
+_NEAREST = sql.SQL(
+    "SELECT number FROM orga_knowledge.vectors WHERE embedder = %(embedder)s AND {} "
+    "ORDER BY code <~> %(code)s::text::bit(512), number LIMIT %(limit)s"
+).format(_VISIBLE)
+_HOLDING = sql.SQL(
+    "SELECT asked.place, found.number FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place) "
+    "CROSS JOIN LATERAL ("
+    "SELECT number FROM orga_knowledge.items WHERE words @@ asked.query::tsquery LIMIT %(limit)s"
+    ") AS found ORDER BY asked.place"
+)
+_NEWEST_HOLDING = sql.SQL(
+    "SELECT number FROM orga_knowledge.items WHERE words @@ %(query)s::text::tsquery "
+    "ORDER BY number DESC LIMIT %(limit)s"
+)
+_FIRST_VISIBLE = sql.SQL(
+    "SELECT asked.number FROM unnest(%(numbers)s::bigint[]) WITH ORDINALITY AS asked (number, place) "
+    "WHERE EXISTS (SELECT 1 FROM orga_knowledge.items WHERE items.number = asked.number AND {}) "
+    "ORDER BY asked.place LIMIT %(limit)s"
+)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A text that is looked for: the words in the store that stand for its terms, one set a term, and its vector."""
+
+    terms: tuple[frozenset[str], ...]
+    vector: Sequence[float] | None
+
+
+class Search:
+    """One recall over one connection, within one transaction."""
+
+    def __init__(self, connection: Connection, wish: Recall, *, now: int, embedder: str) -> None:
+        self._connection = connection
+        self._wish = wish
+        self._enough = enough(wish)
+        self._places = list(visible_places(wish.reader, wish.scopes))
+        self._values = {"places": self._places, "kinds": list(wish.kinds), "now": now, "embedder": embedder}
+
+    async def candidates(self, query: Query) -> list[Candidate]:
+        """Return all that may fit, and the facts that contradict any of it."""
+        wish = self._wish
+        if wish.directory is not None or wish.language is not None or not wish.text.strip():
+            found = await self._newest(IN_A_FOLDER if wish.text.strip() else wish.limit)
+        else:
+            by_words = list(dict.fromkeys(await self._by_words(query.terms)))
+            numbers = set(await self._first_visible(by_words))
+            if query.vector is not None:
+                numbers.update(await self._nearest(query.vector))
+            found = await self._load(sql.SQL("number = ANY(%(wanted)s)"), wanted=sorted(numbers))
+        newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
+        missing = newer - {each.item.id for each in found}
+        if not missing:
+            return found
+        return [*found, *await self._load(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))]
+
+    async def _newest(self, limit: int) -> list[Candidate]:
+        wish, folder = self._wish, sql.SQL("TRUE")
+        if wish.directory is not None:
+            folder += sql.SQL(" AND directory = %(directory)s")
+        if wish.language is not None:
+            folder += sql.SQL(" AND language = %(language)s")
+        newest = sql.SQL(
+            "number IN (SELECT number FROM orga_knowledge.items WHERE {} AND {} "
+            "ORDER BY stored_at DESC, id LIMIT %(limit)s)"
+        ).format(folder, _VISIBLE)
+        return await self._load(newest, directory=wish.directory, language=wish.language, limit=limit)
+
+    async def _load(self, condition: sql.Composable, **values: object) -> list[Candidate]:
+        rows = await self._rows(_LOAD.format(SELECTED, condition, _VISIBLE), **values)
+        return [Candidate(item_of(row), None if row[-1] is None else array("f", row[-1])) for row in rows]
+
+    async def _nearest(self, vector: Sequence[float]) -> list[int]:
+        return [number for (number,) in await self._rows(_NEAREST, code=bits(code_of(vector)), limit=self._enough)]
+
+    async def _by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
+        """Return the newest that hold all words, and those that hold the rarest ones.
+
+        A word that many items hold weighs nothing, unless there is no other.
+        """
+        if not terms or not self._places:
+            return []
+        queries = [all_of(term, self._places) for term in terms]
+        holding = defaultdict[int, list[int]](list)
+        for place, number in await self._rows(_HOLDING, queries=queries, limit=COMMON):
+            holding[place].append(number)
+        weights = dict[int, float]()
+        for place in range(1, len(terms) + 1):
+            for number in holding[place] if len(holding[place]) < COMMON else ():
+                weights[number] = weights.get(number, 0.0) + 1 / (len(holding[place]) + 1)
+        words = sorted(frozenset[str]().union(*terms))
+        every = await self._newest_holding(all_of(words, self._places))
+        rarest = sorted(weights, key=lambda number: (-weights[number], -number))
+        return [*every, *(rarest or await self._newest_holding(some_of(words, self._places)))]
+
+    async def _newest_holding(self, query: str) -> list[int]:
+        return [number for (number,) in await self._rows(_NEWEST_HOLDING, query=query, limit=self._enough)]
+
+    async def _first_visible(self, numbers: Sequence[int]) -> list[int]:
+        """Return the first of these that are looked for and have not expired."""
+        statement = _FIRST_VISIBLE.format(_VISIBLE)
+        return [number for (number,) in await self._rows(statement, numbers=list(numbers), limit=self._enough)]
+
+    async def _rows(self, statement: sql.SQL | sql.Composed, **values: object) -> list[tuple[Any, ...]]:
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(statement, {**self._values, **values})
+        return await cursor.fetchall()

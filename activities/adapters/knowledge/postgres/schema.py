@@ -1,0 +1,127 @@
+"""The tables in PostgreSQL, and how a database of an older version becomes one of this."""
+
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import AsyncConnection
+
+from orga.activities.adapters.knowledge.postgres.address import Address
+from orga.activities.adapters.knowledge.postgres.failures import without_extension
+from orga.activities.knowledge.ports import KnowledgeError
+
+Connection = AsyncConnection[tuple[Any, ...]]
+
+LOCK = 0x6F726761
+"""`orga`: the advisory lock that every writer holds, so that they come one after the other, migrations too."""
+
+MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
+    (
+        """CREATE TABLE orga_knowledge.items (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            id TEXT COLLATE "C" NOT NULL UNIQUE,
+            place TEXT NOT NULL,
+            claim TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            text TEXT NOT NULL,
+            labels TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            tenant TEXT NOT NULL,
+            "user" TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            key TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            predicate TEXT NOT NULL,
+            object TEXT NOT NULL,
+            directory TEXT NOT NULL,
+            language TEXT NOT NULL,
+            confidence DOUBLE PRECISION NOT NULL,
+            source TEXT NOT NULL,
+            workflow_id TEXT NOT NULL,
+            iteration INTEGER NOT NULL,
+            model TEXT NOT NULL,
+            taint TEXT NOT NULL,
+            expires_at BIGINT,
+            stored_at BIGINT NOT NULL,
+            contradicted_by TEXT NOT NULL DEFAULT '',
+            words TSVECTOR NOT NULL
+        )""",
+        "CREATE INDEX items_by_words ON orga_knowledge.items USING gin (words)",
+        "CREATE INDEX items_by_claim ON orga_knowledge.items (claim) WHERE claim != ''",
+        "CREATE INDEX items_by_contradiction ON orga_knowledge.items (contradicted_by) WHERE contradicted_by != ''",
+        "CREATE INDEX items_by_directory ON orga_knowledge.items (directory, place)",
+        "CREATE INDEX items_by_language ON orga_knowledge.items (language, place) WHERE language != ''",
+        "CREATE INDEX items_by_time ON orga_knowledge.items (place, stored_at)",
+        "CREATE INDEX items_by_run ON orga_knowledge.items (workflow_id) WHERE workflow_id != ''",
+        "CREATE INDEX items_by_subject ON orga_knowledge.items (subject) WHERE subject != ''",
+        "CREATE INDEX items_by_source ON orga_knowledge.items (source) WHERE source != ''",
+        # Vectors are kept out of line: what is looked through for the nearest are their codes.
+        """CREATE TABLE orga_knowledge.vectors (
+            number BIGINT PRIMARY KEY REFERENCES orga_knowledge.items (number) ON DELETE CASCADE,
+            place TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            expires_at BIGINT,
+            embedder TEXT NOT NULL,
+            code BIT(512) NOT NULL,
+            vector VECTOR NOT NULL
+        ) WITH (toast_tuple_target = 256)""",
+        "CREATE INDEX vectors_by_place ON orga_knowledge.vectors (place, embedder)",
+    ),
+)
+"""The statements of each version, in order. A version that has been released is never changed."""
+
+VERSION = len(MIGRATIONS)
+
+
+async def migrate(connection: Connection, place: Address) -> None:
+    """Bring a database to this version, all steps or none; whoever comes at the same time waits.
+
+    Raises:
+        KnowledgeError: It is of a newer version, or pgvector is not there. The connection, with its lock, is to be
+            closed.
+    """
+    if await _version(connection, place) == VERSION:
+        return
+    # Before the transaction begins: one that has waited within it may still take the tables for missing.
+    await connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+    async with connection.transaction():
+        await _make_tables(connection, place)
+    await connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
+
+
+async def _make_tables(connection: Connection, place: Address) -> None:
+    version = await _version(connection, place)  # another process may have been faster
+    if version < VERSION:
+        await _have_extension(connection, place)
+        await connection.execute("CREATE SCHEMA IF NOT EXISTS orga_knowledge")
+        await connection.execute("CREATE TABLE IF NOT EXISTS orga_knowledge.version (version INTEGER NOT NULL)")
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                await connection.execute(statement)
+        await connection.execute("DELETE FROM orga_knowledge.version")
+        await connection.execute("INSERT INTO orga_knowledge.version VALUES (%s)", (VERSION,))
+
+
+async def _have_extension(connection: Connection, place: Address) -> None:
+    found = await (await connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")).fetchone()
+    if found:
+        return
+    try:
+        await connection.execute("CREATE EXTENSION vector")
+    except psycopg.Error as error:
+        raise without_extension(place, error) from None
+
+
+async def _version(connection: Connection, place: Address) -> int:
+    """Return the version of the tables, 0 where there are none."""
+    known = await (await connection.execute("SELECT to_regclass('orga_knowledge.version')")).fetchone()
+    if not known or known[0] is None:
+        return 0
+    row = await (await connection.execute("SELECT version FROM orga_knowledge.version")).fetchone()
+    version = int(row[0]) if row else 0
+    if version > VERSION:
+        raise KnowledgeError(
+            f"the knowledge store {place.place} has schema {version}, and this version of orga knows {VERSION}: it was "
+            f"written by a newer one; upgrade orga, or name another database in {place.variable}",
+            kind="NewerSchema",
+        )
+    return version

@@ -1,0 +1,137 @@
+"""How items get into the tables, and out of them again; each call within a transaction of the only writer."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import sql
+
+from orga.activities.adapters.knowledge.postgres.arrivals import Arrivals
+from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAMES, SELECTED, bits, numbers
+from orga.activities.adapters.knowledge.postgres.schema import Connection
+from orga.activities.adapters.knowledge.postgres.words import vector_of
+from orga.activities.adapters.knowledge.sqlite.rows import item_of, row_of
+from orga.activities.adapters.knowledge.sqlite.writing import Vectors
+from orga.activities.knowledge.arrival import standing
+from orga.activities.knowledge.identity import claim_of
+from orga.activities.knowledge.scopes import place_of
+from orga.activities.knowledge.vectors import code_of
+from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
+
+_KNOWN = sql.SQL("SELECT {} FROM orga_knowledge.items WHERE id = ANY(%s) OR (claim != '' AND claim = ANY(%s))").format(
+    SELECTED
+)
+_INSERT = sql.SQL(
+    "INSERT INTO orga_knowledge.items ({}, words) VALUES ({}, %s::text::tsvector) ON CONFLICT (id) DO UPDATE SET {}"
+).format(NAMES, MARKS, CHANGED)
+_MARK = "UPDATE orga_knowledge.items SET contradicted_by = %s WHERE id = %s"
+_KEEP_VECTOR = (
+    "INSERT INTO orga_knowledge.vectors (number, place, kind, expires_at, embedder, code, vector) "
+    "SELECT number, place, kind, expires_at, %s, %s::text::bit(512), %s::text::vector FROM orga_knowledge.items "
+    "WHERE id = %s"
+)
+
+
+async def known_items(connection: Connection, ids: Sequence[str], claims: Sequence[str] = ()) -> dict[str, StoredItem]:
+    """Return those of these ids and of these claims that are there."""
+    cursor = await connection.execute(_KNOWN, (list(ids), list(claims)))
+    return {item.id: item for item in map(item_of, await cursor.fetchall())}
+
+
+async def store_items(
+    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
+) -> list[Stored]:
+    """Store them, and return what became of each. One without a vector is found by its words until `reindex`.
+
+    Args:
+        connection: Of the only writer.
+        items: In the order in which they came.
+        vectors: Of those that bring news.
+        words: Of each item, by its id.
+    """
+    claims = [claim for item in items if (claim := claim_of(item))]
+    arrivals = Arrivals((await known_items(connection, [item.id for item in items], claims)).values())
+    stored = [arrivals.take(item) for item in items]
+    await _write(connection, arrivals.written, vectors, words)
+    await _mark(connection, arrivals.marked)
+    return stored
+
+
+async def keep_vectors(connection: Connection, vectors: Vectors) -> None:
+    """Give items, where they are still there, these vectors in place of what they have."""
+    await _drop_vectors(connection, list(vectors.of))
+    rows = [(vectors.embedder, bits(code_of(vector)), numbers(vector), id_) for id_, vector in vectors.of.items()]
+    async with connection.cursor() as cursor:
+        await cursor.executemany(_KEEP_VECTOR, rows)
+
+
+async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, int]:
+    """Erase what fits all that is named, and let stand again what it alone contradicted."""
+    condition, values = _condition(what)
+    gone = await (
+        await connection.execute(
+            sql.SQL("DELETE FROM orga_knowledge.items WHERE {} RETURNING id, kind").format(condition),
+            values,
+        )
+    ).fetchall()
+    if not gone:
+        return {}
+    orphans = await connection.execute(
+        "SELECT DISTINCT claim FROM orga_knowledge.items WHERE claim != '' AND contradicted_by = ANY(%s)",
+        ([id_ for id_, _ in gone],),
+    )
+    await _stand_again(connection, [claim for (claim,) in await orphans.fetchall()])
+    return dict(sorted(Counter[KnowledgeKind](kind for _, kind in gone).items()))
+
+
+async def _write(
+    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
+) -> None:
+    ids = [item.id for item in items]
+    rows = [(*row_of(item), vector_of(words[item.id], place_of(item.scope, item.owner))) for item in items]
+    async with connection.cursor() as cursor:
+        await cursor.executemany(_INSERT, rows)
+    await _drop_vectors(connection, ids)
+    await keep_vectors(
+        connection, Vectors(vectors.embedder, {id_: vectors.of[id_] for id_ in ids if id_ in vectors.of})
+    )
+
+
+async def _drop_vectors(connection: Connection, ids: list[str]) -> None:
+    await connection.execute(
+        "DELETE FROM orga_knowledge.vectors USING orga_knowledge.items "
+        "WHERE items.number = vectors.number AND items.id = ANY(%s)",
+        (ids,),
+    )
+
+
+async def _mark(connection: Connection, items: Sequence[StoredItem]) -> None:
+    async with connection.cursor() as cursor:
+        await cursor.executemany(_MARK, [(item.contradicted_by, item.id) for item in items])
+
+
+async def _stand_again(connection: Connection, claims: Sequence[str]) -> None:
+    facts = list((await known_items(connection, [], claims)).values())
+    for claim in claims:
+        of = [fact for fact in facts if claim_of(fact) == claim]
+        before = {fact.id: fact.contradicted_by for fact in of}
+        news = {id_: newer for id_, newer in standing(of, "").items() if before[id_] != newer}
+        await _mark(
+            connection, [fact.model_copy(update={"contradicted_by": news[fact.id]}) for fact in of if fact.id in news]
+        )
+
+
+def _condition(what: Erasure) -> tuple[sql.Composed, list[Any]]:
+    conditions: list[sql.Composable] = []
+    values: list[Any] = []
+    if what.ids:
+        conditions.append(sql.SQL("id = ANY(%s)"))
+        values.append(list(what.ids))
+    for column in ("subject", "workflow_id", "user", "source"):
+        if value := getattr(what, column):
+            conditions.append(sql.SQL("{} = %s").format(sql.Identifier(column)))
+            values.append(value)
+    if what.tenant is not None:
+        conditions.append(sql.SQL("tenant = %s AND scope != 'global'"))
+        values.append(what.tenant)
+    return sql.SQL(" AND ").join(conditions), values

@@ -1,0 +1,102 @@
+"""`orga knowledge forget`: erasure, by what it is about or whose it is."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.knowledge.opened import opened_store
+from orga.client.cli.knowledge.shown import counted, headline
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.workflows.types.knowledge import Erasure, KnowledgeKind, StoredItem
+from orga.workflows.types.text import clean_text
+
+_EXAMPLES = 5
+"""Items that are shown before somebody agrees."""
+
+
+def forget(
+    *,
+    id_: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="These items; may be repeated.", show_default=False)
+    ] = None,
+    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="Facts about it.", show_default=False)] = None,
+    run: Annotated[str | None, typer.Option(metavar="ID", help="What this run stored.", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="What this user owns.", show_default=False)] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What this tenant owns, its users and agents too; '' for no tenant."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What comes from there.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Erase items, and say what went. All that is named has to fit; what goes is shown first, and asked about.
+
+    The histories of runs keep what these runs were sent; `orga knowledge export` files keep what they hold.
+
+    Example: orga knowledge forget --user ada
+
+    Example: orga knowledge forget --run agent-0198 --tenant shop --yes
+    """
+    what = Erasure(
+        ids=tuple(map(clean_text, id_ or ())),
+        subject=clean_text(subject or ""),
+        workflow_id=clean_text(run or ""),
+        user=clean_text(user or ""),
+        tenant=None if tenant is None else clean_text(tenant),
+        source=clean_text(source or ""),
+    )
+    if what == Erasure():
+        raise UsageError("say what: --id, --subject, --run, --user, --tenant or --source")
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("nobody is here to agree; give --yes")
+    going = Counter[KnowledgeKind]()
+    if not yes and (code := completed(_listed(what, config, going))):
+        return code
+    if going and not typer.confirm(f"Forget {counted(going)}, for ever?", default=False, err=True):
+        return 130
+    return completed(_forgotten(what, config, as_json=json))
+
+
+async def _listed(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
+    async with opened_store(config) as here:
+        async for item in here.store.items(source_prefix=what.source):
+            if fits(item, what):
+                going[item.kind] += 1
+                if going.total() <= _EXAMPLES:
+                    note(f"  {headline(item)}")
+    if going.total() > _EXAMPLES:
+        note(f"  and {going.total() - _EXAMPLES:,} more")
+    return 0
+
+
+async def _forgotten(what: Erasure, config: Path | None, *, as_json: bool) -> int:
+    async with opened_store(config) as here:
+        gone = await here.store.forget(what)
+    if as_json:
+        json_result({"forgotten": sum(gone.values()), "kinds": gone})
+    else:
+        result(f"forgotten: {counted(gone)}")
+    return 0
+
+
+def fits(item: StoredItem, what: Erasure) -> bool:
+    """Return whether an item would be erased."""
+    owner = item.owner
+    return (
+        (not what.ids or item.id in what.ids)
+        and what.subject in {"", item.subject}
+        and what.workflow_id in {"", item.provenance.workflow_id}
+        and what.user in {"", owner.user}
+        and (what.tenant is None or (item.scope != "global" and what.tenant == owner.tenant))
+        and what.source in {"", item.provenance.source}
+    )

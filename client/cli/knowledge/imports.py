@@ -1,0 +1,170 @@
+"""`orga knowledge import`: documents in parts, and the lines of an export."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, documents, import_documents
+from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.knowledge.opened import opened_store
+from orga.client.cli.knowledge.owners import Agent, Scope, Tenant, User, owned
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.progress_line import progress_line
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.server.endpoint import Report
+
+LINES = ".jsonl"
+UNTRUSTED = "import"
+"""The mark of documents that nobody here has written."""
+_PATH_CHARS = 300
+
+
+@dataclass
+class _Done:
+    """What has been imported so far."""
+
+    fates: Counter[str] = field(default_factory=Counter[str])
+    parts: int = 0
+    unreadable: list[Fate] = field(default_factory=list[Fate])
+    items: Counter[str] = field(default_factory=Counter[str])
+    """Of exports that were imported whole."""
+    items_so_far: int = 0
+    """Of the one that is being imported."""
+
+    def keep(self, fate: Fate) -> None:
+        """Take in what became of a document."""
+        self.fates[fate.change] += 1
+        self.parts += fate.parts
+        if fate.change == "unreadable":
+            self.unreadable.append(fate)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for scripts."""
+        counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
+        unreadable = {each.source: each.detail for each in self.unreadable}
+        items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
+        return {"documents": {**counts, "parts": self.parts, "unreadable": unreadable}, "items": items}
+
+    def told(self) -> list[str]:
+        """Return it for people."""
+        parts = f"{self.parts:,} part{'' if self.parts == 1 else 's'}"
+        told = [f"documents: {_counted(self.fates)} ({parts})"] if self.fates else []
+        told += [f"items: {_counted(self.items)}"] if self.items else []
+        return told + ([f"items so far: {self.items_so_far:,}"] if self.items_so_far else [])
+
+
+def _counted(changes: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {change}" for change, count in changes.items() if count)
+
+
+def import_(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATHS…", help=f"Documents, folders of them, or {LINES} files of an export."),
+    ],
+    *,
+    scope: Scope = None,
+    user: User = None,
+    tenant: Tenant = None,
+    agent: Agent = None,
+    untrusted: Annotated[
+        bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
+    ] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Import documents, cut into parts, and what `orga knowledge export` wrote.
+
+    What is there already is not stored twice, and what a document no longer says is forgotten: stopped at any time,
+    the same command goes on. Of a folder the text files that git does not ignore are read.
+
+    Example: orga knowledge import docs README.md --tenant shop
+
+    Example: orga knowledge import backup.jsonl
+    """
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        raise UsageError(f"{missing[0]}: there is no such file or folder")
+    level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
+    says_whose = any(option is not None for option in (scope, user, tenant, agent)) or untrusted
+    if says_whose and any(path.suffix == LINES for path in paths):
+        raise UsageError(f"the lines of a {LINES} file say themselves whose they are; import it without these options")
+    taint = (UNTRUSTED,) if untrusted else ()
+    found = [(path, path.is_dir()) for path in paths]
+    return completed(_imported(found, Owned(level, owner, taint), config, as_json=json))
+
+
+async def _imported(paths: Sequence[tuple[Path, bool]], whose: Owned, config: Path | None, *, as_json: bool) -> int:
+    done = _Done()
+    async with opened_store(config) as here:
+        try:
+            with progress_line() as report:
+                importing = _Import(here.store, here.root, whose, report, done)
+                for path, is_folder in paths:
+                    if path.suffix == LINES and not is_folder:
+                        await importing.lines(path)
+                    else:
+                        await importing.documents(path, is_folder=is_folder)
+        except asyncio.CancelledError:
+            note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
+            raise
+    if as_json:
+        json_result(done.as_json())
+        return 0
+    for each in done.unreadable:
+        note(f"not read: {on_one_line(each.source, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
+    result(*(done.told() or [f"nothing to import: of folders, {' '.join(SUFFIXES)} files are read"]))
+    return 0
+
+
+@dataclass
+class _Import:
+    """An import at work: into which store, whose its documents become, and what is done."""
+
+    store: KnowledgeStore
+    root: Path
+    whose: Owned
+    report: Report
+    done: _Done
+    _begun: int = 0
+
+    async def documents(self, path: Path, *, is_folder: bool) -> None:
+        """Import a document, or those of a folder."""
+        found = documents(path, self.root)
+        async with aclosing(import_documents(self.store, found, self.whose, self._begin)) as fates:
+            async for fate in fates:
+                if fate.change == "unreadable" and not is_folder:
+                    raise UsageError(f"{path} cannot be imported: {fate.detail}")
+                self.done.keep(fate)
+
+    async def lines(self, path: Path) -> None:
+        """Import an export."""
+        with path.open("rb") as data, TextIOWrapper(data, encoding="utf-8") as file:
+            size = max(os.fstat(data.fileno()).st_size, 1)
+
+            def stored(count: int, _of: int) -> None:
+                self.done.items_so_far = count
+                self.report(f"{count:,} items, {min(100 * data.tell() // size, 100)} % of {path.name}")
+
+            try:
+                imported = await import_items(self.store, read_lines(file_lines(file)), stored)
+            except KnowledgeError as error:
+                raise KnowledgeError(f"{path}: {error}", kind=error.kind, retryable=error.retryable) from None
+        self.done.items.update(asdict(imported))
+        self.done.items_so_far = 0
+
+    def _begin(self, source: str) -> None:
+        self._begun += 1
+        self.report(f"{self._begun:,} documents, {self.done.parts:,} parts: {source}")

@@ -1,0 +1,56 @@
+"""`orga knowledge stats` and `orga knowledge reindex`: what a store holds, and its indexes made anew."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from orga.client.cli.interrupts import completed
+from orga.client.cli.knowledge.opened import opened_store
+from orga.client.cli.knowledge.shown import counted
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, result
+from orga.client.cli.progress_line import progress_line
+from orga.workflows.types.text import in_full
+
+
+def stats(*, json: Json = False, config: ConfigFile = None) -> int:
+    """Show where knowledge is kept, how much of each kind, and what is expired, contradicted or tainted.
+
+    Example: orga knowledge stats
+    """
+    return completed(_stats(config, as_json=json))
+
+
+def reindex(*, json: Json = False, config: ConfigFile = None) -> int:
+    """Make the text index and the vectors anew, with the embedder that is configured now.
+
+    Stopped in the middle, it goes on where it was when it is called again.
+
+    Example: orga knowledge reindex
+    """
+    return completed(_reindex(config, as_json=json))
+
+
+async def _stats(config: Path | None, *, as_json: bool) -> int:
+    async with opened_store(config) as here:
+        facts = await here.store.facts()
+    if as_json:
+        json_result(asdict(facts))
+        return 0
+    result(
+        f"{facts.backend}  {in_full(facts.place)}  {facts.size_bytes:,} bytes, schema {facts.schema_version}",
+        f"holds     {counted(facts.counts)}",
+        f"of these  {facts.expired:,} expired, {facts.contradicted:,} contradicted, {facts.tainted:,} tainted",
+        f"embedder  {in_full(facts.embedder)}",
+    )
+    return 0
+
+
+async def _reindex(config: Path | None, *, as_json: bool) -> int:
+    async with opened_store(config) as here:
+        with progress_line() as report:
+            done = await here.store.reindex(lambda done, of: report(f"{done:,} of {of:,} items are indexed"))
+    if as_json:
+        json_result({"indexed": done})
+    else:
+        result(f"{done:,} items got new vectors; the text index is new" if done else "the indexes are up to date")
+    return 0

@@ -1,0 +1,44 @@
+"""Workers killed right behind what they stored or recalled: it is there once, and the run tells of it once."""
+
+import signal
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
+
+pytestmark = pytest.mark.timeout(240)
+
+RUN: dict[str, Any] = {"plan": ("fact:sky+blue", "look"), "config": {"knowledge": {"relevance_threshold": 0.1}}}
+
+CASES: dict[str, Case] = {
+    "learning": Case(**RUN),
+    "learning, behind a fact": dies("stored fact", **RUN),
+    "learning, behind what it has learnt": dies("stored memory", **RUN),
+    "learning, behind a recall": dies("recalled", **RUN),
+}
+
+
+@pytest.fixture(scope="module")
+async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return await played(client, CASES, tmp_path_factory.mktemp)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_is_learnt_is_there_once(outcomes: Outcomes, case: str) -> None:
+    outcome, undisturbed = outcome_of(outcomes, case), outcome_of(outcomes, "learning")
+    store = SqliteStore(outcome.folder / "knowledge.db", HashingEmbedder())
+    try:
+        items = [item async for item in store.items()]
+    finally:
+        await store.close()
+
+    assert outcome.exits == ([-signal.SIGKILL] if "," in case else [])
+    assert sorted(item.kind for item in items) == ["fact", "memory"]
+    assert {item.provenance.workflow_id for item in items} == {outcome.ran.handle.id}
+    assert [each["kind"] for each in outcome.data("KnowledgeStored")] == ["fact", "memory"]
+    assert [event for event, _, _ in outcome.journal] == [event for event, _, _ in undisturbed.journal]
+    assert len(outcome.data("KnowledgeRecalled")) > 1

@@ -1,0 +1,40 @@
+"""Another embedder than the one that made the vectors: it is noticed, told once with the remedy, and mended."""
+
+import logging
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder
+from tests.support.knowledge.items import Clock, a_text, texts, wish
+from tests.support.knowledge.stores import PLACES, OpenStore
+
+
+@pytest.fixture(params=PLACES)
+async def opens(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[OpenStore]:
+    async with PLACES[request.param](tmp_path) as open_store:
+        yield open_store
+
+
+async def test_a_change_of_embedder_is_told_once_and_mended(opens: OpenStore, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "orga.activities.adapters.knowledge")
+    clock = Clock()
+    before = opens(now=clock)
+    await before.store([a_text("reboot the machine"), a_text("a cake with cherries")])
+    await before.recall(wish("machine"))
+    assert caplog.messages == []
+
+    changed = opens(now=clock, embedder=WordLlamaEmbedder())
+    assert await changed.recall(wish("restart the server")) == []
+    assert texts(await changed.recall(wish("machine"))) == ["reboot the machine"]
+    assert texts(await changed.recall(wish("machine"))) == ["reboot the machine"]
+    [told] = caplog.messages
+    assert "1 of 1 items that were found have no vectors of the embedder wordllama" in told
+    assert told.endswith("make vectors by: orga knowledge reindex")
+
+    assert await changed.reindex(lambda done, total: None) == 2
+    assert texts(await changed.recall(wish("restart the server"))) == ["reboot the machine"]
+    fresh = opens(now=clock, embedder=WordLlamaEmbedder())
+    await fresh.recall(wish("machine"))
+    assert len(caplog.messages) == 1

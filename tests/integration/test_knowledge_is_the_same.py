@@ -1,0 +1,101 @@
+"""The same items in both stores: the same ids, in the same order, with the same scores, so that journals are equal."""
+
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from orga.activities.knowledge.ports import KnowledgeStore
+from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall
+from tests.support.knowledge.items import Clock, a_fact, a_text, owned, wish
+from tests.support.knowledge.stores import PLACES
+
+TEXT = """restart restarting restarts service services scheduler queue queues worker workers deploy deployed deployment
+database databases relational relation port listens listening timeout timeouts retry retries cache caching token
+naïve café Straße foo_bar src/api/v1 user@host.test 10.0.0.1 v2.3 it's 监听 支付服务 hopefulness generalizations running
+ponies flying flies dying agreed feed plastered sized meetings university universal"""
+WORDS = TEXT.split()
+
+TENANTS = ("", "acme", "other")
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncGenerator[tuple[Clock, list[KnowledgeStore]]]:
+    clock = Clock()
+    async with PLACES["sqlite"](tmp_path) as sqlite, PLACES["postgres"](tmp_path) as postgres:
+        yield clock, [sqlite(now=clock), postgres(now=clock)]
+
+
+def some_items(draw: Random, count: int) -> list[KnowledgeItem]:
+    items: list[KnowledgeItem] = []
+    for _ in range(count):
+        where = owned(draw.choice(("tenant", "tenant", "global")), draw.choice(TENANTS))
+        if draw.random() < 0.3:
+            items.append(a_fact(draw.choice(WORDS), draw.choice(WORDS), draw.choice(WORDS), **where))
+        else:
+            text = " ".join(draw.choices(WORDS, k=draw.randint(1, 40)))
+            items.append(a_text(text, confidence=round(draw.random(), 3), **where))
+    return items
+
+
+def some_wishes(draw: Random, count: int) -> list[Recall]:
+    return [
+        wish(
+            " ".join(draw.choices(WORDS, k=draw.randint(1, 8))),
+            reader=Reader(tenant=draw.choice(TENANTS)),
+            limit=draw.choice((1, 5, 30)),
+            threshold=draw.choice((0.0, 0.3)),
+        )
+        for _ in range(count)
+    ]
+
+
+async def told(store: KnowledgeStore, wishes: Sequence[Recall]) -> list[list[tuple[str, float]]]:
+    return [[(each.item.id, each.score) for each in await store.recall(one)] for one in wishes]
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 3), (2, 40), (3, 700)], ids=["a few", "some", "more than are looked at"]
+)
+async def test_both_recall_the_same(both: tuple[Clock, list[KnowledgeStore]], seed: int, count: int) -> None:
+    clock, stores = both
+    draw = Random(seed)
+    items, wishes = some_items(draw, count), some_wishes(draw, 25)
+    parts = [items[at : at + 50] for at in range(0, count, 50)]
+    for part in parts:
+        clock.advance(1)
+        stored = [await store.store(part) for store in stores]
+        assert stored[0] == stored[1]
+    found = [await told(store, wishes) for store in stores]
+    assert found[0] == found[1]
+    assert any(found[0])
+
+
+async def test_words_that_are_everywhere_choose_the_same(
+    both: tuple[Clock, list[KnowledgeStore]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the limits by which searches stay short."""
+    for module in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"orga.activities.adapters.knowledge.{module}.candidates.COMMON", 40)
+    clock, stores = both
+    draw = Random(4)
+    items, wishes = some_items(draw, 600), some_wishes(draw, 25)
+    for store in stores:
+        await store.store(items)
+    clock.advance(1)
+    found = [await told(store, wishes) for store in stores]
+    assert found[0] == found[1]
+
+
+async def test_both_find_the_same_in_a_folder_and_without_words(both: tuple[Clock, list[KnowledgeStore]]) -> None:
+    clock, stores = both
+    rules = [
+        a_text(f"rule {n} of restarts", kind="convention", directory="src/api" if n % 2 else "") for n in range(30)
+    ]
+    for rule in rules:
+        clock.advance(1)
+        for store in stores:
+            await store.store([rule])
+    wishes = [wish("restart", directory="src/api"), wish("", directory=""), wish("", limit=7), wish("rule 3", limit=9)]
+    assert await told(stores[0], wishes) == await told(stores[1], wishes)

@@ -1,0 +1,143 @@
+"""The store in a real PostgreSQL: many workers, migrations at once, a server that restarts, and what errors say."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.postgres.address import address
+from orga.activities.adapters.knowledge.postgres.store import PostgresStore
+from orga.activities.knowledge.ports import KnowledgeError
+from tests.support.knowledge.items import a_fact, a_text, texts, wish
+from tests.support.parts.postgres import PASSWORD, kept_postgres, running_postgres
+
+
+@asynccontextmanager
+async def stores(dsn: str, count: int = 1) -> AsyncGenerator[list[PostgresStore]]:
+    made = [PostgresStore(address(dsn, "DSN"), HashingEmbedder()) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for store in made:
+            await store.close()
+
+
+def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+async def test_workers_that_start_at_once_make_the_tables_once() -> None:
+    dsn = kept_postgres().database()
+    async with stores(dsn, 12) as many:
+        await asyncio.gather(*(store.recall(wish("anything")) for store in many))
+    assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(1,)]
+
+
+async def test_fifty_writers_of_the_same_facts_leave_each_once_and_lose_none() -> None:
+    dsn = kept_postgres().database()
+    async with stores(dsn, 2) as (one, other):
+        facts = [a_fact(f"service {n}", "listens on", str(n)) for n in range(10)]
+
+        async def write(run: int) -> list[str]:
+            own = a_fact(f"run {run}", "was", "here")
+            store = (one, other)[run % 2]
+            return [each.change for each in await store.store([*facts[run % 10 :], *facts[: run % 10], own])]
+
+        changes = [change for run in await asyncio.gather(*map(write, range(50))) for change in run]
+        assert changes.count("added") == 10 + 50
+        assert changes.count("unchanged") == 49 * 10
+        assert (await one.facts()).counts == {"fact": 60}
+
+
+async def test_a_server_that_restarts_is_found_again() -> None:
+    with running_postgres() as server:
+        async with stores(server.database()) as (store,):
+            await store.store([a_fact("the server", "was", "there")])
+            await asyncio.gather(*(store.recall(wish("server")) for _ in range(5)))  # several connections
+            server.stop()
+            with pytest.raises(KnowledgeError, match=r"cannot be reached: .*start its server, or correct") as caught:
+                await store.recall(wish("server"))
+            assert (caught.value.kind, caught.value.retryable) == ("Unreachable", True)
+            server.start()
+            assert texts(await store.recall(wish("server"))) == ["the server was there"]
+            await store.store([a_fact("the server", "is", "back")])
+
+
+async def test_a_server_that_goes_in_the_middle_of_a_write_has_taken_all_or_nothing() -> None:
+    with running_postgres() as server:
+        async with stores(server.database()) as (store,):
+            await store.store([a_text("before")])
+            writing = asyncio.create_task(store.store([a_text(f"text {n}") for n in range(3_000)]))
+            await asyncio.sleep(0.3)
+            server.stop()
+            with pytest.raises(KnowledgeError) as caught:
+                await writing
+            assert (caught.value.kind, caught.value.retryable) == ("Unreachable", True)
+            server.start()
+            assert (await store.facts()).counts in ({"document": 1}, {"document": 3_001})
+
+
+async def test_a_wrong_password_is_told_without_it() -> None:
+    dsn = kept_postgres().dsn().replace(PASSWORD, "planted-wrong-one")
+    async with stores(dsn) as (store,):
+        with pytest.raises(
+            KnowledgeError, match=r"password authentication failed.*correct the address in DSN"
+        ) as caught:
+            await store.recall(wish("x"))
+    assert "planted" not in f"{caught.value!r}{caught.value.__cause__!r}"
+
+
+async def test_nobody_at_the_address_is_told_with_the_place() -> None:
+    async with stores(f"postgresql://u:{PASSWORD}@127.0.0.1:9/d") as (store,):
+        with pytest.raises(KnowledgeError, match=r"postgresql://127.0.0.1:9/d cannot be reached: ") as caught:
+            await store.store([a_text("x")])
+    assert PASSWORD not in str(caught.value)
+
+
+async def test_a_database_of_a_newer_version_is_left_alone() -> None:
+    dsn = kept_postgres().database()
+    async with stores(dsn) as (store,):
+        await store.store([a_text("x")])
+    execute(dsn, "UPDATE orga_knowledge.version SET version = 99")
+    async with stores(dsn) as (store,):
+        with pytest.raises(KnowledgeError, match="has schema 99, and this version of orga knows 1") as caught:
+            await store.store([a_text("y")])
+    assert caught.value.kind == "NewerSchema"
+
+
+async def test_a_user_who_may_not_make_the_extension_is_told_what_to_ask_for() -> None:
+    server = kept_postgres()
+    name = server.database().rpartition("/")[2]
+    execute(server.dsn(), f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
+    dsn = server.dsn(name).replace("//orga:", f"//{name}:")
+    async with stores(dsn) as (store,):
+        with pytest.raises(KnowledgeError, match=r"lacks pgvector .*let an administrator run there: CREATE EXTENSION"):
+            await store.store([a_text("x")])
+
+
+async def test_a_replica_that_takes_no_writes_is_told() -> None:
+    dsn = kept_postgres().database()
+    async with stores(dsn) as (store,):
+        await store.store([a_text("x")])
+    execute(dsn, f"ALTER DATABASE {dsn.rpartition('/')[2]} SET default_transaction_read_only = on")
+    async with stores(dsn) as (store,):
+        assert texts(await store.recall(wish("x"))) == ["x"]
+        with pytest.raises(KnowledgeError, match="cannot be written, as a replica cannot") as caught:
+            await store.store([a_text("y")])
+    assert caught.value.kind == "ReadOnly"
+
+
+async def test_a_cancelled_call_leaves_its_connection_usable_or_closed() -> None:
+    async with stores(kept_postgres().database()) as (store,):
+        await store.store([a_text("x")])
+        for _ in range(12):
+            call = asyncio.create_task(store.recall(wish("x")))
+            await asyncio.sleep(0.01)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        assert texts(await store.recall(wish("x"))) == ["x"]

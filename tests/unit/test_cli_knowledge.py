@@ -1,0 +1,240 @@
+"""`orga knowledge` over a real store: what it stores, shows and forgets, for whom, and how it ends."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.client.cli.main import run_command
+
+Shown = pytest.CaptureFixture[str]
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07first\u202e line\nforgotten: 9 facts\r\x9b31m"
+"""Clears a screen, names a window, turns the direction, forges a line of the command."""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+
+
+def told(capsys: Shown, *arguments: str) -> str:
+    """Run a command that has to end well, and return its standard output."""
+    assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def read(capsys: Shown, *arguments: str) -> Any:
+    return json.loads(told(capsys, *arguments, "--json"))
+
+
+def texts(capsys: Shown, *arguments: str) -> list[str]:
+    return [each["text"] for each in read(capsys, "search", "--threshold", "0", *arguments)]
+
+
+def test_a_fact_is_found_with_its_score_and_where_it_comes_from(capsys: Shown) -> None:
+    stored = read(capsys, "add", "the api", "is deployed", "on Fridays", "--source", "Ada", "--confidence", "0.9")
+    [found] = read(capsys, "search", "when is the api deployed")
+    assert (found["id"], found["kind"], found["text"]) == (stored["id"], "fact", "the api is deployed on Fridays")
+    assert (found["subject"], found["predicate"], found["object"]) == ("the api", "is deployed", "on Fridays")
+    assert (found["provenance"]["source"], found["confidence"]) == ("Ada", 0.9)
+    assert 0.3 <= found["score"] <= 1
+    shown = told(capsys, "search", "when is the api deployed")
+    assert f"{found['score']:.2f}  fact        {stored['id']}  the api is deployed on Fridays" in shown
+    assert "from Ada, no tenant's, confidence 0.9" in shown
+
+
+def test_the_same_is_not_stored_twice(capsys: Shown) -> None:
+    first = read(capsys, "add", "the api", "is deployed", "on Fridays")
+    again = read(capsys, "add", "the API", "is deployed", "on  Fridays")
+    assert (first["change"], again["id"]) == ("added", first["id"])
+    assert read(capsys, "stats")["counts"]["fact"] == 1
+
+
+def test_a_newer_fact_is_said_to_contradict_the_older(capsys: Shown) -> None:
+    older = read(capsys, "add", "the api", "is deployed", "on Fridays")
+    assert run_command(["knowledge", "add", "the api", "is deployed", "on Mondays"]) == 0
+    assert f"contradicts {older['id']}" in capsys.readouterr().err
+    assert texts(capsys, "the api is deployed")[0] == "the api is deployed on Mondays"
+    assert "contradicted by k" in told(capsys, "show", older["id"])
+
+
+def test_a_text_is_read_from_standard_input(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Ada prefers short answers.\n"))
+    stored = read(capsys, "add", "-", "--user", "ada", "--expires", "30d")
+    shown = read(capsys, "show", stored["id"])
+    assert (shown["kind"], shown["scope"], shown["owner"]["user"]) == ("memory", "user", "ada")
+    assert shown["expires_at"] is not None
+    assert "  Ada prefers short answers." in told(capsys, "show", stored["id"])
+
+
+def test_only_who_owns_it_finds_it(capsys: Shown) -> None:
+    owners = {
+        "ada's": ["--user", "ada"],
+        "ada's at acme": ["--user", "ada", "--tenant", "acme"],
+        "acme's": ["--tenant", "acme"],
+        "the reviewer's": ["--agent", "reviewer"],
+        "no tenant's": [],
+        "everybody's": ["--scope", "global"],
+    }
+    for name, options in owners.items():
+        told(capsys, "add", f"a secret word of {name}", *options)
+    seen = {name: set(texts(capsys, "secret word", *options)) for name, options in list(owners.items())[:-1]}
+    expected = {
+        "ada's": {"ada's", "no tenant's", "everybody's"},
+        "ada's at acme": {"ada's at acme", "acme's", "everybody's"},
+        "acme's": {"acme's", "everybody's"},
+        "the reviewer's": {"the reviewer's", "no tenant's", "everybody's"},
+        "no tenant's": {"no tenant's", "everybody's"},
+    }
+    assert seen == {name: {f"a secret word of {each}" for each in names} for name, names in expected.items()}
+
+
+def test_conventions_are_found_by_their_place(capsys: Shown) -> None:
+    told(capsys, "add", "Handlers hold no SQL.", "--directory", "src/api/")
+    told(capsys, "add", "Sign your commits.", "--directory", ".", "--confidence", "1")
+    told(capsys, "add", "No semicolons.", "--directory", "web")
+    told(capsys, "add", "Await everything.", "--language", "Python")
+    assert texts(capsys, "--directory", "src/api/users.py") == [
+        "Handlers hold no SQL.",
+        "Sign your commits.",
+        "Await everything.",
+    ]
+    assert texts(capsys, "--directory", "web", "--language", "go") == ["No semicolons.", "Sign your commits."]
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        pytest.param(["--subject", "the api"], ["ada's", "acme's", "a word"], id="by subject"),
+        pytest.param(["--user", "ada"], ["the api is up", "acme's", "a word"], id="by user"),
+        pytest.param(["--tenant", "acme"], ["the api is up", "ada's", "a word"], id="by tenant"),
+        pytest.param(["--tenant", ""], ["acme's"], id="what belongs to no tenant"),
+        pytest.param(["--source", "Bob"], ["the api is up", "ada's", "acme's"], id="by source"),
+        pytest.param(["--user", "ada", "--tenant", "acme"], ["the api is up", "ada's", "acme's", "a word"], id="none"),
+    ],
+)
+def test_what_is_named_is_forgotten_and_nothing_else(capsys: Shown, options: list[str], left: list[str]) -> None:
+    told(capsys, "add", "the api", "is", "up")
+    told(capsys, "add", "ada's", "--user", "ada")
+    told(capsys, "add", "acme's", "--tenant", "acme")
+    told(capsys, "add", "a word", "--source", "Bob")
+    gone = read(capsys, "forget", "--yes", *options)
+    assert gone["forgotten"] == sum(gone["kinds"].values()) == 4 - len(left)
+    found = {*texts(capsys, "--user", "ada"), *texts(capsys, "--tenant", "acme")}
+    assert found == set(left)
+
+
+def test_by_id_several_go_at_once(capsys: Shown) -> None:
+    ids = [read(capsys, "add", text)["id"] for text in ("one", "two", "three")]
+    assert told(capsys, "forget", "--yes", "--id", ids[0], "--id", ids[2]) == "forgotten: 2 memories\n"
+    assert texts(capsys) == ["two"]
+
+
+def test_who_is_asked_sees_first_what_would_go(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        told(capsys, "add", f"word {number}", "--user", "ada")
+    told(capsys, "add", "another's", "--user", "bob")
+    asked: list[str] = []
+
+    def answers(question: str, **_: object) -> bool:
+        asked.append(question)
+        return len(asked) == 2
+
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", answers)
+    assert run_command(["knowledge", "forget", "--user", "ada"]) == 130
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("word "), "and 2 more" in shown.err) == ("", 5, True)
+    assert "another's" not in shown.err
+    assert len(texts(capsys, "--user", "ada", "--limit", "9")) == 7, "nothing went without a yes"
+    assert told(capsys, "forget", "--user", "ada") == "forgotten: 7 memories\n"
+    assert asked == ["Forget 7 memories, for ever?"] * 2
+    assert told(capsys, "forget", "--user", "ada") == "forgotten: nothing\n"
+    assert len(asked) == 2, "nobody is asked about nothing"
+
+
+def test_hostile_texts_do_nothing_to_a_terminal(capsys: Shown) -> None:
+    stored = read(capsys, "add", HOSTILE, "--user", HOSTILE, "--source", HOSTILE)
+    for arguments in (["search", "--user", HOSTILE], ["show", stored["id"]], ["forget", "--yes", "--user", HOSTILE]):
+        shown = told(capsys, *arguments)
+        assert not set("\x1b\x07\x9b\u202e\r") & set(shown), arguments
+        assert [line for line in shown.splitlines() if line.startswith("forgotten: 9")] == []
+
+
+def test_reindex_says_what_it_did(capsys: Shown) -> None:
+    told(capsys, "add", "one")
+    assert told(capsys, "reindex") == "the indexes are up to date\n"
+    assert read(capsys, "reindex") == {"indexed": 0}
+
+
+def test_stats_count_by_kind(capsys: Shown) -> None:
+    told(capsys, "add", "the api", "is", "up")
+    told(capsys, "add", "the api", "is", "down")
+    told(capsys, "add", "one")
+    shown = told(capsys, "stats")
+    assert "2 facts, 1 memory" in shown
+    assert "0 expired, 1 contradicted, 0 tainted" in shown
+    assert read(capsys, "stats")["counts"] == {"fact": 2, "memory": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["add", "a", "b"], "2 arguments: quote a fact as three", id="half a fact"),
+        pytest.param(["add", " "], "its text is empty", id="an empty text"),
+        pytest.param(["add", "a", "", "c"], "none of them empty", id="an empty part of a fact"),
+        pytest.param(["add", "x" * 100_001], "import it as a document", id="a book"),
+        pytest.param(["add", "x", "--scope", "all"], "--scope 'all' is none of user, agent,", id="no such scope"),
+        pytest.param(["add", "x", "--scope", "user"], "--scope user needs --user NAME", id="nobody's"),
+        pytest.param(
+            ["add", "x", "--scope", "global", "--tenant", "a"], "says nothing of the scope", id="an owner of all"
+        ),
+        pytest.param(["add", "x", "--user", "a", "--agent", "b"], "choose --scope user", id="two owners"),
+        pytest.param(["add", "x", "--expires", "soon"], "write a length of time as 90s", id="no time"),
+        pytest.param(["add", "x", "--expires", "2020-01-01T00:00"], "lies in the past", id="expired already"),
+        pytest.param(["add", "x", "--confidence", "2"], "'--confidence'", id="too sure"),
+        pytest.param(["add", "a", "b", "c", "--language", "go"], "a convention is one text", id="a fact of a language"),
+        pytest.param(["search", "x", "--kind", "rumour"], "--kind 'rumour' is none of fact, document", id="no kind"),
+        pytest.param(["search", "x", "--directory", "."], "leave out QUERY", id="words and a place"),
+        pytest.param(["search", "--language", "go"], "goes with --directory", id="a language alone"),
+        pytest.param(["search", "x", "--limit", "0"], "'--limit'", id="no limit"),
+        pytest.param(["show", "k0"], "there is no item 'k0'", id="no such item"),
+        pytest.param(["forget", "--yes"], "say what: --id, --subject", id="forget everything"),
+        pytest.param(["forget", "--yes", "--subject", ""], "say what: --id, --subject", id="forget an empty subject"),
+        pytest.param(["forget", "--user", "a"], "nobody is here to agree; give --yes", id="nobody to ask"),
+        pytest.param(["import-conventions", "gone"], "gone is no folder", id="no project"),
+        pytest.param(["import-conventions", "--at", "../x"], "without ..", id="out of the root"),
+        pytest.param(["import-conventions", "--project", "a:b"], "letters, digits", id="no name"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(capsys: Shown, arguments: list[str], says: str) -> None:
+    assert run_command(["knowledge", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert says in shown.err
+    assert shown.err.startswith("orga: ")
+
+
+def test_a_damaged_store_is_told_with_the_way_back(capsys: Shown) -> None:
+    told(capsys, "add", "one")
+    Path(read(capsys, "stats")["place"]).write_bytes(b"no database" * 1_000)
+    assert run_command(["knowledge", "search", "one"]) == 6
+    shown = capsys.readouterr().err
+    assert "is damaged" in shown
+    assert "The way back" in shown
+
+
+def test_every_command_teaches_with_an_example(capsys: Shown) -> None:
+    assert run_command(["knowledge", "--help"]) == 0
+    overview = capsys.readouterr().out
+    for name in ("add", "search", "show", "forget", "import", "import-conventions", "export", "stats", "reindex"):
+        assert f"│ {name} " in overview
+        assert run_command(["knowledge", name, "--help"]) == 0
+        assert "Example: orga knowledge " in capsys.readouterr().out, name

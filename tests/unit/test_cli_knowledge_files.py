@@ -1,0 +1,201 @@
+"""`orga knowledge` with files: documents and exports that come in and go out, and a project's conventions."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.client.cli.main import run_command
+
+Shown = pytest.CaptureFixture[str]
+
+BOOK = "# Prices\n" + "\n\n".join(f"Article {n} costs {n} euros, and not a cent less. " * 6 for n in range(30))
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+
+
+def told(capsys: Shown, *arguments: str) -> str:
+    """Run a command that has to end well, and return its standard output."""
+    assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def read(capsys: Shown, *arguments: str) -> Any:
+    return json.loads(told(capsys, *arguments, "--json"))
+
+
+def refused(capsys: Shown, *arguments: str) -> str:
+    """Run a command that has to be refused, and return why."""
+    assert run_command(["knowledge", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    return shown.err
+
+
+def write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+
+
+def found(capsys: Shown, *arguments: str) -> list[dict[str, Any]]:
+    return read(capsys, "search", "--threshold", "0", "--limit", "100", *arguments)
+
+
+def test_a_document_is_found_by_its_parts(capsys: Shown) -> None:
+    write("docs/prices.md", BOOK)
+    write("docs/code.py", "print('no document')")
+    write("docs/old/notes.TXT", "Nothing here.")
+    done = read(capsys, "import", "docs", "--tenant", "acme")
+    assert (done["documents"]["added"], done["documents"]["parts"] > 5) == (2, True)
+    first = found(capsys, "what does article 17 cost", "--tenant", "acme")[0]
+    assert "Article 17 costs" in first["text"]
+    assert first["text"].startswith("Prices\n")
+    assert (first["kind"], first["directory"], first["provenance"]["source"]) == ("document", "docs", "docs/prices.md")
+    assert found(capsys, "article") == [], "another tenant finds nothing"
+
+
+def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
+    write("prices.md", BOOK)
+    first = read(capsys, "import", "prices.md")["documents"]
+    assert read(capsys, "import", ".")["documents"] == {**first, "added": 0, "unchanged": 1}
+    write("prices.md", "# Prices\nAll is free.")
+    assert told(capsys, "import", "prices.md") == "documents: 1 changed (1 part)\n"
+    assert [each["text"] for each in found(capsys)] == ["Prices\nAll is free."]
+    write("prices.md", "")
+    assert told(capsys, "import", "prices.md") == "documents: 1 changed (0 parts)\n"
+    assert found(capsys) == []
+    assert "nothing to import" in told(capsys, "import", "prices.md")
+
+
+def test_a_document_outside_of_the_folder_has_its_whole_path(capsys: Shown, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.md").write_text("Far away.")
+    told(capsys, "import", "../elsewhere.md", "--untrusted")
+    [far] = found(capsys)
+    assert (far["provenance"]["source"], far["directory"]) == (str(tmp_path / "elsewhere.md"), "")
+    assert far["provenance"]["taint"] == ["import"]
+    assert "tainted by import" in told(capsys, "search")
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_imported(capsys: Shown) -> None:
+    write("docs/a.md", "Good.")
+    Path("docs/b\x1b[2J.md").write_bytes(b"\0bad")
+    Path("docs/c.md").symlink_to("/etc/hostname")
+    assert run_command(["knowledge", "import", "docs"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "documents: 1 added, 2 unreadable (1 part)\n"
+    assert shown.err.count("not read: docs/") == 2
+    assert "it is no text" in shown.err
+    assert "\x1b" not in shown.err
+    assert "it is no text" in refused(capsys, "import", "docs/b\x1b[2J.md")
+
+
+def test_what_is_exported_comes_back_the_same(capsys: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write("AGENTS.md", "# Tests\nRun them.")
+    told(capsys, "import-conventions")
+    told(capsys, "add", "the api", "is", "up", "--user", "ada", "--expires", "2d")
+    told(capsys, "add", "the api", "is", "down \u202e\u009b", "--user", "ada")
+    assert told(capsys, "export", "../backup.jsonl") == "3 items written to ../backup.jsonl\n"
+    assert stat.S_IMODE((tmp_path / "backup.jsonl").stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    lines = told(capsys, "export")
+    assert not {"\u202e", "\u009b"} & set(lines), "a terminal shows it as it is"
+    assert list(map(json.loads, lines.splitlines())) == list(
+        map(json.loads, (tmp_path / "backup.jsonl").read_text().splitlines())
+    )
+    facts = told(capsys, "export", "--kind", "fact").splitlines()
+    assert len(facts) == 3
+
+    before = {each["id"]: each for each in found(capsys, "--user", "ada")}
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "another"))
+    assert read(capsys, "import", "../backup.jsonl")["items"] == {"added": 3, "updated": 0, "unchanged": 0}
+    assert {each["id"]: each for each in found(capsys, "--user", "ada")} == before
+    assert told(capsys, "import", "../backup.jsonl") == "items: 3 unchanged\n"
+
+
+LINES = {
+    "no JSON": ("{", "line 2 cannot be imported: it is no JSON"),
+    "nested without end": ("[" * 100_000, "line 2 cannot be imported: it is no JSON"),
+    "no item": ('{"kind": "rumour", "text": "x"}', "line 2 cannot be imported: kind: "),
+    "a list": ("[1]", "line 2 cannot be imported: "),
+    "a key that nobody knows": ('{"kind": "memory", "text": "x", "txet": "y"}', "txet"),
+    "nobody's": ('{"kind": "memory", "text": "x", "scope": "user"}', "no user is named"),
+    "half a character": ('{"kind": "memory", "text": "\\ud800"}', "line 2 cannot be imported: "),
+    "another export": ('{"format": "x"}\n', "line 2 cannot be imported: "),
+}
+
+
+@pytest.mark.parametrize(("line", "says"), LINES.values(), ids=LINES)
+def test_a_line_that_is_no_item_is_named(capsys: Shown, line: str, says: str) -> None:
+    write("lines.jsonl", f'{{"kind": "memory", "text": "good"}}\n{line}\n')
+    why = refused(capsys, "import", "lines.jsonl")
+    assert why.startswith("orga: lines.jsonl: ")
+    assert says in why
+
+
+def test_a_file_of_lines_that_is_no_text_is_told(capsys: Shown) -> None:
+    Path("lines.jsonl").write_bytes(b"\xff\xfe{}")
+    assert "it is no UTF-8" in refused(capsys, "import", "lines.jsonl")
+    write("lines.jsonl", '{"format": "orga-knowledge", "version": 99}\n')
+    assert "upgrade orga" in refused(capsys, "import", "lines.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["import", "gone.md"], "gone.md: there is no such file or folder", id="nothing there"),
+        pytest.param(["import", "x.jsonl", "--user", "ada"], "say themselves whose they are", id="whose lines"),
+        pytest.param(["export", "gone/x.jsonl"], "gone/x.jsonl cannot be written: No such file", id="no folder"),
+        pytest.param(["export", "--kind", "rumour"], "--kind 'rumour' is none of", id="no such kind"),
+    ],
+)
+def test_a_mistake_is_told(capsys: Shown, arguments: list[str], says: str) -> None:
+    write("x.jsonl", "")
+    assert says in refused(capsys, *arguments)
+
+
+def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> None:
+    write("AGENTS.md", "# Tests\nRun them.")
+    write("src/api/AGENTS.md", "Handlers hold no SQL.")
+    write("web/AGENTS.md", "No semicolons.")
+    write("web/package.json", "{")
+    assert run_command(["knowledge", "import-conventions"]) == 0
+    shown = capsys.readouterr()
+    assert "added                     src/api/AGENTS.md  (1 convention)" in shown.out
+    assert "not read, left as it was  web/package.json  (0 conventions): it is no JSON" in shown.out
+    assert shown.err == "3 added, 1 unreadable\n"
+    nearest = [each["text"] for each in found(capsys, "--directory", "src/api/users.py")]
+    assert nearest == ["Handlers hold no SQL.", "Tests\nRun them."]
+
+    write("src/api/AGENTS.md", "Handlers may hold SQL.")
+    Path("web/AGENTS.md").unlink()
+    changes = read(capsys, "import-conventions")
+    assert (changes["project"], changes["at"]) == ("shop", "")
+    assert {each["path"]: each["change"] for each in changes["files"]} == {
+        "AGENTS.md": "unchanged",
+        "src/api/AGENTS.md": "changed",
+        "web/AGENTS.md": "removed",
+        "web/package.json": "unreadable",
+    }
+    assert [each["path"] for each in read(capsys, "import-conventions", "src")["files"]] == ["src/api/AGENTS.md"]
+
+
+def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_path: Path) -> None:
+    write("AGENTS.md", "Ours.")
+    write("../web/AGENTS.md", "Theirs.")
+    told(capsys, "import-conventions")
+    assert "those of the project 'shop', these are of 'web'" in refused(capsys, "import-conventions", "../web")
+    told(capsys, "import-conventions", "../web", "--at", "apps/web")
+    assert [each["text"] for each in found(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
+
+
+def test_a_folder_without_conventions_is_told(capsys: Shown) -> None:
+    assert run_command(["knowledge", "import-conventions"]) == 0
+    assert capsys.readouterr().err == "no file here holds conventions; see: orga knowledge import-conventions --help\n"

@@ -1,0 +1,226 @@
+"""By which words a run recalls, and how the block of what was found stands in its conversation."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orga.workflows.decisions.conversation import handed_over, size_of, tokens_of, weight_of, with_message
+from orga.workflows.decisions.observe import with_reply
+from orga.workflows.decisions.recall import (
+    ENOUGH,
+    MAX_LEARNINGS_BYTES,
+    MAX_RECALLED_TAINT,
+    WORDS_OF_ONE,
+    behalf_of,
+    due_recall,
+    learning_call,
+    learnings,
+    reader_of,
+    search_terms,
+    with_recalled,
+    with_recalled_taint,
+    without_knowledge,
+)
+from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.decisions.roll_over import carried
+from orga.workflows.types.context import MessageRef
+from orga.workflows.types.input import AgentInput, LoopConfig, RunKnowledge
+from orga.workflows.types.knowledge import Reader
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.recall import RecalledContext, Recollection, recall_id
+from orga.workflows.types.record import Record
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import Happening, HappeningKind
+from tests.support.values.core import a_setup, a_spec, a_state, at, request_for, user
+from tests.support.values.strategies import LAW
+
+ON = LoopConfig(knowledge=RunKnowledge())
+
+
+def assistant(text: str) -> Message:
+    return Message.of("assistant", text)
+
+
+def said_by_tool(text: str) -> Message:
+    return Message.of_result(text, "c1", "read")
+
+
+def words(start: int, count: int) -> str:
+    return " ".join(f"word{number}" for number in range(start, start + count))
+
+
+TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
+    "the newest first": ((user("older talk"), said_by_tool("newer result")), ["newer", "result", "older", "talk"]),
+    "what the model says does not count": ((user("harbour"), assistant("warehouse")), ["harbour"]),
+    "words of three bytes say nothing": ((user("the sea is near"),), ["near"]),
+    "bytes, not letters": ((user("öde Tür"),), ["öde", "Tür"]),
+    "stop words say nothing": ((user("Which of these would EDIFACT need"),), ["EDIFACT"]),
+    "what stands around a word goes": ((user('"invoices", (ledger): **bold**'),), ["invoices", "ledger", "bold"]),
+    "each once": ((user("Ledger ledger LEDGER book"),), ["Ledger", "book"]),
+    "ten of one message": ((user(words(0, 30)),), words(0, 10).split()),
+    "fifteen are enough": (
+        (user("oldest"), user(words(20, 10)), user(words(0, 10))),
+        words(0, 10).split() + words(20, 10).split(),
+    ),
+    "nothing older than the last five": ((user("forgotten"), *[user("echo")] * 5), ["echo"]),
+    "no letters": ((user("---- ==== 1234"),), ["1234"]),
+    "what is no word": ((user("x" * 5_000 + " ledger"),), ["ledger"]),
+    "the block itself does not count": (
+        (user("harbour"), Message.of("user", "warehouse", pinned=True, knowledge=True)),
+        ["harbour"],
+    ),
+    "nobody has said anything": ((), []),
+}
+
+
+@pytest.mark.parametrize(("messages", "expected"), TERMS.values(), ids=TERMS)
+def test_terms(messages: tuple[Message, ...], expected: list[str]) -> None:
+    assert list(search_terms(messages)) == expected
+
+
+@LAW
+@given(st.lists(st.text(max_size=300), max_size=8))
+def test_terms_are_few_and_short_whatever_is_said(texts: list[str]) -> None:
+    terms = search_terms(tuple(map(user, texts)))
+    assert len(terms) <= ENOUGH + WORDS_OF_ONE - 1
+    assert all(len(term) <= 40 and term.isprintable() for term in terms)
+
+
+def a_knowing(*messages: Message, config: LoopConfig = ON, **fields: Any) -> AgentState:
+    setup = a_setup(a_spec("store_knowledge", effect="idempotent")).model_copy(update={"config": config})
+    state = a_state(setup=setup, **fields)
+    for message in messages:
+        state = state.with_dialogue(conversation=with_message(state.conversation, message))
+    return state
+
+
+def test_the_same_words_are_not_looked_for_again() -> None:
+    state = a_knowing(user("warehouse at the harbour"))
+    request = due_recall(state)
+    assert request is not None
+    found = RecalledContext(terms=request.terms)
+    known = with_recalled(state, found, recall_id(1))
+    assert due_recall(known) is None
+    again = known.with_dialogue(conversation=with_message(known.conversation, said_by_tool("harbour WAREHOUSE")))
+    assert due_recall(again) is None, "in another order they find the same"
+    other = known.with_dialogue(conversation=with_message(known.conversation, said_by_tool("a crane")))
+    assert due_recall(other) is not None
+
+
+@pytest.mark.parametrize("knowledge", [None, RunKnowledge(enabled=False)])
+def test_who_has_no_knowledge_looks_for_nothing(knowledge: RunKnowledge | None) -> None:
+    state = a_knowing(user("warehouse at the harbour"), config=LoopConfig(knowledge=knowledge))
+    assert due_recall(state) is None
+    assert learning_call(a_knowing(assistant("green"), config=LoopConfig(knowledge=knowledge))) is None
+
+
+USERS: dict[str, tuple[dict[str, Any], str]] = {
+    "named": ({"user": "ada"}, "ada"),
+    "none": ({}, ""),
+    "no name": ({"user": {"name": "ada"}}, ""),
+    "long": ({"user": "a" * 900}, "a" * 200),
+}
+
+
+@pytest.mark.parametrize(("trusted", "name"), USERS.values(), ids=USERS)
+def test_on_whose_behalf(trusted: dict[str, Any], name: str) -> None:
+    given = AgentInput(task="t", trusted_context=trusted, tenant="acme")
+    state = a_knowing(taint=("fetch_url",)).with_task(input=given)
+    assert reader_of(state) == Reader(tenant="acme", user=name, agent=state.setup.agent if state.setup else "")
+    assert behalf_of(state).taint == ("fetch_url",)
+
+
+def test_taint_that_is_recalled_is_bounded() -> None:
+    state = a_knowing(taint=("store_knowledge",))
+    many = with_recalled_taint(state, tuple(f"tool {n}" + "x" * 300 for n in range(90)))
+    assert many.taint[0] == "store_knowledge"
+    assert len(many.taint) == MAX_RECALLED_TAINT + 1
+    assert max(map(len, many.taint)) == 100
+    assert with_recalled_taint(many, many.taint) is many
+
+
+LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
+    "one text as it is": ((assistant(" The door is green. "),), "The door is green."),
+    "several, the oldest first": ((assistant("one"), user("and?"), assistant("two")), "one\n\n---\n\ntwo"),
+    "blank ones are none": ((assistant("  \n"), user("well?")), ""),
+    "what people and tools say is not learnt": ((user("one"), said_by_tool("two")), ""),
+}
+
+
+@pytest.mark.parametrize(("messages", "expected"), LEARNT.values(), ids=LEARNT)
+def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
+    assert learnings(a_knowing(*messages)) == expected
+
+
+@pytest.mark.parametrize("character", ["a", "é", "漢", "😀"])
+def test_what_was_learnt_is_cut_between_characters(character: str) -> None:
+    text = learnings(a_knowing(assistant(character * 3_000)))
+    assert text.endswith(f"{character}...")
+    assert MAX_LEARNINGS_BYTES - 4 <= len(text.encode()) <= MAX_LEARNINGS_BYTES
+
+
+def test_who_may_not_store_learns_nothing() -> None:
+    state = a_knowing(assistant("green"))
+    assert learning_call(state) is not None
+    assert learning_call(state.with_task(setup=a_setup().model_copy(update={"config": ON}))) is None
+
+
+def happened(kind: HappeningKind, name: str, value: Any, key: str = "") -> Happening:
+    plain = value.model_dump(mode="json", exclude_unset=True) if isinstance(value, Record) else value
+    return Happening(kind=kind, at=at(0), event_id=1, name=name, key=key, value=plain)
+
+
+FINDS = st.sampled_from(["", "same", "the warehouse", "x" * 900, "an invoice"])
+
+
+@LAW
+@given(st.lists(st.tuples(st.lists(FINDS, max_size=2), st.booleans()), min_size=1, max_size=9))
+def test_every_context_is_rebuilt_with_its_block(steps: list[tuple[list[str], bool]]) -> None:
+    """Some calls come to nothing and are made again; some runs continue as new; there is one block at most."""
+    state, setup = a_knowing(user("go")), a_knowing().setup
+    assert setup is not None
+    fold = ContextFold()
+    fold.feed(happened("started", "", [{"task": "go"}]))
+    fold.feed(happened("finished", "prepare", setup))
+    for finds, rolls_over in steps:
+        number = state.iteration + 1
+        for text in finds or [""]:
+            has_block = any(message.knowledge for message in state.conversation.messages)
+            found = RecalledContext(
+                terms=("go",), text="" if text == "same" else text, same=text == "same" and has_block
+            )
+            fold.feed(happened("finished", "recall_context", found, recall_id(number)))
+            state = with_recalled(state, found, recall_id(number))
+            context, seen = handed_over(state.conversation)
+            fold.feed(happened("scheduled", "reason", request_for(context, setup, number)))
+            assert fold.messages == seen.messages
+            assert sum(message.knowledge for message in seen.messages) <= 1
+        _check_sizes(state)
+        _, seen = handed_over(state.conversation)
+        reply = Reply.of(f"step {number}")
+        fold.feed(happened("finished", "reason", reply))
+        state = with_reply(state, reply, seen)
+        state = state.with_dialogue(
+            conversation=with_message(state.conversation, reply.message(), MessageRef(reply=number))
+        )
+        if rolls_over:
+            state = carried(state, "run")
+            fold = ContextFold()
+            fold.feed(happened("started", "", [None, state.model_dump(mode="json", exclude_unset=True)]))
+
+
+def _check_sizes(state: AgentState) -> None:
+    messages, conversation = state.conversation.messages, state.conversation
+    assert conversation.size == sum(map(size_of, messages))
+    assert conversation.tokens == sum(tokens_of(size_of(message)) for message in messages)
+    assert conversation.unseen == sum(map(weight_of, messages[conversation.sent :]))
+
+
+def test_a_fork_without_knowledge_takes_no_block_over() -> None:
+    state = with_recalled(
+        a_knowing(user("go")), RecalledContext(terms=("go",), text="[KNOWLEDGE_CONTEXT]\nx"), "1.recall"
+    )
+    assert [message.text for message in without_knowledge(state).conversation.messages] == ["count the files", "go"]
+    assert without_knowledge(a_knowing(user("go"))).recollection == Recollection()
