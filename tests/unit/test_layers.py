@@ -113,7 +113,7 @@ def layer(module: str) -> str | None:
             return "activities"
         case [("client" | "worker") as name, *_]:
             return name
-        case [""]:
+        case [""] | ["workflow"]:
             return "api"
         case _:
             return "orga"
