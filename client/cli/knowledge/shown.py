@@ -32,6 +32,7 @@ def facts_line(item: StoredItem) -> str:
     told = [
         f"from {on_one_line(item.provenance.source, NAME_CHARS)}" if item.provenance.source else "",
         f"run {on_one_line(item.provenance.workflow_id, NAME_CHARS)}" if item.provenance.workflow_id else "",
+        f"of the directory {on_one_line(item.directory, NAME_CHARS) or '.'}" if item.kind == "convention" else "",
         whose(item),
         f"confidence {item.confidence:g}",
         f"{age(item.stored_at, now)} old",
