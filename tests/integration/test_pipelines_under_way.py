@@ -13,11 +13,13 @@ from orga.client.cli.plan_lines import step_lines
 from orga.client.history.prompts import NoPrompt, prompt_of
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
+from orga.client.past.fork import fork
 from orga.client.runs.goals import start_goal
 from orga.workflows.types.messages import Reply
 from tests.support.hold import until
 from tests.support.model.goals import GoalModel, scored
 from tests.support.model.scripted import answers, calls
+from tests.support.runs import rewound
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.goals import ended, stands, tell
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, histories_of
@@ -337,6 +339,20 @@ async def test_a_long_pipeline_continues_as_new_and_keeps_what_it_needs(client: 
     assert (pursued.reason, pursued.result.output) == ("completed", "all of it")
     assert len(runs) > 1
     assert [f"read {each}" in editor.tasks[0] for each in "abcde"] == [True] * 5
+
+
+@pytest.mark.parametrize(("turn", "tasks"), [(0, (1, 1)), (1, (0, 1)), (2, (0, 0))])
+async def test_a_fork_does_what_was_not_done_by_then(client: Client, turn: int, tasks: tuple[int, int]) -> None:
+    finder, writer = Told(lambda _: "found"), Told(lambda _: "the answer")
+    async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, model):
+        handle = await start_line(loop)
+        await ended(handle, client)
+        before = (len(finder.tasks), len(writer.tasks))
+        run = await fork(client, handle.id, turn)
+        forked = await rewound.ended(client, run)
+    assert (forked.result.termination.reason, forked.result.output) == ("completed", "the answer")
+    assert (len(finder.tasks) - before[0], len(writer.tasks) - before[1]) == tasks
+    assert model.turns == []
 
 
 async def test_orga_steps_shows_the_plan_and_the_steps_of_a_pipeline(client: Client) -> None:

@@ -267,6 +267,28 @@ def test_what_does_not_go_with_a_pipeline_is_told(config: dict[str, Any], given:
     assert bool(says) == bool(problem)
 
 
+@pytest.mark.parametrize(
+    ("config", "now", "says"),
+    [
+        pytest.param(CHAIN, {**CHAIN, "steps": ["finder"]}, "step-2 is none of its steps", id="a step is gone"),
+        pytest.param(CHAIN, {**CHAIN, "steps": ["finder", "poet"]}, "step-2 is none", id="another does it"),
+        pytest.param(CHAIN, SURVEY, "step-1 is none of its steps", id="of another kind"),
+        pytest.param(CHAIN, {**CHAIN, "steps": ["finder", {"agent": "writer", "task": "x"}]}, "step-2", id="a task"),
+        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md"]}, "map-2 is none", id="fewer inputs"),
+        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md", "c.md"]}, "map-2 is none", id="other inputs"),
+        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md", "b.md", "c.md"]}, "map-3 is none", id="more inputs"),
+        pytest.param(CHAIN, {**CHAIN, "steps": [*CHAIN["steps"], "poet"]}, "", id="one more"),
+        pytest.param(ESSAY, {**ESSAY, "threshold": 0.9}, "", id="another threshold"),
+    ],
+)
+def test_a_fork_needs_the_pipeline_as_it_was(config: dict[str, Any], now: dict[str, Any], says: str) -> None:
+    state, other = piped(config), piped(now)
+    assert other.setup is not None
+    problem = pipeline_problem(state, other.setup)
+    assert says in problem
+    assert bool(says) == bool(problem)
+
+
 def test_a_worker_that_knows_no_pipelines_is_told_apart() -> None:
     assert "version without pipelines" in pipeline_problem(piped(CHAIN), a_setup())
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from orga.workflows.types.context import Setup
-from orga.workflows.types.goals.pipelines import Pipeline, PipelineStep
+from orga.workflows.types.goals.pipelines import MAX_ROUNDS, Pipeline, PipelineStep
 from orga.workflows.types.goals.pursuit import MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.text import one_line
 
@@ -35,9 +35,28 @@ def pipeline_problem(state: GoalState, setup: Setup) -> str:
         return ""
     if pipeline is None:
         return f"pipeline: the worker that prepared the goal is of a version without pipelines, so there is no {name!r}"
+    if changed := _changed(state, pipeline):
+        return f"pipeline: {name!r} is another by now, {changed} is none of its steps as it was; start a goal anew"
+    return _input_problem(state, pipeline)
+
+
+def _changed(state: GoalState, pipeline: Pipeline) -> str:
+    """Return the first step of a past that the pipeline of today would not have made, "" where there is none."""
+    inputs = inputs_of(state.inputs, pipeline)
+    steps = list(first_steps(pipeline, inputs))
+    if pipeline.kind == "director_critic":
+        steps = [step for number in range(1, MAX_ROUNDS + 1) for step in round_steps(pipeline, number)]
+    known = {step.id: (step.skill, step.goal) for step in steps}
+    planned = [step for step in own_steps(state) if step.by != OPERATOR]
+    is_other = [step.id for step in planned if known.get(step.id) != (step.skill, step.goal)]
+    is_more = pipeline.kind == "map_reduce" and 0 < len(own_steps(state)) < len(steps)
+    return next(iter(is_other), f"map-{len(inputs)}" if is_more else "")
+
+
+def _input_problem(state: GoalState, pipeline: Pipeline) -> str:
+    name, number = state.pipeline, len(inputs_of(state.inputs, pipeline))
     if pipeline.kind != "map_reduce":
         return "" if state.inputs is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
-    number = len(inputs_of(state.inputs, pipeline))
     if not number:
         return f"inputs: pipeline {name!r} has none of its own, and the goal gives none; give at least one"
     if number > pipeline.max_inputs:
@@ -83,9 +102,12 @@ def role_of(step_id: str) -> tuple[str, int]:
 
 def part_of(pipeline: Pipeline, step_id: str) -> PipelineStep:
     """Return who does a step, and what it is to do, as the configuration says."""
+    return pipeline.parts[_key(step_id)]
+
+
+def _key(step_id: str) -> str:
     role, number = role_of(step_id)
-    key = {"step": f"steps.{number - 1}", "draft": "director", "critique": "critic"}.get(role, role)
-    return pipeline.parts[key]
+    return {"step": f"steps.{number - 1}", "draft": "director", "critique": "critic"}.get(role, role)
 
 
 def _step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: str = "") -> PlanStep:
