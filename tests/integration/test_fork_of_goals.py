@@ -19,6 +19,7 @@ from tests.support.runs import rewound
 from tests.support.runs.delivered import a_hook, told
 from tests.support.runs.goals import Pursued, ended, pursue, start
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.pipelines import Told, a_pipeline, start_line
 from tests.support.runs.questions import waiting
 from tests.support.web.webhook_receiver import webhook_receiver
 
@@ -149,3 +150,14 @@ async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
             await fork(client, handle.id, 1, changes={"instructions": "Be brief."})
         with pytest.raises(NoSuchIteration):
             await fork(client, handle.id, 9)
+
+
+async def test_a_fork_of_a_pipeline_goes_on_with_what_its_steps_had_brought(client: Client) -> None:
+    finder, writer = Told(lambda _: "found: forty-two"), Told(lambda _: "It is 42.")
+    chain = {"kind": "chain", "steps": ["finder", "writer"]}
+    async with a_pipeline(client, chain, {"finder": finder, "writer": writer}) as (loop, _, _):
+        handle = await start_line(loop)
+        await ended(handle, client)
+        second = await pursued_by(client, await fork(client, handle.id, 1))
+    assert (second.reason, second.result.output) == ("completed", "It is 42.")
+    assert (len(finder.tasks), ["found: forty-two" in task for task in writer.tasks]) == (1, [True, True])
