@@ -63,10 +63,9 @@ class PostgresStore:
             return []
         async with self._connections.reading() as connection:
             known = await known_items(connection, [item.id for item in arriving])
-        news = {item.id for item in arriving if change(known.get(item.id), item) != "unchanged"}
-        if not news:
+        if all(change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
-        vectors = await self._vectors([item for item in arriving if item.id in news])
+        vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
         texts = [f"{item.text}\n{label_text(item)}" for item in arriving]
         words = dict(zip((item.id for item in arriving), await asyncio.to_thread(self._cutter.cut, texts), strict=True))
         async with self._connections.writing() as connection:
