@@ -63,8 +63,9 @@ class PostgresStore:
             return []
         async with self._connections.reading() as connection:
             known = await known_items(connection, [item.id for item in arriving])
-        news = {item.id: item for item in arriving if change(known.get(item.id), item) != "unchanged"}
-        vectors = await self._vectors(list(news.values()))
+        if all(change(known.get(item.id), item) == "unchanged" for item in arriving):
+            return [Stored(id=item.id, change="unchanged") for item in arriving]
+        vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
         texts = [f"{item.text}\n{label_text(item)}" for item in arriving]
         words = dict(zip((item.id for item in arriving), await asyncio.to_thread(self._cutter.cut, texts), strict=True))
         async with self._connections.writing() as connection:
@@ -132,7 +133,8 @@ class PostgresStore:
                 return done
             vectors = await self._vectors(part)
             async with self._connections.writing() as connection:
-                await keep_vectors(connection, vectors)
+                known = await known_items(connection, [item.id for item in part])
+                await keep_vectors(connection, [item for item in part if known.get(item.id) == item], vectors)
             done += len(part)
 
     async def close(self) -> None:
@@ -144,8 +146,8 @@ class PostgresStore:
         return tuple(filter(None, self._cutter.cut(query_terms(text))))
 
     async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
-        found = await self._embedder.embed([searched_text(item) for item in items]) if items else []
-        return Vectors(self._embedder.name, {item.id: vector for item, vector in zip(items, found, strict=True)})
+        texts = list(dict.fromkeys(map(searched_text, items)))
+        return Vectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
         async with self._connections.reading() as connection:

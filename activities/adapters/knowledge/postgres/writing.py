@@ -16,6 +16,7 @@ from orga.activities.knowledge.arrival import standing
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.scopes import place_of
 from orga.activities.knowledge.vectors import code_of
+from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
 _KNOWN = sql.SQL("SELECT {} FROM orga_knowledge.items WHERE id = ANY(%s) OR (claim != '' AND claim = ANY(%s))").format(
@@ -57,10 +58,13 @@ async def store_items(
     return stored
 
 
-async def keep_vectors(connection: Connection, vectors: Vectors) -> None:
+async def keep_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
     """Give items, where they are still there, these vectors in place of what they have."""
-    await _drop_vectors(connection, list(vectors.of))
-    rows = [(vectors.embedder, bits(code_of(vector)), numbers(vector), id_) for id_, vector in vectors.of.items()]
+    await _drop_vectors(connection, [item.id for item in items])
+    found = [(item.id, vectors.of.get(searched_text(item))) for item in items]
+    rows = [
+        (vectors.embedder, bits(code_of(vector)), numbers(vector), id_) for id_, vector in found if vector is not None
+    ]
     async with connection.cursor() as cursor:
         await cursor.executemany(_KEEP_VECTOR, rows)
 
@@ -87,14 +91,10 @@ async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, in
 async def _write(
     connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
 ) -> None:
-    ids = [item.id for item in items]
     rows = [(*row_of(item), vector_of(words[item.id], place_of(item.scope, item.owner))) for item in items]
     async with connection.cursor() as cursor:
         await cursor.executemany(_INSERT, rows)
-    await _drop_vectors(connection, ids)
-    await keep_vectors(
-        connection, Vectors(vectors.embedder, {id_: vectors.of[id_] for id_ in ids if id_ in vectors.of})
-    )
+    await keep_vectors(connection, items, vectors)
 
 
 async def _drop_vectors(connection: Connection, ids: list[str]) -> None:

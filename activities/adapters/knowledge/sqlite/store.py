@@ -67,10 +67,9 @@ class SqliteStore:
         if not arriving:
             return []
         known = await self._read(lambda connection: known_items(connection, [item.id for item in arriving]))
-        news = {item.id for item in arriving if change(known.get(item.id), item) != "unchanged"}
-        if not news:
+        if all(change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
-        vectors = await self._vectors([item for item in arriving if item.id in news])
+        vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
         return await self._write(lambda connection: store_items(connection, arriving, vectors))
 
     async def recall(self, wish: Recall) -> list[Recalled]:
