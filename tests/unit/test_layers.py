@@ -44,8 +44,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *(
             "hold",
             "values",
-            "knowledge",
             "parts",
+            "knowledge",
             "programs",
             "web",
             "model",

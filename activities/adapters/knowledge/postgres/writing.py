@@ -1,7 +1,8 @@
 """How items get into the tables, and out of them again; each call within a transaction of the only writer."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
@@ -11,11 +12,11 @@ from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAM
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
 from orga.activities.adapters.knowledge.sqlite.rows import item_of, row_of
-from orga.activities.adapters.knowledge.sqlite.writing import Vectors
 from orga.activities.knowledge.arrival import standing
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.scopes import place_of
 from orga.activities.knowledge.vectors import code_of
+from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
 _KNOWN = sql.SQL("SELECT {} FROM orga_knowledge.items WHERE id = ANY(%s) OR (claim != '' AND claim = ANY(%s))").format(
@@ -30,6 +31,19 @@ _KEEP_VECTOR = (
     "SELECT number, place, kind, expires_at, %s, %s::text::bit(512), %s::text::vector FROM orga_knowledge.items "
     "WHERE id = %s"
 )
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Of one embedder, as they are written: code and numbers, by the text that each was made of."""
+
+    embedder: str
+    of: dict[str, tuple[str, str]]
+
+
+def vectors_of(embedder: str, found: Mapping[str, Sequence[float]]) -> Vectors:
+    """Return them ready to be written; a thousand take a second, so not in the event loop."""
+    return Vectors(embedder, {text: (bits(code_of(vector)), numbers(vector)) for text, vector in found.items()})
 
 
 async def known_items(connection: Connection, ids: Sequence[str], claims: Sequence[str] = ()) -> dict[str, StoredItem]:
@@ -47,7 +61,7 @@ async def store_items(
         connection: Of the only writer.
         items: In the order in which they came.
         vectors: Of those that bring news.
-        words: Of each item, by its id.
+        words: By the text that they were cut from.
     """
     claims = [claim for item in items if (claim := claim_of(item))]
     arrivals = Arrivals((await known_items(connection, [item.id for item in items], claims)).values())
@@ -57,12 +71,10 @@ async def store_items(
     return stored
 
 
-async def keep_vectors(connection: Connection, vectors: Vectors) -> None:
-    """Give items, where they are still there, these vectors in place of what they have."""
-    await _drop_vectors(connection, list(vectors.of))
-    rows = [(vectors.embedder, bits(code_of(vector)), numbers(vector), id_) for id_, vector in vectors.of.items()]
-    async with connection.cursor() as cursor:
-        await cursor.executemany(_KEEP_VECTOR, rows)
+async def keep_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
+    """Give items their vectors, but for those that have changed or gone meanwhile."""
+    known = await known_items(connection, [item.id for item in items])
+    await _give_vectors(connection, [item for item in items if known.get(item.id) == item], vectors)
 
 
 async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, int]:
@@ -87,22 +99,21 @@ async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, in
 async def _write(
     connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
 ) -> None:
-    ids = [item.id for item in items]
-    rows = [(*row_of(item), vector_of(words[item.id], place_of(item.scope, item.owner))) for item in items]
+    rows = [(*row_of(item), vector_of(words[searched_text(item)], place_of(item.scope, item.owner))) for item in items]
     async with connection.cursor() as cursor:
         await cursor.executemany(_INSERT, rows)
-    await _drop_vectors(connection, ids)
-    await keep_vectors(
-        connection, Vectors(vectors.embedder, {id_: vectors.of[id_] for id_ in ids if id_ in vectors.of})
-    )
+    await _give_vectors(connection, items, vectors)
 
 
-async def _drop_vectors(connection: Connection, ids: list[str]) -> None:
+async def _give_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
     await connection.execute(
         "DELETE FROM orga_knowledge.vectors USING orga_knowledge.items "
         "WHERE items.number = vectors.number AND items.id = ANY(%s)",
-        (ids,),
+        ([item.id for item in items],),
     )
+    rows = [(vectors.embedder, *made, item.id) for item in items if (made := vectors.of.get(searched_text(item)))]
+    async with connection.cursor() as cursor:
+        await cursor.executemany(_KEEP_VECTOR, rows)
 
 
 async def _mark(connection: Connection, items: Sequence[StoredItem]) -> None:
