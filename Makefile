@@ -6,10 +6,10 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal test check fmt bench lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench lock clean
 
 help: ## Show what can be made
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,9 @@ demo: setup ## Run an agent over this project's own documents, server and worker
 
 demo-goal: setup ## Pursue a goal over them: it plans, searches, reads, compares, and answers with its sources
 	@$(BIN)/orga demo --goal
+
+demo-knowledge: setup ## Two runs over them: the second answers from what the first has learnt
+	@$(BIN)/orga demo --knowledge
 
 test: setup ## All checks and all tests, as CI runs them
 	@$(MAKE) --no-print-directory check

@@ -6,42 +6,23 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 from temporalio.worker import Worker
 
-from orga.activities.adapters.repaired_json import repaired_json
-from orga.activities.conversations import Conversations
-from orga.activities.critique import CritiqueActivities
-from orga.activities.deliver import DeliverActivities
-from orga.activities.gate import GateActivities
-from orga.activities.goals import GoalActivities
-from orga.activities.knowledge.recall import RecallActivities
-from orga.activities.model_circuits import GuardedModels
-from orga.activities.notify import NotifyActivities
-from orga.activities.past import PastActivities
-from orga.activities.ports import Pasts
-from orga.activities.prepare import PrepareActivities
-from orga.activities.reason import ReasonActivities
-from orga.activities.summarise import SummariseActivities
-from orga.activities.tool_circuits import ToolCircuits
-from orga.activities.tools import source_activity, tool_activities
-from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.config.worker_order import POLLS
 from orga.client.connect import Connection, connection
 from orga.client.errors import OrgaError
-from orga.client.history.events import WorkflowHistory
-from orga.client.past.shared import RunPasts
-from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.patient import PatientRunner
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.endpoint import ServerUnavailable
@@ -53,19 +34,12 @@ from orga.client.workers.checked import checked
 from orga.client.workers.deployment import version_in, worker_options
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine, remember_engine, remembered_engine
 from orga.client.workers.garbage import collect_ended_runs
-from orga.client.workers.held_loops import remember_hold
 from orga.client.workers.parts import Parts, configured_parts, secret_names
+from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
 from orga.client.workers.routing import to_make_current
+from orga.client.workers.script import worker as worker_of_a_script
 from orga.own_code import keep_out, seal
 from orga.start import worker as become_worker
-
-HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
-"""How old the live text of a model may be, and how soon an abort is heard."""
-
-WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
-"""In flight at once; the server keeps the others. They share this process's processor: each of a hundred takes a
-hundred times as long, and one that takes ten seconds is handed to somebody else and done again. Eight at least, since
-one that waits for a local tool holds its place."""
 
 SHUTDOWN_GRACE = timedelta(seconds=10)
 """What activities in flight get to end in, once the worker is told to stop."""
@@ -77,40 +51,18 @@ def build_worker(
     """Return a worker for agents and their tools, of that version if any; from now on none of our files is read."""
     options = worker_options(version, PatientRunner(workflow_runner(client.data_converter))) | options
     seal()
-    conversations = Conversations(WorkflowHistory(client))
+    made = registered(client, parts)
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=WORKFLOWS,
-        activities=_activities(parts, conversations, RunPasts(client)),
-        interceptors=[NamedTasks(), ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)],
+        workflows=made.workflows,
+        activities=made.activities,
+        interceptors=made.interceptors,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         **options,
     )
-
-
-def _activities(parts: Parts, conversations: Conversations, pasts: Pasts) -> list[Callable[..., Any]]:
-    models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
-    return [
-        PastActivities(pasts).read_past,
-        PrepareActivities(parts.agents, conversations).prepare,
-        ReasonActivities(models, conversations, parts.secrets).reason,
-        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)),
-        SummariseActivities(models, conversations, parts.secrets).summarise,
-        CritiqueActivities(models, conversations, parts.secrets).critique,
-        GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
-        RecallActivities(parts.knowledge, conversations, parts.secrets).recall_context,
-        *tool_activities(parts.tools, conversations, parts.secrets, parts.permits),
-        DeliverActivities(parts.deliveries, parts.secrets).deliver,
-        *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
-        *([source_activity(parts.source, conversations, parts.secrets, parts.permits)] if parts.source else []),
-    ]
-
-
-def _goal_turns(goal: GoalActivities) -> list[Callable[..., Any]]:
-    return [goal.plan, goal.prepare_calls, goal.evaluate, goal.decide, goal.compress, goal.summarise]
 
 
 async def serve(
@@ -138,19 +90,12 @@ async def serve(
                 connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE
             )
             collect_ended_runs()
-            async with (
-                Watchdog(report=remember_hold).watching(),
-                parts.source or nullcontext(),
-                observed.watch(connected.client),
-                worker,
-            ):
+            async with beside(parts), observed.watch(connected.client), worker:
                 if version is not None:
                     told = f"new runs come to it once it is current: {to_make_current(version, connected.endpoint)}"
                     _say(f"version: {version.to_canonical_string()}; {told}")
                 _say(f"{POLLS} {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
-            if parts.knowledge is not None:
-                await parts.knowledge.close()
     finally:
         observed.shutdown()
 
@@ -235,6 +180,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
+
+class _Module(ModuleType):
+    """This module. In the package it has the name of `orga.worker(...)`, too: where it is loaded, it can be called."""
+
+    def __call__(self, **given: Any) -> AbstractAsyncContextManager[Client]:
+        return worker_of_a_script(**given)
+
+
+sys.modules[__name__].__class__ = _Module
 
 if __name__ == "__main__":
     main()

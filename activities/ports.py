@@ -10,7 +10,7 @@ from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.gate import ApprovalTerms, ProposedStep, Purpose
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.past import ForkInput
+from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
@@ -300,8 +300,8 @@ class OtherPlace(Exception):
 class Pasts(Protocol):
     """Reads, from the history of another run, what a fork of it shares."""
 
-    async def shared(self, wish: ForkInput) -> AgentState:
-        """Return the state of that run at the end of the iteration, as its fork takes it over.
+    async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:
+        """Return the state of that run at the end of the iteration, as its fork takes it over; a goal's of a goal.
 
         Raises:
             InvalidInput: There is no such run or iteration, or not any more; or what the fork wants does not fit it.

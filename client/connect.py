@@ -42,9 +42,13 @@ class Connection:
 
     def link(self, workflow_id: str) -> str | None:
         """Return the run's page in the Temporal UI, where we know the UI's address."""
-        if self.endpoint.ui is None:
-            return None
-        return f"{self.endpoint.ui}/namespaces/{self.endpoint.namespace}/workflows/{quote(workflow_id, safe='')}"
+        ui, namespace = self.endpoint.ui, self.endpoint.namespace
+        return None if ui is None else page_of(ui, namespace, workflow_id)
+
+
+def page_of(ui: str, namespace: str, workflow_id: str) -> str:
+    """Return the address of a run's page in a Temporal UI."""
+    return f"{ui.rstrip('/')}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}"
 
 
 @asynccontextmanager

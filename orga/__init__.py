@@ -10,15 +10,20 @@ if TYPE_CHECKING:
     from orga.client.runs.agents import start_agent
     from orga.client.runs.goals import start_goal
     from orga.client.schedules.create import create_schedule
+    from orga.client.workers.in_code import Agent
+    from orga.client.workers.plugin import OrgaPlugin
+    from orga.client.workers.script import worker
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
     from orga.workflows.types.status import AgentResult
 
 __all__ = [
+    "Agent",
     "AgentInput",
     "AgentResult",
     "AgentWorkflow",
     "LoopConfig",
+    "OrgaPlugin",
     "ToolContext",
     "ToolError",
     "connect",
@@ -26,13 +31,16 @@ __all__ = [
     "start_agent",
     "start_goal",
     "tool",
+    "worker",
 ]
 
 _PLACES = {
+    "Agent": "orga.client.workers.in_code",
     "AgentInput": "orga.workflows.types.input",
     "AgentResult": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
     "LoopConfig": "orga.workflows.types.input",
+    "OrgaPlugin": "orga.client.workers.plugin",
     "ToolContext": "orga.activities.tools_api",
     "ToolError": "orga.activities.tools_api",
     "connect": "orga.client.connect",
@@ -40,16 +48,15 @@ _PLACES = {
     "start_agent": "orga.client.runs.agents",
     "start_goal": "orga.client.runs.goals",
     "tool": "orga.activities.tools_api",
+    "worker": "orga.client.workers.script",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load what is asked for."""
+    """Load what is asked for: by the built-in, which in a sandbox is its own, and shares what it is to share."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(__import__(_PLACES[name], fromlist=[name]), name)
 
 
 def __dir__() -> list[str]:

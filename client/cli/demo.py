@@ -1,4 +1,4 @@
-"""`orga demo`: a durable agent, or a goal, at work on this project's own documents."""
+"""`orga demo`: a durable agent, a goal, or two runs that learn from each other, on this project's own documents."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from temporalio.client import Client
 
+from orga.client.cli import demo_knowledge
 from orga.client.cli.demo_documents import copied_documents
+from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile
@@ -29,6 +31,9 @@ GOAL = "Compare how often an idempotent and an irreversible tool is tried again 
 def demo(
     *,
     goal: Annotated[bool, typer.Option("--goal", help="A goal: plan, carry out, evaluate, decide.")] = False,
+    knowledge: Annotated[
+        bool, typer.Option("--knowledge", help="Two runs: the second answers from what the first has learnt.")
+    ] = False,
     config: ConfigFile = None,
 ) -> int:
     """Ask an agent a question about this project and watch it find out: live view, answer, journal.
@@ -38,13 +43,21 @@ def demo(
     Example: orga demo
 
     Example: orga demo --goal
+
+    Example: orga demo --knowledge
     """
+    if goal and knowledge:
+        raise UsageError("--goal and --knowledge are two demos; choose one")
 
     async def shown() -> int:
         root = copied_documents()
         async with session(config, root=root) as here:
             order = replace(here.worker_order(), root=root)
             async with kept_worker(here.client, order, note) as keeper:
+                if knowledge:
+                    return await demo_knowledge.shown(
+                        here, keeper, here.loaded.path.parent if here.loaded.path else root
+                    )
                 return await _shown(here, keeper, _PURSUED if goal else _ANSWERED)
 
     return completed(shown())

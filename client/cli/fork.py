@@ -1,6 +1,6 @@
 """`orga fork`: a new run with the same past."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +19,16 @@ from orga.client.config.workplace import home_of, worker_command
 from orga.client.past.fork import fork as fork_run
 from orga.client.runs.agents import run_id_of
 from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.goals.input import GoalConfig, GoalInput
 from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.record import Border
 from orga.workflows.types.text import clean_text
 
-OF_THE_INPUT = ("agent", "model", "instructions", "tools")
+OF_THE_INPUT: Mapping[str, type[Border]] = {
+    **dict.fromkeys(("agent", "model", "instructions", "tools"), AgentInput),
+    "skills": GoalInput,
+}
+"""Keys of the input that may be other, and whose they are; what the run has not is refused when its kind is known."""
 
 
 def fork(
@@ -34,23 +40,27 @@ def fork(
     ],
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the loop, or model, instructions, tools, agent."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting; or model, agent, instructions, tools; of a goal skills."
+        ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the fork shall do, asked behind the conversation so far.")
+        str | None, typer.Option(metavar="TEXT", help="What the fork shall do; to a goal it is guidance.")
     ] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="The fork's id; agent-<uuid7> without.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The fork's id; one of its own without.")] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
     """Start a run that shares another's past up to an iteration, print its id, and leave; the other is left alone.
+
+    The fork of a goal is a goal: it goes on from the end of turn N with the plan that was.
 
     Example: orga fork ID --at-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 
     Example: orga fork ID --at-iteration 5 --task "Now write the tests for it."
     """
     asked = None if task is None else clean_text(task_text(task))
-    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, run_id_of(id_))
+    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, None if id_ is None else run_id_of(id_))
     return completed(_fork(wish, config, as_json=json))
 
 
@@ -61,16 +71,18 @@ def changes(pairs: Sequence[str]) -> dict[str, Any]:
         UsageError: There is no such key.
     """
     changed: dict[str, Any] = {}
-    of_config: list[str] = []
+    of_config: dict[type[Border], list[str]] = {LoopConfig: [], GoalConfig: []}
     for pair in pairs:
         key, value = pair_of(pair, "--set")
         if key in OF_THE_INPUT:
-            changed[key] = from_text(annotation_at(AgentInput, (key,)), clean_text(value))
-        elif key.partition(".")[0] in LoopConfig.model_fields:
-            of_config.append(pair)
+            changed[key] = from_text(annotation_at(OF_THE_INPUT[key], (key,)), clean_text(value))
+        elif whose := next((each for each in of_config if key.partition(".")[0] in each.model_fields), None):
+            of_config[whose].append(pair)
         else:
-            raise UsageError(f"--set {key}: unknown key; {nearest(key, [*OF_THE_INPUT, *LoopConfig.model_fields])}")
-    return changed | ({"config": settings(of_config)} if of_config else {})
+            known = dict.fromkeys([*OF_THE_INPUT, *LoopConfig.model_fields, *GoalConfig.model_fields])
+            raise UsageError(f"--set {key}: unknown key; {nearest(key, list(known))}")
+    config = {key: value for whose, given in of_config.items() for key, value in settings(given, whose).items()}
+    return changed | ({"config": config} if config else {})
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,7 @@ class _Wish:
     at_iteration: int
     changes: dict[str, Any]
     task: str | None
-    new_id: str
+    new_id: str | None
 
 
 async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:

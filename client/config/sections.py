@@ -171,6 +171,10 @@ class PolicyConfig(Border):
         """Return the section with the folder of its files."""
         return replace_fields(self, {"dir": folder})
 
+    def with_engine(self, engine: Literal["cedar"]) -> Self:
+        """Return the section that names who decides."""
+        return replace_fields(self, {"engine": engine})
+
 
 class AuditConfig(Border):
     """`[audit]`: who signs exported journals, and whose signatures count."""
@@ -255,6 +259,10 @@ class OrgaConfig(Border):
     def with_temporal(self, temporal: TemporalConfig) -> Self:
         """Return the config of another server or queue."""
         return replace_fields(self, {"temporal": temporal})
+
+    def with_agents(self, agents: dict[str, AgentConfig]) -> Self:
+        """Return the config of these agents."""
+        return replace_fields(self, {"agents": agents})
 
     def with_policy(self, policy: PolicyConfig) -> Self:
         """Return the config of another policy."""

@@ -1,9 +1,9 @@
-"""Forking a run: another one with the same past, up to the end of an iteration."""
+"""Forking a run or a goal: another one with the same past, up to the end of an iteration."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
@@ -12,10 +12,11 @@ from orga.client.config.workplace import home_of
 from orga.client.errors import OrgaError
 from orga.client.past.shared import shared_past
 from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle, run_id_of
+from orga.client.runs.goals import GoalHandle, goal_id_of
 from orga.client.runs.ids import id_taken, reuse_policy
 from orga.workflows.types.input import WORKPLACE_MEMO
-from orga.workflows.types.names import AGENT_WORKFLOW
-from orga.workflows.types.past import ForkInput, parse_fork
+from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
+from orga.workflows.types.past import ForkInput, GoalForkInput, parse_fork, parse_goal_fork
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import one_line
 
@@ -34,39 +35,48 @@ async def fork(
 
     It is started with a reference: its worker reads the past from the other run's history.
 
-    The fork has the model, instructions and settings of its past and the tools that its agent has now. Its effects are
-    its own: no idempotency key is one of the other run, but for the dead letters that it sends again.
+    The fork has the model, instructions and settings of its past and the tools that its agent has now; of a goal also
+    plan, scores and memory. Its effects are its own: no idempotency key is one of the other run, but for the dead
+    letters that it sends again.
 
     Args:
         client: From `connect`.
         workflow_id: The run whose past is shared, live or ended.
         at_iteration: The last iteration of that past; 0 shares no more than what was prepared.
-        changes: Keys of the input that are other in the fork (`model`, `instructions`, `tools`, `agent`); those of
-            `config` one by one.
-        task: What the fork shall do, asked behind the conversation so far.
+        changes: Keys of the input that are other in the fork (`model`, `instructions`, `tools`, `agent`; of a goal
+            `model`, `skills`, `agent`, `deliver`); those of `config` one by one.
+        task: What the fork shall do, asked behind the conversation so far; a goal takes it as guidance.
         requeue: Dead letters of that past that the fork sends again first.
-        new_id: `agent-<uuid7>` unless given.
+        new_id: `agent-<uuid7>`, of a goal `goal-<uuid7>`, unless given.
 
     Raises:
         InvalidInput: Before anything is started, naming each bad key.
         NoSuchIteration: The run has not finished that iteration.
         RunNotFound: No run has this id.
     """
-    new_run_id = run_id_of(new_id)
+    described = await AgentHandle(client, workflow_id).describe()
+    is_goal = described.workflow_type == GOAL_WORKFLOW
+    new_run_id = goal_id_of(new_id) if is_goal else run_id_of(new_id)
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
-    wish = parse_fork({"fork": given, **(changes or {}), **({} if task is None else {"task": task})})
-    return await _started(client, wish, await shared_past(client, wish), new_run_id)
+    whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
+    wish = parse_goal_fork(whole) if is_goal else parse_fork(whole)
+    return await _started(client, described, wish, await shared_past(client, wish), new_run_id)
 
 
-async def _started(client: Client, wish: ForkInput, past: AgentState, workflow_id: str) -> AgentHandle:
+async def _started(
+    client: Client,
+    described: WorkflowExecutionDescription,
+    wish: ForkInput | GoalForkInput,
+    past: AgentState,
+    workflow_id: str,
+) -> AgentHandle:
     """Start the fork with a reference to just this past: the worker reads it once more, from the same run."""
-    described = await AgentHandle(client, wish.fork.workflow_id).describe()
     run_id = past.forked_from.run_id if past.forked_from else ""
     named = wish.with_run(run_id)
     home = await home_of(described)
     try:
         await client.start_workflow(
-            AGENT_WORKFLOW,
+            GOAL_WORKFLOW if isinstance(wish, GoalForkInput) else AGENT_WORKFLOW,
             named.model_dump(mode="json", exclude_unset=True),
             id=workflow_id,
             task_queue=described.task_queue,
@@ -79,4 +89,4 @@ async def _started(client: Client, wish: ForkInput, past: AgentState, workflow_i
         raise await id_taken(client, workflow_id, "leave it out") from None
     except RPCError as error:
         raise OrgaError(f"the server refuses {workflow_id!r}: {error.message}") from error
-    return AgentHandle(client, workflow_id)
+    return GoalHandle(client, workflow_id) if isinstance(wish, GoalForkInput) else AgentHandle(client, workflow_id)

@@ -19,8 +19,8 @@ from temporalio.worker import (
 )
 
 from orga.client.errors import OrgaError
+from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner
-from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.state import AgentState
 
 
@@ -43,7 +43,7 @@ async def replayed_state(history: WorkflowHistory, converter: DataConverter) -> 
     seen = _Seen()
     runner = ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe)
     replayer = Replayer(
-        workflows=[AgentWorkflow],
+        workflows=WORKFLOWS,
         data_converter=converter,
         workflow_runner=runner,
         interceptors=[seen],

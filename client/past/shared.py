@@ -15,10 +15,12 @@ from orga.client.history.events import folded_context
 from orga.client.past.replayed_state import replayed_state, until_task
 from orga.workflows.decisions.begin import fork_of
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.goals.fork import goal_fork_of
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.digest import digest_of
-from orga.workflows.types.names import AGENTS
-from orga.workflows.types.past import ForkedFrom, ForkInput
+from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.names import AGENTS, GOAL_WORKFLOW
+from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 
@@ -32,7 +34,7 @@ class RunPasts:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def shared(self, wish: ForkInput) -> AgentState:
+    async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:
         """Return the past; what a server that is away for a moment cannot hand out is asked for again."""
         try:
             return await shared_past(self._client, wish)
@@ -43,7 +45,7 @@ class RunPasts:
             raise InvalidInput(f"fork: {error}") from None
 
 
-async def shared_past(client: Client, wish: ForkInput) -> AgentState:
+async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentState:
     """Return what a fork shares.
 
     Raises:
@@ -53,7 +55,8 @@ async def shared_past(client: Client, wish: ForkInput) -> AgentState:
         OrgaError: The past is too large, ends with the answer, or is not what its history says.
     """
     fork = wish.fork
-    chain = await run_chain(client, fork.workflow_id, fork.run_id or None, AGENTS)
+    kinds = (GOAL_WORKFLOW,) if isinstance(wish, GoalForkInput) else AGENTS
+    chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
     run, history, at = await _end(client, fork.workflow_id, runs, fork.iteration)
     state = await replayed_state(history, client.data_converter)
@@ -63,10 +66,18 @@ async def shared_past(client: Client, wish: ForkInput) -> AgentState:
     if state.stop is not None and state.stop[0] == "completed" and wish.task is None and not fork.requeue:
         raise OrgaError(f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}: give the fork a --task")
     source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
-    past = fork_of(state, source, wish, at)
+    past = _past(state, source, wish, at)
     if len(past.model_dump_json().encode()) > MAX_CARRIED_BYTES:
         raise OrgaError(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
     return past
+
+
+def _past(state: AgentState, source: ForkedFrom, wish: ForkInput | GoalForkInput, at: datetime) -> AgentState:
+    if isinstance(wish, ForkInput):
+        return fork_of(state, source, wish, at)
+    if not isinstance(state, GoalState):
+        raise OrgaError(f"run {source.workflow_id!r} is no goal")
+    return goal_fork_of(state, source, wish, at)
 
 
 async def _end(

@@ -31,10 +31,10 @@ def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunn
         return {"build_id": build_id(), "workflow_runner": runner}
     pinned = VersioningBehavior.PINNED
     config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
-    return {"deployment_config": config, "workflow_runner": _GoingOver(runner)}
+    return {"deployment_config": config, "workflow_runner": GoingOver(runner)}
 
 
-class _GoingOver(WrappedRunner):
+class GoingOver(WrappedRunner):
     """Lets the last workflow task of a run that continues as new say that the run is pinned no more.
 
     The command itself says so, too (`initial_versioning_behavior`), but servers up to 1.29 at least do not look there:
@@ -42,6 +42,7 @@ class _GoingOver(WrappedRunner):
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """Create the instance, which lets go of its version when its run continues as new."""
         return _Unpinned(super().create_instance(det))
 
 

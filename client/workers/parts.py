@@ -11,6 +11,7 @@ from orga.activities.adapters.models.registry import ModelRegistry, default_mode
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
@@ -67,14 +68,20 @@ class Parts:
 
 
 def configured_tools(
-    config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
+    config: OrgaConfig,
+    root: Path,
+    env: Mapping[str, str],
+    store: KnowledgeStore | None = None,
+    in_code: Sequence[PythonFunction] = (),
 ) -> ToolCatalog:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
+
+    Functions that an application gives in code stand beside them.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
     """
-    found = worker_tools(config, root, env, store)
+    found = worker_tools(config, root, env, store, in_code)
     for each in found:
         if each.digest:
             _log.info("tool %s is %s, code %s", each.tool.spec.name, each.source, each.digest)
@@ -89,14 +96,17 @@ def configured_parts(
     knows_attributes: bool,
     link: Link = no_link,
     place: Workplace | None = None,
+    in_code: Sequence[PythonFunction] = (),
 ) -> Parts:
     """Return the parts that a config asks for; `link` knows the page of a run, `place` is where the worker is at home.
+
+    Functions that an application gives in code are tools beside those of the config.
 
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
     """
     store = configured_store(config, env, root)
-    tools = configured_tools(config, root, env, store)
+    tools = configured_tools(config, root, env, store, in_code)
     servers = configured_servers(config, tools, env)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
     settings = policy_settings(config.policy, env)

@@ -1,6 +1,6 @@
 """The tools that a worker has of its own, and where each comes from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from orga.activities.adapters.mcp.settings import own_options
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.catalog import builtin_tools, with_options
 from orga.activities.adapters.tools.github_api import GitHubSettings
-from orga.activities.adapters.tools.python_function import load_function
+from orga.activities.adapters.tools.python_function import PythonFunction, load_function
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool
 from orga.client.config.manifests import ManifestFile, manifests_of
@@ -20,6 +20,7 @@ from orga.client.config.tool_folders import tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
 
 BUILT_IN = "built-in"
+IN_CODE = "given in code"
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,22 @@ class WorkerTool:
 
     tool: Tool
     source: str
-    """`built-in`, an import path, or the file of a manifest."""
+    """`built-in`, an import path, the file of a manifest, or `given in code`."""
     digest: str = ""
     """Of the code of a Python function, with all modules that came with it."""
 
 
 def worker_tools(
-    config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
+    config: OrgaConfig,
+    root: Path,
+    env: Mapping[str, str],
+    store: KnowledgeStore | None = None,
+    in_code: Sequence[PythonFunction] = (),
 ) -> list[WorkerTool]:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
-    With a `store` the tools that recall and store are among the built-in ones.
+    With a `store` the tools that recall and store are among the built-in ones. Functions that an application gives in
+    code stand beside them.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, options for no tool.
@@ -59,6 +65,7 @@ def worker_tools(
     found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
     functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
     found += [WorkerTool(function, path, function.code_digest) for function, path in functions]
+    found += [WorkerTool(function, IN_CODE) for function in in_code]
     found += [WorkerTool(_of_manifest(file, config, root, env, rules), str(file.path)) for file in manifests_of(config)]
     options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
     tools = with_options([each.tool for each in found], options)

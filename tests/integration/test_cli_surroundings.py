@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,22 @@ def test_the_demo_of_a_goal_does_steps_and_answers_with_sources_that_are_there(o
     assert goal is not None
     told = json.loads(orga("steps", goal[1], "--json").out)
     assert (told["ending"]["reason"], told["phases"][0]["phase"]) == ("completed", "plan")
+
+
+def test_the_demo_of_knowledge_answers_from_what_an_earlier_run_has_stored(orga: Orga) -> None:
+    done = orga("demo", "--knowledge")
+    assert done.code == 0, done.err
+    first, _, second = done.out.partition("offline:extractive")
+    answer, _, journal = second.partition("\nThe second run's journal, folded from its history:\n")
+    assert "Never repeat an effect" in first
+    assert "The closest passage is in `recalled knowledge:" in answer
+    assert "is reported, not repeated" in " ".join(answer.split()).replace("> > ", "").replace("> ", "")
+    assert "read_file" not in journal, "the second run has no files"
+    [stored] = re.findall(r"stored a memory: added (k\w+)", done.err)
+    assert f"It recalled what the first run had stored: {stored}\n" in done.out
+    command = re.search(r"orga (knowledge search .*)", done.out)
+    folder = re.search(r"  cd (\S+)", done.out)
+    assert command is not None
+    assert folder is not None
+    found = replace(orga, folder=Path(folder[1]))(*command[1].split(), "--json")
+    assert [each["id"] for each in json.loads(found.out)] == [stored]

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.runners.patient import PatientInstance
-from orga.worker import WORKFLOW_TASKS
+from orga.client.workers.registered import WORKFLOW_TASKS
 from tests.support.model.scripted import ScriptedProvider, answers
 from tests.support.runs.loop import a_loop
 

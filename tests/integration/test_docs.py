@@ -92,9 +92,7 @@ def test_the_tool_of_the_guide_is_a_tool() -> None:
     assert (spec.name, spec.effect, spec.description) == ("word_count", "read_only", "Count the words of a text.")
 
 
-@pytest.mark.parametrize(
-    ("name", "told"), [("README.md", "max_attempts"), ("goals.md", "status='done'"), ("schedules.md", "hourly-20")]
-)
+@pytest.mark.parametrize(("name", "told"), [("goals.md", "status='done'"), ("schedules.md", "hourly-20")])
 async def test_the_python_of_the_documents_runs(
     name: str, told: str, orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,7 @@
 """What may concern the next step stands in the context of a run; what it has learnt is stored, once."""
 
+from typing import Any
+
 from temporalio.client import Client
 
 from orga.activities.knowledge.ports import KnowledgeError
@@ -7,7 +9,7 @@ from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import FakeTool, a_loop
 from tests.support.values.shelf import Shelf, a_fact
 
-ON = {"knowledge": {}}
+ON: dict[str, Any] = {"knowledge": {}}
 
 
 async def test_what_was_stored_is_shown_ahead_of_the_first_step(client: Client) -> None:

@@ -19,7 +19,7 @@ from tests.support.model.counting import counting
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
 
-ON = {"knowledge": {}}
+ON: dict[str, Any] = {"knowledge": {}}
 BLOCK = "[KNOWLEDGE_CONTEXT]"
 
 
@@ -228,7 +228,11 @@ TALK = ("warehouse harbour crane", "warehouse harbour crane", "invoice ledger", 
 async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_FACTS) -> tuple[Ran, ScriptedProvider]:
     facts = [("The warehouse", "stands at", "the harbour crane"), ("An invoice", "enters", "the ledger by hand")]
     await store.store([a_fact(*each) for each in facts])
-    look = FakeTool("look", lambda arguments, context: TALK[arguments["n"] % len(TALK)])
+
+    def talk(arguments: dict[str, Any], context: object) -> str:
+        return TALK[arguments["n"]]
+
+    look = FakeTool("look", talk)
     steps = [calls("look", arguments={"n": n}) for n in range(4)]
     provider = ScriptedProvider([*steps, answers("done")])
     async with a_loop(client, provider, look, knowledge=store, setup=setup) as loop:

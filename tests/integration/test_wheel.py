@@ -71,6 +71,54 @@ def test_a_project_keeps_its_own_names(environment: Path, project: Orga) -> None
     assert theirs == ["True"] * len(THEIRS)
 
 
+OWN = {
+    "workflows.py": """
+from datetime import timedelta
+from temporalio import workflow
+from orga.workflow import run_agent
+from activities import shout
+
+@workflow.defn
+class Ask:
+    @workflow.run
+    async def run(self, question: str) -> str:
+        result = await run_agent(question, config={"max_iterations": 8})
+        return await workflow.execute_activity(shout, result.output, start_to_close_timeout=timedelta(seconds=20))
+""",
+    "activities.py": """
+from temporalio import activity
+
+@activity.defn
+async def shout(text: str) -> str:
+    return text.upper()
+""",
+    "client.py": """
+import asyncio
+import orga
+from activities import shout
+from workflows import Ask
+
+async def main() -> None:
+    async with orga.worker(workflows=[Ask], activities=[shout], task_queue="own") as client:
+        question = "What is the retry limit?"
+        print(await client.execute_workflow(Ask.run, question, id="asked", task_queue="own"))
+
+if __name__ == "__main__":
+    asyncio.run(main())
+""",
+}
+
+
+def test_an_agent_is_part_of_an_application_there(environment: Path, project: Orga) -> None:
+    """Its own `workflows.py` and `activities.py` are what its sandbox imports, and ours what ours does."""
+    for name, code in OWN.items():
+        (project.folder / name).write_text(code)
+    command = [str(environment / "bin" / "python"), "client.py"]
+    done = subprocess.run(command, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "FIVE ATTEMPTS" in done.stdout
+
+
 def test_an_agent_runs_there(environment: Path, project: Orga) -> None:
     command = [str(environment / "bin" / "orga"), "run", "What is the retry limit?", "--json"]
     done = subprocess.run(command, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False)

@@ -52,3 +52,7 @@ def test_settings_go_where_they_belong() -> None:
         "tools": ["read_file", "list_files"],
         "config": {"max_iterations": "9", "recovery": {"max_attempts": "3"}},
     }
+    assert changes(["skills=look", "max_llm_calls=9", "max_iterations=3"]) == {
+        "skills": ["look"],
+        "config": {"max_iterations": "3", "max_llm_calls": "9"},
+    }

@@ -75,6 +75,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["requeue", "x", "--set", "a=1"], "give --fork, too", id="settings of no fork"),
         pytest.param(["notify", "test"], "nobody is to be told: [notify] url is not set", id="nobody to try it on"),
         pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
+        pytest.param(["demo", "--goal", "--knowledge"], "--goal and --knowledge are two demos", id="two demos"),
         pytest.param(["journal", "x", "--exported", "gone"], "gone cannot be read", id="no such export"),
     ],
 )

@@ -25,8 +25,17 @@ from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS, template_p
 from orga.workflows.decisions.goals.templates import FUEL, MAX_PROMPT_BYTES, TemplateFault, rendered
 from orga.workflows.decisions.journal_entries import prepared
 from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPT_OF, PROMPTS, PromptName, PromptTemplates
-from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.pursuit import (
+    MAX_ARGUMENTS_BYTES,
+    MAX_GOAL_CHARS,
+    MAX_ID_CHARS,
+    MAX_KEPT_STEPS,
+    MAX_MEMORY_CHARS,
+    MAX_SUMMARY_CHARS,
+    GoalState,
+)
 from orga.workflows.types.names import GoalTurn
 from tests.support.values.core import a_setup
 from tests.support.values.goals import a_goal, a_plan_step
@@ -54,7 +63,7 @@ def under_way(texts: dict[PromptName, str] | None = None) -> GoalState:
 def asked(state: GoalState) -> dict[PromptName, str]:
     """Return all prompts of a goal."""
     assert state.setup is not None
-    steps = state.pursuit.steps
+    steps = state.pursuit.steps[-30:]
     return {
         "planning": prompts.plan_prompt(state, state.setup),
         "execution": prompts.input_prompt(state, steps, is_planned=False),
@@ -184,6 +193,24 @@ def test_a_prompt_is_bounded() -> None:
     assert rendered("{{goal}}", most) == most["goal"]
     with pytest.raises(TemplateFault, match=r"^makes 250,001 bytes; at most 250,000 are allowed, so fill in less$"):
         rendered("{{goal}}!", most)
+
+
+def test_no_default_prompt_makes_too_much() -> None:
+    """Whatever a model and people say at their longest."""
+    wide = "😀"
+    long = a_plan_step("x" * MAX_ID_CHARS, "open", 1.0).with_fields(
+        goal=wide * MAX_GOAL_CHARS,
+        skill="x" * 64,
+        arguments={"a": "x" * (MAX_ARGUMENTS_BYTES - 8)},
+        summary=wide * MAX_SUMMARY_CHARS,
+        error=wide * MAX_SUMMARY_CHARS,
+        source=wide * MAX_SUMMARY_CHARS,
+    )
+    most = GoalConfig.model_validate({"max_plan_steps": 30}).max_plan_steps
+    over = [long.model_copy(update={"id": f"{n}".rjust(MAX_ID_CHARS), "state": "done"}) for n in range(MAX_KEPT_STEPS)]
+    steps = [*over, *(long.model_copy(update={"id": f"o{n}".rjust(MAX_ID_CHARS)}) for n in range(most))]
+    state = a_goal(*steps, memory=wide * MAX_MEMORY_CHARS, due=tuple(step.id for step in steps[:most]))
+    assert max(len(text.encode()) for text in asked(state).values()) < MAX_PROMPT_BYTES - 50_000
 
 
 def test_a_tag_on_a_line_of_its_own_leaves_no_line() -> None:

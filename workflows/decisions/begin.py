@@ -22,11 +22,13 @@ from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.digest import EMPTY, digest_of
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
-from orga.workflows.types.past import ForkedFrom, ForkInput, is_fork, parse_fork
+from orga.workflows.types.past import Fork, ForkedFrom, ForkInput, is_fork, parse_fork
 from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState
+
+S = TypeVar("S", bound=AgentState)
 
 _GUIDANCE = frozenset({"steer", "add_context"})
 
@@ -43,29 +45,39 @@ def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: da
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    run_input = _input(state, wish)
-    conversation = state.conversation
-    if wish.task is not None:
-        conversation = with_message(conversation, Message.of("user", run_input.task, pinned=True))
-    past = (
+    past = past_of(state, source, _input(state, wish), wish.fork.requeue, ended_at)
+    if wish.task is None:
+        return past
+    asked = with_message(past.conversation, Message.of("user", past.input.task, pinned=True))
+    # a new task begins without what was answered to the one before
+    return past.with_task(hydrated=False, output="", data=None, gathered=()).with_dialogue(
+        conversation=settled(asked), partial=""
+    )
+
+
+def past_of(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
+    """Return what a fork shares whatever it shall do; `run_input` is its own, the rest is as for `fork_of`."""
+    return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
-        .with_task(input=run_input, setup=None, hydrated=state.hydrated and wish.task is None)
-        .with_dialogue(conversation=settled(conversation))
-        .with_failures(dead_letters=_sent_again(state, wish.fork.requeue))
+        .with_task(input=run_input, setup=None)
+        .with_dialogue(conversation=settled(state.conversation))
+        .with_failures(dead_letters=_sent_again(state, requeue))
         .with_family(forked_from=source)
     )
-    # a new task begins without what was answered to the one before
-    return past if wish.task is None else past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
 
 
 def awaiting_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
     """Return the first state of a fork, which knows nothing yet but whose past it shares."""
-    named = f"(goes on from iteration {wish.fork.iteration} of {wish.fork.workflow_id})"
-    run_input = AgentInput(task=wish.task or named, config=wish.config)
+    run_input = AgentInput(task=wish.task or unread_task(wish.fork), config=wish.config)
     return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=wish)
 
 
-def shared(state: AgentState, past: AgentState) -> AgentState:
+def unread_task(fork: Fork) -> str:
+    """Return what stands for the task of a fork as long as it has not read its past."""
+    return f"(goes on from iteration {fork.iteration} of {fork.workflow_id})"
+
+
+def shared(state: AgentState, past: S) -> S:
     """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
 
     What was sent to it meanwhile stays.
@@ -93,7 +105,7 @@ def shared(state: AgentState, past: AgentState) -> AgentState:
     )
 
 
-def _of_one_run(past: AgentState, own: AgentState) -> AgentState:
+def _of_one_run(past: S, own: AgentState) -> S:
     """Return the past with what a run does not share with its forks.
 
     Its setup is prepared anew: a fork has the tools that its agent lists now. Streaks that end a run begin anew: the
@@ -157,9 +169,6 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(under, dict) and isinstance(value, dict)
         merged[key] = _over(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
     return merged
-
-
-S = TypeVar("S", bound=AgentState)
 
 
 class NewerState(Exception):

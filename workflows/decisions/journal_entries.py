@@ -132,8 +132,9 @@ class JournalStart:
         """Return what a fork goes on from, unless its start was told already."""
         if self._awaiting is None:
             return []
-        source = past.forked_from.model_dump() if past.forked_from else {}
-        return self._told(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source)
+        source, asked = past.forked_from.model_dump() if past.forked_from else {}, self._awaiting.get("task")
+        guidance = {"guidance": asked} if asked and asked != past.input.task else {}  # a goal stays what it is
+        return self._told(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance)
 
     def unread(self) -> Found:
         """Return what a fork was started with that has not read its past."""

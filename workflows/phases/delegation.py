@@ -17,8 +17,8 @@ from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.pace import show_details
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.gate import AllowedCall
-from orga.workflows.phases.prepare import handed_on
 from orga.workflows.phases.run import Run
+from orga.workflows.phases.started_for import handed_on
 from orga.workflows.types.delegation import Ceiling, Child, child_id, delegate_arguments
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput

@@ -1,7 +1,4 @@
-"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares.
-
-Where the run was started for, as its memo says.
-"""
+"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares."""
 
 import asyncio
 from datetime import timedelta
@@ -16,10 +13,10 @@ from orga.workflows.decisions.begin import shared, size_problem
 from orga.workflows.decisions.decision import unfounded
 from orga.workflows.phases.control.run import result_of
 from orga.workflows.phases.run import Run
+from orga.workflows.phases.started_for import started_for
 from orga.workflows.types.context import PrepareRequest, Setup
-from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, workplace_of
 from orga.workflows.types.names import READ_PAST
-from orga.workflows.types.past import ForkInput
+from orga.workflows.types.past import Forking
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 
@@ -40,20 +37,21 @@ async def take_past(run: Run) -> None:
     wish = run.state.fork
     if wish is None:
         return
-    past = await result_of(asyncio.create_task(run.event(_read(wish))), run.is_interrupted)
+    within_s = run.state.input.config.timeout_s
+    past = await result_of(asyncio.create_task(run.event(_read(wish, within_s))), run.is_interrupted)
     run.raise_if_interrupted()
     try:
-        run.change(shared, AgentState.model_validate(past))
+        run.change(shared, type(run.state).model_validate(past))
     except (ValidationError, InvalidInput, OverflowError) as error:
         raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
 
 
-async def _read(wish: ForkInput) -> Any:
+async def _read(wish: Forking, within_s: float) -> Any:
     return await workflow.execute_activity(
         READ_PAST,
         wish,
         start_to_close_timeout=timedelta(seconds=PAST_ATTEMPT_S),
-        schedule_to_close_timeout=timedelta(seconds=wish.config.timeout_s),
+        schedule_to_close_timeout=timedelta(seconds=within_s),
         heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
         summary=f"iteration {wish.fork.iteration} of {wish.fork.workflow_id}",
@@ -111,21 +109,3 @@ async def _prepare(run: Run) -> Setup:
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
         summary=f"agent {run_input.agent}",
     )
-
-
-def started_for() -> Workplace | None:
-    """Return the place; None where none was named, or where what a starter wrote cannot be read."""
-    return workplace_of(_memo())
-
-
-def _memo() -> Any:
-    try:
-        return workflow.memo_value(WORKPLACE_MEMO, None)
-    except Exception:  # a payload of any kind may stand there; an error here would hold up the run for ever
-        return None
-
-
-def handed_on() -> dict[str, Any] | None:
-    """Return the memo that a delegate gets, so that people find it under the same folder."""
-    place = started_for()
-    return None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}

@@ -121,6 +121,10 @@ class Setup(Record):
         """Return the setup of a worker that is at home there."""
         return replace_fields(self, {"workplace": workplace})
 
+    def with_search_attributes(self, known: bool) -> Self:
+        """Return the setup of runs on a server that knows the attributes, or does not."""
+        return replace_fields(self, {"search_attributes": known})
+
     def with_notify(self, events: tuple[NotifyEvent, ...]) -> Self:
         """Return the setup of a worker that tells people outside."""
         return replace_fields(self, {"notify": events})

@@ -1,9 +1,9 @@
 """What starts a run: the input of `AgentWorkflow`, checked once, at the border; and where the run is at home."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
@@ -13,6 +13,9 @@ from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.record import Border, InvalidInput, Record, checked, replace_fields
 from orga.workflows.types.recovery import Recovery, StepIteration
 from orga.workflows.types.tools import ToolProfile
+
+if TYPE_CHECKING:
+    from orga.workflows.types.loop_settings import LoopSettings
 
 _LONGEST = 4_000
 _LONGEST_NAME = 255
@@ -238,6 +241,23 @@ class AgentInput(Border):
     tenant: Name | None = None
     lineage: Lineage = Lineage()
     """Set by the run that delegates; it can only narrow what this run may do."""
+
+    if TYPE_CHECKING:  # what pydantic takes, for type checkers: a plain dict of settings, too
+
+        def __init__(
+            self,
+            *,
+            task: str,
+            agent: str = "default",
+            model: str | None = None,
+            instructions: str | None = None,
+            tools: Sequence[str] | None = None,
+            config: "LoopConfig | LoopSettings" = ...,
+            trusted_context: Mapping[str, Any] = ...,
+            output_schema: Mapping[str, Any] | None = None,
+            tenant: str | None = None,
+            lineage: Lineage = ...,
+        ) -> None: ...
 
     def without_schema(self) -> Self:
         """Return the input without the schema that its setup repeats."""

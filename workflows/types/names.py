@@ -14,7 +14,7 @@ RUNS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
 """The kinds of run: what takes one by its id, takes any of them."""
 
 AGENTS = (AGENT_WORKFLOW,)
-"""The kinds whose past can be shared, and whose dead letters a fork can send again."""
+"""The kinds whose dead letters a fork can send again when they have ended."""
 
 NOTIFY = "deliver_notification"
 """Longer than it has to be: a tool may well be called `notify`."""

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import Field
 
+from orga.workflows.types.goals.input import Deliver, GoalConfig
 from orga.workflows.types.input import Instructions, LoopConfig, Name, Task
 from orga.workflows.types.record import Border, Record, checked, replace_fields
 
@@ -24,19 +25,15 @@ class Fork(Border):
         return replace_fields(self, {"run_id": run_id})
 
 
-class ForkInput(Border):
-    """Input of `AgentWorkflow` for a fork: of the other keys only those that are other than in the past."""
+class Forking(Border):
+    """Input of any fork: of the keys beside `fork` only those that are other than in the past."""
 
     fork: Fork
     task: Task | None = None
-    """What the fork shall do, asked behind the conversation so far."""
+    """What the fork shall do, asked behind the conversation so far; to a goal it is guidance."""
     agent: Name | None = None
     model: Name | None = None
-    instructions: Instructions = None
-    tools: tuple[Name, ...] | None = None
-    config: LoopConfig = LoopConfig()
     trusted_context: dict[str, Any] = {}
-    output_schema: dict[str, Any] | None = None
 
     def with_run(self, run_id: str) -> Self:
         """Return the input of a fork of just this run."""
@@ -46,6 +43,23 @@ class ForkInput(Border):
     def changes(self) -> dict[str, Any]:
         """The keys of the input that are other in the fork; those of `config` one by one."""
         return self.model_dump(mode="json", exclude_unset=True, exclude={"fork", "task"})
+
+
+class ForkInput(Forking):
+    """Input of `AgentWorkflow` for a fork."""
+
+    instructions: Instructions = None
+    tools: tuple[Name, ...] | None = None
+    config: LoopConfig = LoopConfig()
+    output_schema: dict[str, Any] | None = None
+
+
+class GoalForkInput(Forking):
+    """Input of `GoalWorkflow` for a fork."""
+
+    skills: tuple[Name, ...] | None = None
+    config: GoalConfig = GoalConfig()
+    deliver: Deliver = None
 
 
 class ForkedFrom(Record):
@@ -62,9 +76,18 @@ def is_fork(raw: object) -> bool:
 
 
 def parse_fork(raw: object) -> ForkInput:
-    """Check what a client sent.
+    """Check what a client sent for a fork of an agent's run.
 
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
     return checked(ForkInput, raw)
+
+
+def parse_goal_fork(raw: object) -> GoalForkInput:
+    """Check what a client sent for a fork of a goal.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    return checked(GoalForkInput, raw)

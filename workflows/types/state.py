@@ -12,7 +12,7 @@ from orga.workflows.types.decision import Decided
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.past import ForkedFrom, ForkInput
+from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput
 from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Record, replace_fields
@@ -165,7 +165,7 @@ class FamilyChanges(TypedDict, total=False):
 
     children: tuple[Child, ...]
     told_held: bool
-    fork: ForkInput | None
+    fork: ForkInput | GoalForkInput | None
     forked_from: ForkedFrom | None
 
 
@@ -176,7 +176,7 @@ class Family(Record):
     """Delegated runs in flight, and those that wait for their turn."""
     told_held: bool = False
     """What its parent was told last: whether a person holds this run up."""
-    fork: ForkInput | None = None
+    fork: ForkInput | GoalForkInput | None = None
     """Whose past it shares, as long as that is not read yet."""
     forked_from: ForkedFrom | None = None
 

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from temporalio import activity
+
 from orga.activities.adapters.tools.docstring import summary
 from orga.activities.adapters.tools.function_outcome import as_output, failures_told
 from orga.activities.adapters.tools.function_parameters import FunctionParameters
@@ -47,7 +49,7 @@ class PythonFunction:
             ValueError: When it cannot be offered to a model or run there, with what to change.
         """
         marks = marks_of(function)
-        name = marks.name or getattr(function, "__name__", type(function).__name__)
+        name = marks.name or _activity_name(function) or getattr(function, "__name__", type(function).__name__)
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f'the name {name!r} does not match ^[a-zA-Z0-9_-]{{1,64}}$; set one with @tool(name="...")'
@@ -110,6 +112,12 @@ class PythonFunction:
             return self._awaited
         threads = OwnThreads[ToolOutput](name)
         return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
+
+
+def _activity_name(function: Callable[..., Any]) -> str | None:
+    """Return the name of one that is a Temporal activity, too."""
+    definition = activity._Definition.from_callable(function)  # pyright: ignore[reportUnknownMemberType]
+    return definition.name if definition else None
 
 
 def _options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:

@@ -108,7 +108,10 @@ def _tell(found: list[Recalled], *, as_json: bool) -> None:
     if as_json:
         json_result([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
     elif not found:
-        note("nothing fits; a lower --threshold finds more, `orga knowledge stats` shows what there is")
+        note(
+            "nothing fits that this reader may recall; what others own is found with --user, --tenant or --agent, "
+            "and `orga knowledge stats` shows what there is"
+        )
     for each in () if as_json else found:
         result(f"{each.score:.2f}  {headline(each.item)}", f"      {facts_line(each.item)}")
 
@@ -121,8 +124,7 @@ async def _shown(item_id: str, config: Path | None, *, as_json: bool) -> int:
     if as_json:
         json_result(item.model_dump(mode="json"))
         return 0
-    place = [f"directory {in_full(item.directory) or '.'}"] if item.kind == "convention" or item.directory else []
-    place += [f"language {in_full(item.language)}"] if item.language else []
+    place = [f"language {in_full(item.language)}"] if item.language else []
     result(f"{item.kind}  {in_full(item.id)}", f"  {facts_line(item)}", *(f"  {line}" for line in place), "")
     result(*below(item.text))
     return 0

@@ -13,7 +13,7 @@ from orga.client.config.tool_folders import tool_folders
 from orga.client.config.trust.user_code import modules, scripts
 from orga.client.server.home import cache_folder, server_home
 from orga.client.user_path import user_path
-from orga.own_code import ROOT
+from orga.own_code import ROOT, is_installed, is_ours
 
 _FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
 _ENDS_OF_POLICIES = ("cedar", "test.toml")
@@ -32,7 +32,7 @@ def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rule
     for pattern in manifests:
         folders.setdefault(_folder_of(pattern), []).append(pattern)
     return Rules(
-        files=tuple(sorted({*(path for path in named if path), *user_code(config, root)})),
+        files=tuple(sorted({*(path for path in named if path), *user_code(config, root), *_running(root)})),
         folders=tuple(folder for folder in folders if not _is_above(folder, root)),
         globs=tuple(glob for folder, globs in folders.items() if _is_above(folder, root) for glob in globs),
         installed=tuple(path for path in _installed(here) if not _is_above(path, root)),
@@ -58,6 +58,17 @@ def _knowledge(config: OrgaConfig) -> Iterator[Path]:
     """Yield the store that the configuration names, and what SQLite writes beside it: agents are told what it holds."""
     if path := config.knowledge.path:
         yield from (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal")))
+
+
+def _running(root: Path) -> Iterator[Path]:
+    """Yield the modules of an application that has agents in its process, so far as they lie below the root."""
+    roots = {str(root), str(root.resolve())}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and not is_ours(name) and any(file.startswith(f"{each}/") for each in roots):
+            path = Path(file)
+            if not is_installed(path.resolve()):
+                yield path
 
 
 def _named_by(env: Mapping[str, str]) -> Iterator[Path]:

@@ -4,8 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from orga.workflows.decisions.begin import begun, carried_state
+from orga.workflows.decisions.goals.fork import awaiting_goal
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.past import is_fork, parse_goal_fork
 
 
 def pursued(goal: GoalInput, origin: str, now: datetime) -> GoalState:
@@ -30,4 +32,6 @@ def first_goal(raw: object, given: object, before: str | None, origin: str, now:
     """
     if given is not None and before:
         return carried_state(GoalState, given, before)
+    if is_fork(raw):
+        return awaiting_goal(parse_goal_fork(raw), origin, now)
     return pursued(parse_goal(raw), origin, now)

@@ -6,6 +6,7 @@ from orga.workflows.decisions.goals.learnt import brought_by
 from orga.workflows.decisions.goals.pipelines.answers import best_so_far
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.pursue import honest_confidence
+from orga.workflows.decisions.goals.review import with_end_taken_back
 from orga.workflows.decisions.limits import LIMITS, stop_reason
 from orga.workflows.decisions.result import details as run_details
 from orga.workflows.decisions.result import result, status, written_out
@@ -44,7 +45,7 @@ def with_end_put_off(state: GoalState, now: datetime) -> GoalState:
     is_raised = goal_stop(after, now, counts_rounds=True) is None
     if ending is None or ending[0] not in LIMITS or not is_answered or not is_raised:
         return state
-    return after.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
+    return with_end_taken_back(after)
 
 
 def best_effort(state: GoalState, ending: Stop) -> str:

@@ -29,6 +29,13 @@ def with_plan_to_review(state: GoalState) -> GoalState:
             return _asking(state, _is_it_right(state))
 
 
+def with_end_taken_back(state: GoalState) -> GoalState:
+    """Return the state that goes on; what is left of its plan is reviewed anew: the end may have come before that."""
+    after = state.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
+    is_reviewed = state.goal_config.plan_review != "never" and bool(state.pursuit.open_steps)
+    return with_plan_to_review(after) if is_reviewed else after
+
+
 def is_for_policy(state: GoalState) -> bool:
     """Return whether policy has yet to say something of the plan that is reviewed."""
     return state.goal_config.plan_review == "policy" and not state.pursuit.question

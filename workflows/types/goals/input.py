@@ -23,6 +23,9 @@ def _small(goal: str) -> str:
     return goal
 
 
+Deliver = Annotated[tuple[DeliveryName, ...] | None, Field(max_length=MAX_DELIVERIES)]
+
+
 class GoalConfig(Border):
     """Limits and settings of one goal. A limit is reached at `>=`."""
 
@@ -72,7 +75,7 @@ class GoalInput(Border):
     trusted_context: TrustedContext = {}
     """Facts from whoever starts the goal; no model and no tool can write them."""
     tenant: Name | None = None
-    deliver: tuple[DeliveryName, ...] | None = Field(default=None, max_length=MAX_DELIVERIES)
+    deliver: Deliver = None
     """Channels of the worker that get the answer; null for those that are so by default."""
     pipeline: PipelineName | None = None
     """A plan of the worker's configuration in place of one by the model."""

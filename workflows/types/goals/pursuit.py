@@ -205,6 +205,10 @@ class GoalState(AgentState):
     """Of its pipeline, where its starter gave some."""
     pursuit: Pursuit = Pursuit()
 
+    def with_aim(self, config: GoalConfig, deliver: tuple[str, ...] | None) -> Self:
+        """Return the state with other limits and settings, and other channels for the answer."""
+        return replace_fields(self, {"goal_config": config, "deliver": deliver})
+
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
         """Return the state with these changes of its pursuit."""
         return replace_fields(self, {"pursuit": self.pursuit.with_changes(changes)})

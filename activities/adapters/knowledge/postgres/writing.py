@@ -12,16 +12,21 @@ from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAM
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
 from orga.activities.adapters.knowledge.sqlite.rows import item_of, row_of
-from orga.activities.knowledge.arrival import standing
+from orga.activities.knowledge.arrival import SETTLED, standing
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.scopes import place_of
 from orga.activities.knowledge.vectors import code_of
 from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
-_KNOWN = sql.SQL("SELECT {} FROM orga_knowledge.items WHERE id = ANY(%s) OR (claim != '' AND claim = ANY(%s))").format(
-    SELECTED
-)
+_KNOWN = sql.SQL(
+    "SELECT {} FROM orga_knowledge.items WHERE number IN ("
+    "SELECT number FROM orga_knowledge.items WHERE id = ANY(%s) "
+    "UNION SELECT newest.number FROM unnest(%s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
+    "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
+    "ORDER BY stored_at DESC, number DESC LIMIT %s) AS newest"
+    ") ORDER BY number"
+).format(SELECTED)
 _INSERT = sql.SQL(
     "INSERT INTO orga_knowledge.items ({}, words) VALUES ({}, %s::text::tsvector) ON CONFLICT (id) DO UPDATE SET {}"
 ).format(NAMES, MARKS, CHANGED)
@@ -47,8 +52,8 @@ def vectors_of(embedder: str, found: Mapping[str, Sequence[float]]) -> Vectors:
 
 
 async def known_items(connection: Connection, ids: Sequence[str], claims: Sequence[str] = ()) -> dict[str, StoredItem]:
-    """Return those of these ids and of these claims that are there."""
-    cursor = await connection.execute(_KNOWN, (list(ids), list(claims)))
+    """Return those of these ids that are there, and the newest of these claims; the first that came first."""
+    cursor = await connection.execute(_KNOWN, (list(ids), list(set(claims)), SETTLED))
     return {item.id: item for item in map(item_of, await cursor.fetchall())}
 
 

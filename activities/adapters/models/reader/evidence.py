@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.reader.hydrated import Source, sources_of
+from orga.activities.adapters.models.reader.recalled import NAME, recalled_text
 from orga.activities.adapters.models.reader.results import Excerpt, Hits, excerpt_of, hits_of, listed, refusal_of
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import Message, ToolCall
@@ -129,7 +130,9 @@ def _add_excerpt(evidence: Evidence, excerpt: Excerpt) -> None:
 
 
 def _add_context(evidence: Evidence, message: Message, number: int) -> None:
-    if message.text.startswith(CONTEXT_BLOCK):
+    if message.knowledge:
+        _add_material(evidence, NAME, recalled_text(message.text))
+    elif message.text.startswith(CONTEXT_BLOCK):
         for source in sources_of(message.text):
             _add_source(evidence, source)
     else:

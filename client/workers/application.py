@@ -1,0 +1,118 @@
+"""The application that a worker of ours is part of: what of it fits beside our parts, and what is refused."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.worker import WorkerConfig
+
+from orga.client.errors import ConfigError
+from orga.client.history.converter import FrugalPayloadConverter
+from orga.client.workers.registered import Registered
+from orga.workflows.types.names import OWN_ACTIVITIES
+
+_PLAIN = (DefaultPayloadConverter, PydanticPayloadConverter)
+"""Converters whose values ours reads and writes, too."""
+
+ON_THE_CLIENT = "Client.connect(..., plugins=[plugin])"
+
+
+def with_our_values(converter: DataConverter) -> DataConverter:
+    """Return the converter, writing values as ours are written; its codec, and all else that it has, stays.
+
+    Raises:
+        ConfigError: It writes values in a way of its own.
+    """
+    own = converter.payload_converter_class
+    if issubclass(own, FrugalPayloadConverter):
+        return converter
+    if own not in _PLAIN and not _is_made_of_plain(own):
+        raise ConfigError(
+            f"the client's payload converter {own.__qualname__} is not orga's, which its runs need; derive yours from "
+            "orga.client.history.converter.FrugalPayloadConverter, or do what it does in a payload codec"
+        )
+    return replace(converter, payload_converter_class=FrugalPayloadConverter)
+
+
+def _is_made_of_plain(own: type[Any]) -> bool:
+    """Say whether it is the one of `pydantic_data_converter`, or of another such converter of the SDK itself."""
+    return issubclass(own, _PLAIN) and own.__module__.startswith("temporalio.")
+
+
+def client_of(config: WorkerConfig) -> Client:
+    """Return the client of a worker.
+
+    Raises:
+        ConfigError: It writes values in another way than our runs do: it does not have the plugin.
+    """
+    client = cast("dict[str, Client]", config)["client"]
+    converter = client.config(active_config=True)["data_converter"]
+    if not issubclass(converter.payload_converter_class, FrugalPayloadConverter):
+        raise ConfigError(f"give OrgaPlugin to the client, {ON_THE_CLIENT}: its workers take it from there")
+    return client
+
+
+def refuse_shared_names(
+    workflows: Sequence[type[Any]],
+    activities: Sequence[Callable[..., Any]],
+    ours: Registered,
+    in_code: Collection[str],
+) -> None:
+    """Refuse what bears a name of ours, where the application would get ours, or we what is the application's.
+
+    Args:
+        workflows: Of the application.
+        activities: Of the application.
+        ours: What stands beside them.
+        in_code: Names of tools that the application gave itself.
+
+    Raises:
+        ConfigError: Naming each, and what to do.
+    """
+    if any(each in workflows for each in ours.workflows):
+        raise ConfigError(
+            f"OrgaPlugin is given twice: give it to the client alone, {ON_THE_CLIENT}, one for all agents, and do not "
+            "list AgentWorkflow or GoalWorkflow among the worker's workflows"
+        )
+    names = {_workflow_name(each) for each in ours.workflows}
+    faults = [
+        f"workflow {each.__qualname__}: orga has one of the name {name!r}; name yours differently, "
+        '@workflow.defn(name="...")'
+        for each in workflows
+        if (name := _workflow_name(each)) in names
+    ]
+    faults += _shared_activities(activities, ours, in_code)
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def _shared_activities(
+    activities: Sequence[Callable[..., Any]], ours: Registered, in_code: Collection[str]
+) -> Iterator[str]:
+    taken = {_activity_name(each) for each in ours.activities}
+    for each in activities:
+        name, said = _activity_name(each), getattr(each, "__qualname__", each)
+        if name not in taken:
+            continue
+        if name is None:
+            yield f"activity {said}: it is dynamic, and MCP servers need the one dynamic activity; give it a name"
+        elif name in in_code:
+            yield (
+                f"activity {said}: it is registered as {name!r}, and a tool of that name is given to agents; name "
+                'the tool differently, @tool(name="..."), or leave the activity to them'
+            )
+        else:
+            what = "an activity" if name in OWN_ACTIVITIES else "a tool"
+            yield f'activity {said}: orga has {what} {name!r}; name yours differently, @activity.defn(name="...")'
+
+
+def _workflow_name(kind: type[Any]) -> str | None:
+    return workflow._Definition.must_from_class(kind).name
+
+
+def _activity_name(function: Callable[..., Any]) -> str | None:
+    return activity._Definition.must_from_callable(function).name  # pyright: ignore[reportUnknownMemberType]

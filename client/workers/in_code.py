@@ -1,0 +1,161 @@
+"""Agents, tools, MCP servers and policies that an application gives in code, beside those of `orga.toml`.
+
+They become entries of the configuration, and functions, so that they count like what a file says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.client.config.sections import OrgaConfig, PolicyConfig
+from orga.client.errors import ConfigError
+from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
+from orga.workflows.types.decision_checks import CheckedDecision
+from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.loop_settings import LoopSettings
+from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.record import problems
+
+Function = Callable[..., Any]
+"""A function for agents: plain, marked by `@tool`, or any `@activity.defn`, methods of objects too."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent, as `[agents.NAME]` of `orga.toml` describes one. What cannot be is refused where it is written."""
+
+    name: str
+    description: str = ""
+    """What it is good for: told to the agents that may delegate to it."""
+    model: str | None = None
+    """`provider:model` or `tier:NAME`; None takes the worker's default."""
+    instructions: str = DEFAULT_INSTRUCTIONS
+    tools: Sequence[str | Function] = READ_ONLY_TOOLS
+    """What it may call: names (of built-in tools, of MCP servers, of any other tool of the worker), and functions."""
+    delegates: Sequence[str | Delegate] = ()
+    """Agents that it may delegate to, by name."""
+    decisions: Mapping[str, CheckedDecision | Mapping[str, Any]] = field(default_factory=dict[str, CheckedDecision])
+    critics: Sequence[Critic | Mapping[str, Any]] = ()
+    config: LoopConfig | LoopSettings = field(default_factory=LoopConfig)
+    """Settings of its runs, where a run's own input says nothing else."""
+
+    def __post_init__(self) -> None:
+        """Check it.
+
+        Raises:
+            ConfigError: Naming each key that cannot be used.
+        """
+        if not self.name.strip():
+            raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
+        _ = self.settings
+
+    @cached_property
+    def settings(self) -> AgentConfig:
+        """The same as an entry of the configuration."""
+        given = {
+            "description": self.description,
+            "model": self.model,
+            "instructions": self.instructions,
+            "tools": tuple(each if isinstance(each, str) else as_tool(each).spec.name for each in self.tools),
+            "delegates": tuple(self.delegates),
+            "decisions": dict(self.decisions),
+            "critics": tuple(self.critics),
+            "config": self.config,
+        }
+        return _checked(AgentConfig, given, f"Agent({self.name!r})")
+
+
+def as_tool(function: Function) -> PythonFunction:
+    """Return a function as a tool.
+
+    Raises:
+        ConfigError: It cannot be offered to a model; the text says what to change.
+    """
+    try:
+        return PythonFunction(function)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"tool {getattr(function, '__qualname__', function)!r}: {error}") from error
+
+
+@dataclass(frozen=True)
+class InCode:
+    """All that an application gives in code."""
+
+    agents: Sequence[Agent] = ()
+    tools: Sequence[Function] = ()
+    mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
+    policy: Path | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is: the file alone says what there is."""
+        return not (self.agents or self.tools or self.mcp_servers or self.policy)
+
+    def functions(self) -> list[PythonFunction]:
+        """Return each function once, as a tool, whoever names it."""
+        named = [each for agent in self.agents for each in agent.tools if not isinstance(each, str)]
+        found: list[Function] = []
+        for each in (*self.tools, *named):
+            if each not in found:
+                found.append(each)
+        return [as_tool(each) for each in found]
+
+    def beside(self, config: OrgaConfig) -> OrgaConfig:
+        """Return the configuration with all of it.
+
+        Raises:
+            ConfigError: Two things of one name, or two policies.
+        """
+        file = str(config.file or "the configuration")
+        agents = _united("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
+        servers = [(name, _server(name, given)) for name, given in self.mcp_servers.items()]
+        mcp = {"servers": _united("MCP server", config.mcp.servers, servers, file)}
+        found = config.with_agents(agents).with_mcp(_checked(type(config.mcp), mcp, "mcp_servers"))
+        return found if self.policy is None else found.with_policy(_judged_by(self.policy, config.policy, file))
+
+
+def _united(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
+    united = dict(of_file)
+    for name, each in in_code:
+        if name in of_file:
+            raise ConfigError(f"{what} {name!r} is given in code, and {file} has one; rename one of them, or remove it")
+        if name in united:
+            raise ConfigError(f"two {what}s given in code are called {name!r}; rename one of them")
+        united[name] = each
+    return united
+
+
+def _server(name: str, given: McpServer | Mapping[str, Any]) -> McpServer:
+    return given if isinstance(given, McpServer) else _checked(McpServer, dict(given), f"mcp_servers[{name!r}]")
+
+
+def _judged_by(folder: Path, said: PolicyConfig, file: str) -> PolicyConfig:
+    """Return the policy of a folder; it takes the place of none, so that nobody is in doubt about what judges."""
+    folder = folder.absolute()
+    says_other = said.engine not in (None, "cedar") or said.opa.url or said.opa.wasm
+    if says_other or (said.dir is not None and said.dir.resolve() != folder.resolve()):
+        raise ConfigError(
+            f"policy: {folder} is given in code, and {file} has a policy ({said.dir or said.engine or 'opa'}); "
+            "remove one of them"
+        )
+    if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
+        raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
+    return said.with_dir(folder).with_engine("cedar")
+
+
+M = TypeVar("M", bound=Any)
+
+
+def _checked(kind: type[M], given: Mapping[str, Any], place: str) -> M:
+    try:
+        return kind.model_validate(given, extra="forbid")
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{place}: {each}" for each in problems(error))) from None

@@ -1,0 +1,212 @@
+"""`OrgaPlugin`: our workflows, activities and tools in the worker of somebody's own application."""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import temporalio.client
+import temporalio.worker
+from temporalio.client import Client, ClientConfig, WorkflowHistory
+from temporalio.converter import DataConverter
+from temporalio.service import ConnectConfig, ServiceClient
+from temporalio.worker import (
+    Interceptor,
+    Replayer,
+    ReplayerConfig,
+    Worker,
+    WorkerConfig,
+    WorkerDeploymentConfig,
+    WorkflowReplayResult,
+    WorkflowRunner,
+)
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from orga.activities.ports import Agents
+from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.writable_rules import writable_rules
+from orga.client.config.workplace import workplace
+from orga.client.connect import page_of
+from orga.client.errors import ConfigError
+from orga.client.runners.beside import BesideRunner
+from orga.client.runners.kinds import WORKFLOWS
+from orga.client.runners.patient import PatientRunner
+from orga.client.runners.sandbox import workflow_runner
+from orga.client.server.search_attributes import are_known
+from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
+from orga.client.workers.deployment import GoingOver
+from orga.client.workers.engine_memory import change_of_engine, recorded_engine
+from orga.client.workers.in_code import Agent, Function, InCode
+from orga.client.workers.parts import Parts, configured_parts
+from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
+from orga.own_code import seal
+from orga.workflows.types.context import PrepareRequest, Setup
+from orga.workflows.types.mcp import McpServer
+
+_log = logging.getLogger(__name__)
+
+
+class _AgentsOfServer:
+    """Agents whose runs are on a server that is asked only when the worker starts, long after its parts were made."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+        self.knows_attributes = False
+
+    async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
+        """Return the setup of a run there."""
+        setup = await self._agents.setup(request, is_goal=is_goal)
+        return setup.with_search_attributes(self.knows_attributes)
+
+
+class _Made(NamedTuple):
+    """One worker's parts."""
+
+    interceptor: Interceptor
+    """By which the worker is known when it runs."""
+    parts: Parts
+    agents: _AgentsOfServer
+
+
+class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
+    """Adds agents to a Temporal client and its workers: `Client.connect(..., plugins=[OrgaPlugin(...)])`.
+
+    Each worker of that client runs `AgentWorkflow`, `GoalWorkflow` and the tools of their agents, beside the workflows
+    and activities of the application.
+    """
+
+    def __init__(
+        self,
+        *,
+        agents: Sequence[Agent] = (),
+        tools: Sequence[Function] = (),
+        mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None = None,
+        policy: Path | str | None = None,
+        config: OrgaConfig | Path | str | None = None,
+        root: Path | str | None = None,
+    ) -> None:
+        """Read the configuration, and put beside it what is given here.
+
+        Args:
+            agents: Beside those of the configuration.
+            tools: Functions that agents may name: plain, marked by `@tool`, or any `@activity.defn`.
+            mcp_servers: By name, as `[mcp.servers.NAME]`.
+            policy: Folder of Cedar files that judge every call.
+            config: A configuration, or its file; None for the `orga.toml` that is found from here upwards, if any is.
+            root: Folder that file tools stay under, where it is not the configuration's; else the working directory.
+
+        Raises:
+            ConfigError: Something cannot be used, two things have one name, or nobody trusted the file.
+        """
+        in_code = InCode(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
+        if not isinstance(config, OrgaConfig):
+            config = load_config(None if config is None else Path(config)).config
+        self.has_more_than_the_file = not in_code.is_empty
+        self._functions = in_code.functions()
+        self.config = in_code.beside(config)
+        self.root = Path(root or self.config.tools.files.root or Path.cwd()).resolve()
+        self._made: list[_Made] = []
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        """Let the client write values as ours are written; a codec, and what else its converter has, stays."""
+        config["data_converter"] = with_our_values(config.get("data_converter", DataConverter.default))
+        return config
+
+    async def connect_service_client(
+        self, config: ConnectConfig, next: Callable[[ConnectConfig], Awaitable[ServiceClient]]
+    ) -> ServiceClient:
+        """Connect as without the plugin."""
+        return await next(config)
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Add what agents need to what the application has.
+
+        Raises:
+            ConfigError: The client does not have the plugin, the worker has it twice, or two things have one name.
+        """
+        client = client_of(config)
+        made = self._parts(client)
+        agents = _AgentsOfServer(made.agents)
+        parts = replace(made, agents=agents)
+        ours = registered(client, parts)
+        given = cast("dict[str, Any]", config)
+        workflows, activities = list(given.get("workflows", ())), list(given.get("activities", ()))
+        refuse_shared_names(workflows, activities, ours, {tool.spec.name for tool in self._functions})
+        seal()
+        self._made.append(_Made(ours.interceptors[-1], parts, agents))
+        given["workflows"] = [*workflows, *ours.workflows]
+        given["activities"] = [*activities, *ours.activities]
+        given["interceptors"] = [*given.get("interceptors", ()), *ours.interceptors]
+        others = given.get("workflow_runner") or SandboxedWorkflowRunner()
+        given["workflow_runner"] = BesideRunner(_our_runner(client, given.get("deployment_config")), others)
+        given["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        given["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        if given.get("max_concurrent_workflow_tasks") is None and given.get("tuner") is None:
+            given["max_concurrent_workflow_tasks"] = WORKFLOW_TASKS
+        return config
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
+        """Run the worker, with what agents need beside it.
+
+        Raises:
+            ConfigError: Policies have judged the runs of the task queue, and there are none now.
+        """
+        made = self._made_for(worker)
+        made.agents.knows_attributes = await are_known(worker.client, _log.warning)
+        before = await recorded_engine(worker.client, worker.task_queue)
+        if changed := change_of_engine(self.config, made.parts.engine, before):
+            _log.warning(changed)
+        if open_to_agents := writable_rules(self.config, self.root, os.environ):
+            _log.warning("%s", open_to_agents)
+        async with beside(made.parts):
+            await next(worker)
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """Let a replayer replay runs of ours, too."""
+        converter = with_our_values(config.get("data_converter", DataConverter.default))
+        config["data_converter"] = converter
+        config["workflows"] = [*config.get("workflows", []), *WORKFLOWS]
+        others = config.get("workflow_runner") or SandboxedWorkflowRunner()
+        config["workflow_runner"] = BesideRunner(PatientRunner(workflow_runner(converter)), others)
+        return config
+
+    def run_replayer(
+        self,
+        replayer: Replayer,
+        histories: AsyncIterator[WorkflowHistory],
+        next: Callable[
+            [Replayer, AsyncIterator[WorkflowHistory]],
+            AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
+        ],
+    ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
+        """Replay as without the plugin."""
+        return next(replayer, histories)
+
+    def _parts(self, client: Client) -> Parts:
+        config, ui = self.config, self.config.notify.ui_url
+        try:
+            return configured_parts(
+                config,
+                os.environ,
+                self.root,
+                knows_attributes=True,
+                link=lambda workflow_id: page_of(ui, client.namespace, workflow_id) if ui else None,
+                place=workplace(config, self.root),
+                in_code=self._functions,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def _made_for(self, worker: Worker) -> _Made:
+        interceptors = cast("dict[str, Any]", worker.config(active_config=True))["interceptors"]
+        return next(made for made in self._made if made.interceptor in interceptors)
+
+
+def _our_runner(client: Client, deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
+    """Return the runner of our workflows; with deployment versions they go over as they continue as new."""
+    runner = PatientRunner(workflow_runner(client.data_converter))
+    return GoingOver(runner) if deployment is not None and deployment.use_worker_versioning else runner

@@ -1,0 +1,92 @@
+"""What a worker registers with Temporal for its parts: workflows, activities, interceptors. There is no other list."""
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from temporalio.client import Client
+from temporalio.worker import Interceptor
+
+from orga.activities.adapters.repaired_json import repaired_json
+from orga.activities.conversations import Conversations
+from orga.activities.critique import CritiqueActivities
+from orga.activities.deliver import DeliverActivities
+from orga.activities.gate import GateActivities
+from orga.activities.goals import GoalActivities
+from orga.activities.knowledge.recall import RecallActivities
+from orga.activities.model_circuits import GuardedModels
+from orga.activities.notify import NotifyActivities
+from orga.activities.past import PastActivities
+from orga.activities.prepare import PrepareActivities
+from orga.activities.reason import ReasonActivities
+from orga.activities.summarise import SummariseActivities
+from orga.activities.tool_circuits import ToolCircuits
+from orga.activities.tools import source_activity, tool_activities
+from orga.activities.watchdog import NamedTasks, Watchdog
+from orga.client.history.events import WorkflowHistory
+from orga.client.past.shared import RunPasts
+from orga.client.runners.kinds import WORKFLOWS
+from orga.client.workers.held_loops import remember_hold
+from orga.client.workers.parts import Parts
+
+HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
+"""How old the live text of a model may be, and how soon an abort is heard."""
+
+WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
+"""In flight at once; the server keeps the others. They share this process's processor: each of a hundred takes a
+hundred times as long, and one that takes ten seconds is handed to somebody else and done again. Eight at least, since
+one that waits for a local tool holds its place."""
+
+
+class Registered(NamedTuple):
+    """What a worker is given."""
+
+    workflows: list[type[Any]]
+    activities: list[Callable[..., Any]]
+    interceptors: list[Interceptor]
+
+
+def registered(client: Client, parts: Parts) -> Registered:
+    """Return it for these parts.
+
+    Raises:
+        ValueError: A tool has the name of an activity of ours.
+    """
+    circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
+    return Registered(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
+
+
+@asynccontextmanager
+async def beside(parts: Parts) -> AsyncGenerator[None]:
+    """Have at work what a worker needs besides: its source of tools, its store, and the watch over its event loop."""
+    try:
+        async with Watchdog(report=remember_hold).watching(), parts.source or nullcontext():
+            yield
+    finally:
+        if parts.knowledge is not None:
+            await parts.knowledge.close()
+
+
+def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
+    conversations = Conversations(WorkflowHistory(client))
+    models = GuardedModels(parts.models, parts.breakers, parts.model_breaker)
+    return [
+        PastActivities(RunPasts(client)).read_past,
+        PrepareActivities(parts.agents, conversations).prepare,
+        ReasonActivities(models, conversations, parts.secrets).reason,
+        *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)),
+        SummariseActivities(models, conversations, parts.secrets).summarise,
+        CritiqueActivities(models, conversations, parts.secrets).critique,
+        GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
+        RecallActivities(parts.knowledge, conversations, parts.secrets).recall_context,
+        *tool_activities(parts.tools, conversations, parts.secrets, parts.permits),
+        DeliverActivities(parts.deliveries, parts.secrets).deliver,
+        *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),
+        *([source_activity(parts.source, conversations, parts.secrets, parts.permits)] if parts.source else []),
+    ]
+
+
+def _goal_turns(goal: GoalActivities) -> list[Callable[..., Any]]:
+    return [goal.plan, goal.prepare_calls, goal.evaluate, goal.decide, goal.compress, goal.summarise]

@@ -1,0 +1,203 @@
+"""Agents in somebody's own application: its client, its worker, its workflows, on a real server."""
+
+import uuid
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.converter import DataConverter, PayloadCodec
+from temporalio.exceptions import ApplicationError, CancelledError, ChildWorkflowError
+from temporalio.worker import Replayer, Worker
+
+from orga import Agent, OrgaPlugin, start_agent
+from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.errors import ConfigError
+from orga.client.journal.reading import read_journal
+from orga.workflows.types.status import AgentResult
+from tests.support.hold import until
+from tests.support.mcp.sources import hostile
+from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says, chat_server
+from tests.support.runs.desk import Sale, Till, note_down, stock
+
+
+@pytest.fixture
+def chat() -> Generator[ChatServer]:
+    """A model that calls a function and an activity, then answers."""
+    both = CallsAtOnce([Calls("stock", {"item": "lamp"}), Calls("charge", {"cents": 1250})])
+    with chat_server(both, Says(["sold"])) as chat:
+        yield chat
+
+
+@dataclass
+class Reversed(PayloadCodec):
+    """A codec of the application: nothing of its values can be read on the server."""
+
+    seen: list[bytes] = field(default_factory=list[bytes])
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload(metadata=each.metadata, data=each.data[::-1]) for each in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        self.seen += [each.data for each in payloads]
+        return [Payload(metadata=each.metadata, data=each.data[::-1]) for each in payloads]
+
+
+@dataclass
+class Application:
+    """Its client, and where its worker polls."""
+
+    client: Client
+    task_queue: str
+    plugin: OrgaPlugin
+
+    async def sell(self, agent: str = "clerk", task: str = "sell a lamp") -> WorkflowHandle[Sale, str]:
+        """Start its own workflow."""
+        return await self.client.start_workflow(
+            Sale.run, args=[agent, task], id=f"sale-{uuid.uuid4()}", task_queue=self.task_queue
+        )
+
+    async def child_of(self, handle: WorkflowHandle[Any, Any]) -> str:
+        """Return the id of the run of an agent that a workflow started, as soon as it did."""
+
+        found: list[str] = []
+
+        async def is_there() -> bool:
+            history = await handle.fetch_history()
+            started = [each.child_workflow_execution_started_event_attributes for each in history.events]
+            found.extend(each.workflow_execution.workflow_id for each in started if each.workflow_type.name)
+            return bool(found)
+
+        await until(is_there)
+        return found[0]
+
+
+@asynccontextmanager
+async def an_application(
+    server: Client, chat: ChatServer, root: Path, *, converter: DataConverter = DataConverter.default, **given: Any
+) -> AsyncGenerator[Application]:
+    models = ModelsConfig(default="openai-compatible:test", base_urls={"openai-compatible": chat.url})
+    plugin = OrgaPlugin(config=OrgaConfig(models=models), root=root, **given)
+    address = server.service_client.config.target_host
+    client = await Client.connect(address, plugins=[plugin], data_converter=converter)
+    queue = f"app-{uuid.uuid4()}"
+    async with Worker(client, task_queue=queue, workflows=[Sale], activities=[note_down]):
+        yield Application(client, queue, plugin)
+
+
+async def test_an_agent_with_tools_of_the_application_is_a_child_of_its_workflow(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    till = Till()
+    clerk = Agent("clerk", tools=[stock, till.charge])
+    async with an_application(client, chat, tmp_path, agents=[clerk]) as app:
+        handle = await app.sell()
+        assert await handle.result() == "noted: completed: sold"
+        child = await app.child_of(handle)
+        journal = [entry async for entry in read_journal(app.client, child)]
+        history = await handle.fetch_history()
+        ours = await app.client.get_workflow_handle(child).fetch_history()
+    assert till.charged == [1250]
+    told = [message["content"] for message in chat.requests[-1]["messages"] if message["role"] == "tool"]
+    assert ["4 of lamp" in told[0], "charged 1250" in told[1]] == [True, True]
+    assert {"ToolsDispatched", "ObservationsCollected"} <= {entry.event for entry in journal}
+    replayer = Replayer(workflows=[Sale], plugins=[app.plugin])
+    await replayer.replay_workflow(history)
+    await replayer.replay_workflow(ours)
+
+
+async def test_an_agent_is_started_from_the_applications_client(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    """A payload codec of the application covers what agents write."""
+    codec = Reversed()
+    converter = replace(DataConverter.default, payload_codec=codec)
+    clerk = Agent("clerk", tools=[stock, Till().charge])
+    async with an_application(client, chat, tmp_path, converter=converter, agents=[clerk]) as app:
+        handle = await start_agent(app.client, {"task": "sell", "agent": "clerk"}, task_queue=app.task_queue)
+        result = await handle.result()
+    assert result.output == "sold"
+    assert any(b"dlos" in data for data in codec.seen)
+
+
+async def test_what_no_run_can_begin_with_fails_the_workflow_and_hangs_nothing(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    async with an_application(client, chat, tmp_path) as app:
+        blank, nobody = await app.sell(task=" "), await app.sell(agent="nobody")
+        with pytest.raises(WorkflowFailureError) as refused:
+            await blank.result()
+        with pytest.raises(WorkflowFailureError) as unknown:
+            await nobody.result()
+    assert isinstance(refused.value.cause, ApplicationError)
+    assert "task: must not be empty" in str(refused.value.cause)
+    assert isinstance(unknown.value.cause, ChildWorkflowError)
+    assert "there is no agent 'nobody'" in str(unknown.value.cause.cause)
+
+
+async def test_a_policy_given_in_code_judges_the_tools_given_in_code(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    (tmp_path / "desk.cedar").write_text(
+        '@id("look") permit (principal, action == Action::"tool_call", resource)'
+        'when { resource.effect == "read_only" };'
+        '@id("say") permit (principal, action == Action::"respond", resource);'
+    )
+    till = Till()
+    clerk = Agent("clerk", tools=[stock, till.charge])
+    async with an_application(client, chat, tmp_path, agents=[clerk], policy=tmp_path) as app:
+        assert await (await app.sell()).result() == "noted: completed: sold"
+    assert till.charged == []
+
+
+async def test_a_queue_that_policies_have_judged_is_not_taken_without_any(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
+    clerk = Agent("clerk", tools=[stock])
+    async with an_application(client, chat, tmp_path, agents=[clerk], policy=tmp_path) as app:
+        child = await app.child_of(await app.sell())
+        await app.client.get_workflow_handle(child).result()
+
+        async def is_listed() -> bool:
+            query = f'WorkflowType = "AgentWorkflow" AND TaskQueue = "{app.task_queue}"'
+            return [run.id async for run in app.client.list_workflows(query)] == [child]
+
+        await until(is_listed)
+    bare = OrgaPlugin(config=OrgaConfig(), root=tmp_path, agents=[clerk])
+    bare_client = await Client.connect(client.service_client.config.target_host, plugins=[bare])
+    with pytest.raises(ConfigError, match="cedar has judged the runs here, and now default would"):
+        await Worker(bare_client, task_queue=app.task_queue).run()
+
+
+async def test_an_agent_has_the_tools_of_an_mcp_server_that_is_given_in_code(client: Client, tmp_path: Path) -> None:
+    with chat_server(Calls("docs_echo", {"text": "hello"}), Says(["heard"])) as chat:
+        servers = {"docs": hostile(tmp_path, tools=["echo"])}
+        clerk = Agent("clerk", tools=["docs_*"])
+        async with an_application(client, chat, tmp_path, agents=[clerk], mcp_servers=servers) as app:
+            handle = await start_agent(app.client, {"task": "say hello", "agent": "clerk"}, task_queue=app.task_queue)
+            result = await handle.result()
+    assert (result.output, result.tool_calls.run) == ("heard", 1)
+
+
+async def test_a_cancelled_workflow_takes_its_agent_with_it(client: Client, tmp_path: Path) -> None:
+    with chat_server(Says(["never", "said"], hold=True)) as chat:
+        async with an_application(client, chat, tmp_path, agents=[Agent("clerk")]) as app:
+            handle = await app.sell()
+            child = app.client.get_workflow_handle(await app.child_of(handle))
+
+            async def is_asked() -> bool:
+                return bool(chat.requests)
+
+            await until(is_asked)
+            await handle.cancel()
+            result = AgentResult.model_validate(await child.result())
+            with pytest.raises(WorkflowFailureError) as cancelled:
+                await handle.result()
+            chat.release.set()
+    assert result.termination.reason == "aborted"
+    assert isinstance(cancelled.value.cause, CancelledError)

@@ -1,0 +1,76 @@
+"""What docs/embedding.md and README show as Python runs as it stands, with no worker beside it; so does the example."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from tests.support.programs.noted_folder import home
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
+
+__all__ = ["home"]
+
+pytestmark = pytest.mark.timeout(300)
+
+DESK = ROOT / "examples" / "desk"
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+GUIDE = (ROOT / "docs" / "embedding.md").read_text()
+
+
+@pytest.fixture
+def project(home: Path, tmp_path: Path) -> Orga:
+    """A folder with documents; no worker runs."""
+    shutil.copytree(ROOT / "examples" / "library", tmp_path / "library")
+    (tmp_path / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
+    return an_orga(tmp_path, home)
+
+
+def run(orga: Orga, *arguments: str, **env: str) -> str:
+    """Run Python in the folder to its end, and return what it said."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=orga.folder,
+        env=orga.env | env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        pytest.param("README.md", "max_attempts", id="README"),
+        pytest.param("docs/embedding.md", "loans.md", id="the guide's, with an agent and a tool in it"),
+    ],
+)
+def test_the_script_of_a_document_runs_as_it_stands(document: str, told: str, project: Orga) -> None:
+    block = PYTHON.findall((ROOT / document).read_text())[0]
+    (project.folder / "script.py").write_text(block)
+    assert told in run(project, "script.py")
+
+
+def test_the_guide_shows_the_code_of_the_example() -> None:
+    code = "\n".join(file.read_text() for file in DESK.glob("*.py"))
+    shown = PYTHON.findall(GUIDE)[1:]
+    assert len(shown) == 3
+    assert [block for block in shown if block not in code] == []
+
+
+def test_the_example_answers_with_its_own_workflow_activity_and_tool(client: Client, tmp_path: Path) -> None:
+    """As the guide types it, on a server that is its own affair."""
+    here = an_orga(Path(shutil.copytree(DESK, tmp_path / "desk")), tmp_path / "home")
+    (typed,) = re.findall(r'^python (app\.py) "(.*)"$', GUIDE, re.MULTILINE)
+    said = run(here, *typed, TEMPORAL_ADDRESS=client.service_client.config.target_host)
+    (letter,) = (here.folder / "outbox").iterdir()
+    assert said.strip() == letter.read_text().strip()
+    assert "ORD-7: two lamps, sent on Monday by parcel" in said, "what the tool of the application said"
+    assert "three working days" in said, "what the handbook says"
+    assert "Please look at this one" not in said

@@ -1,0 +1,151 @@
+"""A fork of a goal goes on from the end of a turn with all that the other had found by then, and leaves it alone."""
+
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.client.errors import OrgaError
+from orga.client.history.boundaries import NoSuchIteration
+from orga.client.past.fork import fork
+from orga.client.proof.verify import verify
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.goals import GoalHandle
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.record import InvalidInput
+from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.scripted import answers
+from tests.support.runs import rewound
+from tests.support.runs.delivered import a_hook, told
+from tests.support.runs.goals import Pursued, ended, pursue, start
+from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.questions import waiting
+from tests.support.web.webhook_receiver import webhook_receiver
+
+EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+DONE = says(action="done", confidence=0.9)
+
+
+def a_model(**turns: Any) -> GoalModel:
+    plan = says(steps=[a_step("a", at=1)])
+    return GoalModel(**({"plan": plan, "evaluate": scored("a"), "decide": DONE} | turns))
+
+
+async def pursued_by(client: Client, run: AgentHandle) -> Pursued:
+    """Wait for the ending of a fork, with all that holds for every run."""
+    ran = await rewound.ended(client, run)
+    return Pursued(ran.raw, ran.journal)
+
+
+@pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_TURN], ids=["one run", "a chain of runs"])
+@pytest.mark.parametrize(
+    ("turn", "asked"),
+    [
+        pytest.param(0, ["plan", "evaluate", "summary"], id="before the plan"),
+        pytest.param(1, ["evaluate", "summary"], id="behind the plan"),
+        pytest.param(2, ["evaluate", "summary"], id="behind the calls"),
+        pytest.param(3, ["summary"], id="behind the scores"),
+    ],
+)
+async def test_a_fork_asks_only_for_the_turns_that_it_does_not_share(
+    client: Client, turn: int, asked: list[str], setup: Any
+) -> None:
+    """Turns: plan, calls of the plan, scores, answer. Its calls are its own; its model sees what the other's saw."""
+    look = FakeTool("look", effect="idempotent")
+    model = a_model(summary=[answers("first"), answers("second")])
+    async with a_loop(client, model, look, setup=setup) as loop:
+        handle = await start(loop)
+        first = await ended(handle, client)
+        before = len(model.asked)
+        run = await fork(client, handle.id, turn)
+        second = await pursued_by(client, run)
+        assert (await verify(client, run.id)).ok
+        assert GoalResult.model_validate(await handle.result()).output == "first"
+    assert model.turns[before:] == asked
+    assert model.asked[-1][1] == model.asked[before - 1][1]
+    assert (first.result.output, second.result.output) == ("first", "second")
+    assert (second.reason, second.result.plan, second.result.rounds) == ("completed", ("a",), 1)
+    assert second.result.usage.model_calls == first.result.usage.model_calls
+    keys = [context.idempotency_key for context in look.contexts]
+    assert len(set(keys)) == len(keys) == (2 if turn < 2 else 1)
+    assert isinstance(run, GoalHandle)
+    assert run.id.startswith("goal-")
+    assert second.journal[0].data["forked_from"]["iteration"] == turn
+    assert second.journal[0].data["task"] == "find out"
+
+
+async def test_an_answered_goal_goes_on_with_what_it_is_asked_beside(client: Client) -> None:
+    """It stays the same goal: the word is guidance, and the model decides with it."""
+    decisions = [DONE, says(action="adjust", confidence=0.5, steps=[a_step("b", at=2)]), DONE]
+    model = a_model(
+        evaluate=[scored("a", **BAD), scored("b")], decide=decisions, summary=[answers("first"), answers("second")]
+    )
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        handle = await start(loop)
+        first = await ended(handle, client)
+        last = first.result.iterations
+        with pytest.raises(OrgaError, match="give the fork a --task"):
+            await fork(client, handle.id, last)
+        second = await pursued_by(client, await fork(client, handle.id, last, task="look at 2, too"))
+    assert (second.result.output, second.result.plan, second.reason) == ("second", ("a", "b"), "completed")
+    assert "[Guidance from the operator] look at 2, too" in model.asked[4][1]
+    assert second.journal[0].data["guidance"] == "look at 2, too"
+
+
+async def test_a_limit_that_ended_a_goal_can_be_raised_in_a_fork_of_its_end(client: Client) -> None:
+    plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
+    model = a_model(plan=plan, evaluate=[scored("a"), scored("b")], summary=[answers("first"), answers("second")])
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        handle = await start(loop, max_iterations=1)
+        first = await ended(handle, client)
+        run = await fork(client, handle.id, first.result.iterations, changes={"config": {"max_iterations": 3}})
+        second = await pursued_by(client, run)
+    assert (first.reason, first.result.plan) == ("max_iterations", ("a", "b"))
+    assert (second.reason, second.result.rounds, second.result.output) == ("completed", 2, "second")
+    assert [step.status for step in second.result.steps] == ["done", "done"]
+
+
+async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> None:
+    with webhook_receiver() as receiver:
+        channels = {"hook": a_hook(receiver)}
+        setup = told(default=False, hook="webhook")
+        async with a_loop(client, a_model(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
+            handle = await start(loop, max_llm_calls=20, plan_review="always")
+            await waiting(handle)
+            await handle.signal("abort")
+            await ended(handle, client)
+            changes = {"deliver": ["hook"], "config": {"plan_review": "never"}}
+            run = await fork(client, handle.id, 1, changes=changes)
+            second = await pursued_by(client, run)
+    assert second.reason == "completed"
+    assert second.journal[0].data["input"]["config"]["max_model_calls"] == 20
+    assert [(each.name, each.status) for each in second.result.deliveries] == [("hook", "delivered")]
+
+
+async def test_a_plan_that_nobody_had_approved_is_none_in_a_fork_either(client: Client) -> None:
+    look = FakeTool("look")
+    async with a_loop(client, a_model(), look) as loop:
+        handle = await start(loop, plan_review="always")
+        await waiting(handle)
+        await handle.signal("abort")
+        first = await ended(handle, client)
+        run = await fork(client, handle.id, first.result.iterations)
+        asked = await waiting(client.get_workflow_handle(run.id))
+        assert "a (look): do a" in asked["question"]
+        assert look.contexts == []
+        await run.answer("yes")
+        second = await pursued_by(client, run)
+    assert (second.reason, len(look.contexts)) == ("completed", 1)
+
+
+async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
+    async with a_loop(client, a_model(), FakeTool("look")) as loop:
+        await pursue(loop)
+        handle = await start(loop)
+        await ended(handle, client)
+        with pytest.raises(InvalidInput, match=r"config\.max_model_calls: unknown key"):
+            await fork(client, handle.id, 1, changes={"config": {"max_model_calls": 3}})
+        with pytest.raises(InvalidInput, match="instructions: unknown key"):
+            await fork(client, handle.id, 1, changes={"instructions": "Be brief."})
+        with pytest.raises(NoSuchIteration):
+            await fork(client, handle.id, 9)

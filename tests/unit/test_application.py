@@ -1,0 +1,218 @@
+"""A worker of somebody else's with our parts in it: what fits stays, what does not is refused with a way out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, ClientConfig
+from temporalio.common import RawValue
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultPayloadConverter, PayloadCodec
+from temporalio.service import ServiceClient
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from orga import AgentWorkflow, OrgaPlugin, tool
+from orga.client.config.file import NO_FILE
+from orga.client.errors import ConfigError
+from orga.client.history.converter import FrugalPayloadConverter, data_converter
+from orga.client.runners.beside import PASSED_TO_OTHERS, BesideRunner
+from orga.client.runners.sandbox import PASSED_THROUGH
+from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS
+
+
+class Codec(PayloadCodec):
+    """A codec that does nothing."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+
+class OwnConverter(DefaultPayloadConverter):
+    """Of an application that writes values its own way."""
+
+
+class DerivedConverter(FrugalPayloadConverter):
+    """Of one that knows ours."""
+
+
+@workflow.defn
+class Theirs:
+    """A workflow of the application."""
+
+    @workflow.run
+    async def run(self) -> None: ...
+
+
+@workflow.defn(name="AgentWorkflow")
+class Impostor:
+    """One with our name."""
+
+    @workflow.run
+    async def run(self) -> None: ...
+
+
+@activity.defn
+async def bill() -> None: ...
+
+
+@activity.defn(name="gate")
+async def gate_of_theirs() -> None: ...
+
+
+@activity.defn
+async def read_file() -> None: ...
+
+
+@activity.defn(dynamic=True)
+async def anything(arguments: Sequence[RawValue]) -> None: ...
+
+
+@tool(effect="read_only")
+@activity.defn
+async def look_up(order: str) -> str:
+    """Look an order up."""
+    return order
+
+
+class Nowhere:
+    """Stands for a connection."""
+
+
+def a_plugin(tmp_path: Path, **given: Any) -> OrgaPlugin:
+    return OrgaPlugin(config=NO_FILE, root=tmp_path, **given)
+
+
+def a_client(*plugins: OrgaPlugin, converter: DataConverter = DataConverter.default) -> Client:
+    return Client(cast("ServiceClient", Nowhere()), plugins=plugins, data_converter=converter)
+
+
+def configured(plugin: OrgaPlugin, client: Client, **given: Any) -> dict[str, Any]:
+    config = {"client": client, "task_queue": "app", **given}
+    return cast("dict[str, Any]", plugin.configure_worker(cast("WorkerConfig", config)))
+
+
+def test_ours_stand_beside_theirs(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path, tools=[look_up])
+    config = configured(plugin, a_client(plugin), workflows=[Theirs], activities=[bill], interceptors=["theirs"])
+    assert config["workflows"][:2] == [Theirs, AgentWorkflow]
+    names = [activity._Definition.must_from_callable(each).name for each in config["activities"]]  # pyright: ignore
+    assert names[0] == "bill"
+    assert {"prepare", "reason", "gate", "look_up", "read_file"} <= {*names}
+    assert config["interceptors"][0] == "theirs"
+    assert config["max_concurrent_workflow_tasks"] == WORKFLOW_TASKS
+    assert config["max_heartbeat_throttle_interval"] == HEARTBEAT_THROTTLE
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param(
+            {"workflows": [Theirs, AgentWorkflow]},
+            "OrgaPlugin is given twice: give it to the client alone",
+            id="the plugin twice",
+        ),
+        pytest.param(
+            {"workflows": [Impostor]},
+            "workflow Impostor: orga has one of the name 'AgentWorkflow'; name yours differently, @workflow.defn(",
+            id="a workflow of our name",
+        ),
+        pytest.param(
+            {"activities": [gate_of_theirs]},
+            "activity gate_of_theirs: orga has an activity 'gate'; name yours differently",
+            id="an activity of our name",
+        ),
+        pytest.param(
+            {"activities": [read_file]},
+            "activity read_file: orga has a tool 'read_file'",
+            id="an activity named as a tool",
+        ),
+        pytest.param(
+            {"activities": [look_up]},
+            "look_up: it is registered as 'look_up', and a tool of that name is given to agents; name the tool",
+            id="an activity that is a tool, too",
+        ),
+    ],
+)
+def test_names_are_had_by_one_alone(given: dict[str, Any], told: str, tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path, tools=[look_up])
+    with pytest.raises(ConfigError) as refused:
+        configured(plugin, a_client(plugin), **given)
+    assert told in str(refused.value)
+
+
+def test_all_names_are_told_at_once(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        configured(plugin, a_client(plugin), workflows=[Impostor], activities=[gate_of_theirs, bill])
+    assert len(str(refused.value).splitlines()) == 2
+
+
+def test_one_dynamic_activity_is_enough(tmp_path: Path) -> None:
+    alone, with_server = a_plugin(tmp_path), a_plugin(tmp_path, mcp_servers={"docs": {"command": "true"}})
+    assert anything in configured(alone, a_client(alone), activities=[anything])["activities"]
+    with pytest.raises(ConfigError, match="activity anything: it is dynamic, and MCP servers need"):
+        configured(with_server, a_client(with_server), activities=[anything])
+
+
+def test_a_worker_whose_client_has_no_plugin_is_refused(tmp_path: Path) -> None:
+    """Its values would be written another way: what was not set would count as set."""
+    with pytest.raises(ConfigError, match="give OrgaPlugin to the client"):
+        configured(a_plugin(tmp_path), a_client())
+
+
+async def test_a_second_plugin_is_refused(tmp_path: Path) -> None:
+    one, other = a_plugin(tmp_path), a_plugin(tmp_path)
+    with pytest.raises(ConfigError, match="given twice"):
+        Worker(a_client(one, other), task_queue="app")
+
+
+@pytest.mark.parametrize(
+    "converter",
+    [
+        pytest.param(DataConverter.default, id="the default"),
+        pytest.param(pydantic_data_converter, id="that of pydantic"),
+        pytest.param(data_converter, id="ours"),
+        pytest.param(replace(DataConverter.default, payload_codec=Codec()), id="with a codec"),
+        pytest.param(replace(data_converter, payload_converter_class=DerivedConverter), id="derived from ours"),
+    ],
+)
+def test_a_client_writes_values_as_ours_and_keeps_its_codec(converter: DataConverter, tmp_path: Path) -> None:
+    used = a_client(a_plugin(tmp_path), converter=converter).data_converter
+    assert issubclass(used.payload_converter_class, FrugalPayloadConverter)
+    assert used.payload_codec is converter.payload_codec
+
+
+def test_a_converter_of_ones_own_is_refused(tmp_path: Path) -> None:
+    converter = replace(DataConverter.default, payload_converter_class=OwnConverter)
+    with pytest.raises(ConfigError, match=r"OwnConverter is not orga's.*payload codec"):
+        a_plugin(tmp_path).configure_client(cast("ClientConfig", {"data_converter": converter}))
+
+
+def test_the_application_keeps_its_sandbox_and_gets_our_values(tmp_path: Path) -> None:
+    runner = _others(configured_runner(tmp_path))
+    assert isinstance(runner, SandboxedWorkflowRunner)
+    assert {*PASSED_TO_OTHERS} <= runner.restrictions.passthrough_modules
+    assert not any(name.startswith(("orga.workflows.decisions", "orga.workflows.agent")) for name in PASSED_TO_OTHERS)
+    assert {*PASSED_THROUGH} < {*PASSED_TO_OTHERS}
+
+
+def test_an_application_without_a_sandbox_has_none(tmp_path: Path) -> None:
+    own = UnsandboxedWorkflowRunner()
+    assert _others(configured_runner(tmp_path, workflow_runner=own)) is own
+
+
+def configured_runner(tmp_path: Path, **given: Any) -> BesideRunner:
+    plugin = a_plugin(tmp_path)
+    return configured(plugin, a_client(plugin), **given)["workflow_runner"]
+
+
+def _others(runner: BesideRunner) -> object:
+    return runner._runner

@@ -1,0 +1,153 @@
+"""Agents, tools and policies in code: they count like those of a file, and what cannot be is refused."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import activity
+
+from orga import Agent, AgentInput, LoopConfig, tool
+from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
+from orga.client.errors import ConfigError
+from orga.client.workers.in_code import InCode
+from orga.client.workers.parts import configured_parts
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.loop_settings import LoopSettings
+from orga.workflows.types.mcp import McpServer
+
+EMPTY = OrgaConfig()
+
+
+@tool(effect="read_only")
+def stock(item: str) -> int:
+    """How many there are."""
+    return len(item)
+
+
+@activity.defn(name="price")
+async def price_of(item: str) -> float:
+    """What it costs."""
+    return float(len(item))
+
+
+class Till:
+    """An object whose methods are activities."""
+
+    @activity.defn
+    async def charge(self, cents: int) -> str:
+        """Take money."""
+        return f"{cents}"
+
+
+def untyped(item) -> str:  # type: ignore[no-untyped-def]  # pyright: ignore
+    return str(item)  # pyright: ignore
+
+
+def a_clerk(**given: Any) -> Agent:
+    return Agent("clerk", **given)
+
+
+async def test_an_agent_in_code_is_prepared_like_one_of_a_file(tmp_path: Path) -> None:
+    till = Till()
+    agent = Agent(
+        "clerk", instructions="Help.", tools=["read_file", stock, price_of, till.charge], config={"max_iterations": 3}
+    )
+    in_code = InCode([agent], tools=[stock])
+    parts = configured_parts(in_code.beside(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions())
+    setup = await parts.agents.setup(PrepareRequest(agent="clerk"))
+    assert [each.name for each in setup.tools] == ["read_file", "stock", "price", "charge"]
+    assert [each.effect for each in setup.tools] == ["read_only", "read_only", "irreversible", "irreversible"]
+    assert (setup.instructions, setup.config.max_iterations) == ("Help.", 3)
+
+
+async def test_a_run_may_not_widen_an_agent_in_code(tmp_path: Path) -> None:
+    in_code = InCode([Agent("clerk", tools=[stock])], tools=[price_of])
+    parts = configured_parts(in_code.beside(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions())
+    with pytest.raises(ValueError, match="price"):
+        await parts.agents.setup(PrepareRequest(agent="clerk", tools=("price",)))
+
+
+def test_settings_in_code_are_all_those_of_a_run_and_no_others() -> None:
+    """What a type checker takes is what is taken."""
+    assert {*LoopSettings.__annotations__} == {*LoopConfig.model_fields}
+    assert AgentInput(task="go", config={"max_iterations": 3}).config == LoopConfig(max_iterations=3)
+
+
+REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
+    "two agents of one name": (
+        lambda: InCode([Agent("clerk"), Agent("clerk")]).beside(EMPTY),
+        "two agents given in code are called 'clerk'; rename one of them",
+    ),
+    "an agent that the file has, too": (
+        lambda: InCode([Agent("clerk")]).beside(OrgaConfig(agents={"clerk": AgentConfig()})),
+        "agent 'clerk' is given in code, and the configuration has one; rename one of them, or remove it",
+    ),
+    "an MCP server that the file has, too": (
+        lambda: InCode(mcp_servers={"docs": {"command": "a"}}).beside(
+            OrgaConfig(mcp=McpConfig(servers={"docs": McpServer(command="b")}))
+        ),
+        "MCP server 'docs' is given in code",
+    ),
+    "an MCP server without a transport": (
+        lambda: InCode(mcp_servers={"docs": {}}).beside(EMPTY),
+        "mcp_servers['docs']: input: needs either a command or a url",
+    ),
+    "an MCP server of a name that tools cannot have": (
+        lambda: InCode(mcp_servers={"my_docs": {"command": "a"}}).beside(EMPTY),
+        "mcp_servers: servers.my_docs",
+    ),
+    "an agent without a name": (lambda: Agent(" "), "give it a name"),
+    "an unknown setting": (
+        lambda: a_clerk(config={"max_steps": 3}),
+        "Agent('clerk'): config.max_steps: unknown key",
+    ),
+    "a limit that is none": (
+        lambda: a_clerk(config={"max_iterations": 0}),
+        "Agent('clerk'): config.max_iterations",
+    ),
+    "a tool without types": (
+        lambda: a_clerk(tools=[untyped]),
+        "tool 'untyped': parameter item has no annotation",
+    ),
+    "a tool that is no function": (
+        lambda: a_clerk(tools=[7]),
+        "tool 7: ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_refused(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make()
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"engine": "allow"}, id="an engine that lets everything through"),
+        pytest.param({"engine": "default"}, id="another engine"),
+        pytest.param({"dir": "elsewhere"}, id="another folder"),
+        pytest.param({"opa": {"url": "http://localhost:8181"}}, id="a server"),
+    ],
+)
+def test_a_policy_in_code_takes_the_place_of_none(said: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
+    config = EMPTY.with_policy(PolicyConfig.model_validate(said))
+    with pytest.raises(ConfigError, match="remove one of them"):
+        InCode(policy=tmp_path).beside(config)
+
+
+def test_a_policy_in_code_judges(tmp_path: Path) -> None:
+    (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
+    config = InCode(policy=tmp_path).beside(EMPTY)
+    assert (config.policy.engine, config.policy.dir) == ("cedar", tmp_path)
+
+
+def test_a_folder_without_policies_judges_nothing(tmp_path: Path) -> None:
+    """It would have left the decision to a weaker engine."""
+    with pytest.raises(ConfigError, match=r"has no \*\.cedar files"):
+        InCode(policy=tmp_path).beside(EMPTY)
