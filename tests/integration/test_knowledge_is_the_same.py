@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall
+from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall
 from tests.support.knowledge.items import Clock, a_fact, a_text, owned, wish
 from tests.support.knowledge.stores import PLACES
 
@@ -99,3 +99,21 @@ async def test_both_find_the_same_in_a_folder_and_without_words(both: tuple[Cloc
             await store.store([rule])
     wishes = [wish("restart", directory="src/api"), wish("", directory=""), wish("", limit=7), wish("rule 3", limit=9)]
     assert await told(stores[0], wishes) == await told(stores[1], wishes)
+
+
+async def test_both_settle_a_claim_of_many_facts_alike(both: tuple[Clock, list[KnowledgeStore]]) -> None:
+    """More than are settled anew when another comes, in one call and in several, at one time and at several."""
+    clock, stores = both
+    draw = Random(5)
+    for _ in range(6):
+        clock.advance(draw.choice((0, 1)))
+        facts = [a_fact("the build", "takes", f"{draw.randrange(90)} minutes") for _ in range(25)]
+        stored = [await store.store(facts) for store in stores]
+        assert stored[0] == stored[1]
+    kept = [[item async for item in store.items()] for store in stores]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) > 50
+    gone = Erasure(ids=tuple(item.id for item in kept[0][:20]))
+    assert await stores[0].forget(gone) == await stores[1].forget(gone)
+    left = [[item async for item in store.items()] for store in stores]
+    assert left[0] == left[1]

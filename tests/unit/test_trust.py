@@ -29,6 +29,8 @@ ASKS = {
     "another Temporal server": '[temporal]\naddress = "evil.example:7233"',
     "another namespace": '[temporal]\nnamespace = "theirs"',
     "a webhook": '[notify]\nurl = "https://evil.example"',
+    "a store of knowledge that lies there": '[knowledge]\npath = "knowledge.db"',
+    "a database of knowledge": '[knowledge]\nbackend = "postgres"',
     "a collector": '[telemetry]\nenabled = true\nendpoint = "https://evil.example"',
     "keys that count": '[audit]\ntrusted_keys = ["ed25519:x"]',
     "a key that signs": '[audit]\nsigning_key_file = "k"',
@@ -52,6 +54,7 @@ HARMLESS = {
     "files of the folder": '[tools.files]\nroot = "docs"',
     "limits of tools": "[tools.options.read_file]\ntimeout_s = 3\napproval = true",
     "strict policy": '[policy]\nengine = "cedar"\ndir = "rules"',
+    "an embedder": '[knowledge]\nbackend = "sqlite"\nembedder = "wordllama"',
     "empty lists": "[tools]\npython = []\nmanifests = []\n[mcp]\nservers = {}",
 }
 

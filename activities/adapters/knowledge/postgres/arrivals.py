@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from orga.activities.knowledge.arrival import change, standing
+from orga.activities.knowledge.arrival import SETTLED, change, standing
 from orga.activities.knowledge.identity import claim_of
 from orga.workflows.types.knowledge import Stored, StoredItem
 
@@ -12,8 +12,9 @@ class Arrivals:
     """A batch; afterwards `written` and `marked` are what changes in the tables."""
 
     def __init__(self, known: Iterable[StoredItem]) -> None:
-        """Take what is there: the items of the batch's ids, and all facts of its claims."""
+        """Take what is there, in the order in which it came: the items of the batch's ids, the newest of its claims."""
         self._items: dict[str, StoredItem] = {}
+        self._places: dict[str, int] = {}
         self._claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for item in known:
             self._keep(item)
@@ -43,12 +44,13 @@ class Arrivals:
 
     def _keep(self, item: StoredItem) -> None:
         self._items[item.id] = item
+        self._places.setdefault(item.id, len(self._places))
         if claim := claim_of(item):
             self._claims[claim][item.id] = None
 
     def _settle(self, claim: str, arriving: str) -> tuple[str, ...]:
         """Let the newest fact of a claim stand, and return which ones the arriving one contradicts from now on."""
-        facts = [self._items[id_] for id_ in self._claims[claim]] if claim else []
+        facts = self._newest(claim, arriving) if claim else []
         news = {
             id_: newer for id_, newer in standing(facts, arriving).items() if self._items[id_].contradicted_by != newer
         }
@@ -56,3 +58,9 @@ class Arrivals:
             self._items[id_] = self._items[id_].model_copy(update={"contradicted_by": newer})
             self._changed.setdefault(id_, False)
         return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
+
+    def _newest(self, claim: str, arriving: str) -> list[StoredItem]:
+        """Return the newest facts of a claim, of equal time those that came last, and the arriving one."""
+        facts = [self._items[id_] for id_ in self._claims[claim]]
+        facts.sort(key=lambda fact: (fact.stored_at, self._places[fact.id]), reverse=True)
+        return facts[:SETTLED] + [fact for fact in facts[SETTLED:] if fact.id == arriving]

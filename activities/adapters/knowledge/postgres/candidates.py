@@ -29,8 +29,10 @@ _NEAREST = sql.SQL(
 ).format(_VISIBLE)
 _HOLDING = sql.SQL(
     "SELECT asked.place, found.number FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place) "
+    # Materialized: planned for all of them, by the index; for a limit alone PostgreSQL goes through the table.
     "CROSS JOIN LATERAL ("
-    "SELECT number FROM orga_knowledge.items WHERE words @@ asked.query::tsquery LIMIT %(limit)s"
+    "WITH holding AS MATERIALIZED (SELECT number FROM orga_knowledge.items WHERE words @@ asked.query::tsquery) "
+    "SELECT number FROM holding LIMIT %(limit)s"
     ") AS found ORDER BY asked.place"
 )
 _NEWEST_HOLDING = sql.SQL(

@@ -45,8 +45,9 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             contradicted_by TEXT NOT NULL DEFAULT '',
             words TSVECTOR NOT NULL
         )""",
-        "CREATE INDEX items_by_words ON orga_knowledge.items USING gin (words)",
-        "CREATE INDEX items_by_claim ON orga_knowledge.items (claim) WHERE claim != ''",
+        # What waits to be put into the index is gone through by every recall: 256 kB of it, not 4 MB.
+        "CREATE INDEX items_by_words ON orga_knowledge.items USING gin (words) WITH (gin_pending_list_limit = 256)",
+        "CREATE INDEX items_by_claim ON orga_knowledge.items (claim, stored_at) WHERE claim != ''",
         "CREATE INDEX items_by_contradiction ON orga_knowledge.items (contradicted_by) WHERE contradicted_by != ''",
         "CREATE INDEX items_by_directory ON orga_knowledge.items (directory, place)",
         "CREATE INDEX items_by_language ON orga_knowledge.items (language, place) WHERE language != ''",

@@ -10,15 +10,21 @@ from orga.activities.adapters.knowledge.postgres.candidates import Query, Search
 from orga.activities.adapters.knowledge.postgres.connections import Connections
 from orga.activities.adapters.knowledge.postgres.reading import facts_of, page_of, unindexed
 from orga.activities.adapters.knowledge.postgres.words import Cutter
-from orga.activities.adapters.knowledge.postgres.writing import erase, keep_vectors, known_items, store_items
+from orga.activities.adapters.knowledge.postgres.writing import (
+    Vectors,
+    erase,
+    keep_vectors,
+    known_items,
+    store_items,
+    vectors_of,
+)
 from orga.activities.adapters.knowledge.sqlite.rows import micros
-from orga.activities.adapters.knowledge.sqlite.writing import Vectors
 from orga.activities.knowledge.arrival import arrived, change
 from orga.activities.knowledge.checks import checked
 from orga.activities.knowledge.erasing import require_named
 from orga.activities.knowledge.ports import Embedder, Progress, StoreFacts
 from orga.activities.knowledge.ranking import ranked
-from orga.activities.knowledge.words import label_text, query_terms, searched_text
+from orga.activities.knowledge.words import query_terms, searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
 _PAGE = 200
@@ -66,8 +72,8 @@ class PostgresStore:
         if all(change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
         vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
-        texts = [f"{item.text}\n{label_text(item)}" for item in arriving]
-        words = dict(zip((item.id for item in arriving), await asyncio.to_thread(self._cutter.cut, texts), strict=True))
+        texts = list(dict.fromkeys(map(searched_text, arriving)))
+        words = dict(zip(texts, await asyncio.to_thread(self._cutter.cut, texts), strict=True))
         async with self._connections.writing() as connection:
             return await store_items(connection, arriving, vectors, words)
 
@@ -133,8 +139,7 @@ class PostgresStore:
                 return done
             vectors = await self._vectors(part)
             async with self._connections.writing() as connection:
-                known = await known_items(connection, [item.id for item in part])
-                await keep_vectors(connection, [item for item in part if known.get(item.id) == item], vectors)
+                await keep_vectors(connection, part, vectors)
             done += len(part)
 
     async def close(self) -> None:
@@ -147,7 +152,8 @@ class PostgresStore:
 
     async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
         texts = list(dict.fromkeys(map(searched_text, items)))
-        return Vectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
+        found = dict(zip(texts, await self._embedder.embed(texts), strict=True))
+        return await asyncio.to_thread(vectors_of, self._embedder.name, found)
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
         async with self._connections.reading() as connection:

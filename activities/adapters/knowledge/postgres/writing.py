@@ -1,7 +1,8 @@
 """How items get into the tables, and out of them again; each call within a transaction of the only writer."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
@@ -11,17 +12,21 @@ from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAM
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
 from orga.activities.adapters.knowledge.sqlite.rows import item_of, row_of
-from orga.activities.adapters.knowledge.sqlite.writing import Vectors
-from orga.activities.knowledge.arrival import standing
+from orga.activities.knowledge.arrival import SETTLED, standing
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.scopes import place_of
 from orga.activities.knowledge.vectors import code_of
 from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
-_KNOWN = sql.SQL("SELECT {} FROM orga_knowledge.items WHERE id = ANY(%s) OR (claim != '' AND claim = ANY(%s))").format(
-    SELECTED
-)
+_KNOWN = sql.SQL(
+    "SELECT {} FROM orga_knowledge.items WHERE number IN ("
+    "SELECT number FROM orga_knowledge.items WHERE id = ANY(%s) "
+    "UNION SELECT newest.number FROM unnest(%s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
+    "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
+    "ORDER BY stored_at DESC, number DESC LIMIT %s) AS newest"
+    ") ORDER BY number"
+).format(SELECTED)
 _INSERT = sql.SQL(
     "INSERT INTO orga_knowledge.items ({}, words) VALUES ({}, %s::text::tsvector) ON CONFLICT (id) DO UPDATE SET {}"
 ).format(NAMES, MARKS, CHANGED)
@@ -33,9 +38,22 @@ _KEEP_VECTOR = (
 )
 
 
+@dataclass(frozen=True)
+class Vectors:
+    """Of one embedder, as they are written: code and numbers, by the text that each was made of."""
+
+    embedder: str
+    of: dict[str, tuple[str, str]]
+
+
+def vectors_of(embedder: str, found: Mapping[str, Sequence[float]]) -> Vectors:
+    """Return them ready to be written; a thousand take a second, so not in the event loop."""
+    return Vectors(embedder, {text: (bits(code_of(vector)), numbers(vector)) for text, vector in found.items()})
+
+
 async def known_items(connection: Connection, ids: Sequence[str], claims: Sequence[str] = ()) -> dict[str, StoredItem]:
-    """Return those of these ids and of these claims that are there."""
-    cursor = await connection.execute(_KNOWN, (list(ids), list(claims)))
+    """Return those of these ids that are there, and the newest of these claims; the first that came first."""
+    cursor = await connection.execute(_KNOWN, (list(ids), list(set(claims)), SETTLED))
     return {item.id: item for item in map(item_of, await cursor.fetchall())}
 
 
@@ -48,7 +66,7 @@ async def store_items(
         connection: Of the only writer.
         items: In the order in which they came.
         vectors: Of those that bring news.
-        words: Of each item, by its id.
+        words: By the text that they were cut from.
     """
     claims = [claim for item in items if (claim := claim_of(item))]
     arrivals = Arrivals((await known_items(connection, [item.id for item in items], claims)).values())
@@ -59,14 +77,9 @@ async def store_items(
 
 
 async def keep_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
-    """Give items, where they are still there, these vectors in place of what they have."""
-    await _drop_vectors(connection, [item.id for item in items])
-    found = [(item.id, vectors.of.get(searched_text(item))) for item in items]
-    rows = [
-        (vectors.embedder, bits(code_of(vector)), numbers(vector), id_) for id_, vector in found if vector is not None
-    ]
-    async with connection.cursor() as cursor:
-        await cursor.executemany(_KEEP_VECTOR, rows)
+    """Give items their vectors, but for those that have changed or gone meanwhile."""
+    known = await known_items(connection, [item.id for item in items])
+    await _give_vectors(connection, [item for item in items if known.get(item.id) == item], vectors)
 
 
 async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, int]:
@@ -91,18 +104,21 @@ async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, in
 async def _write(
     connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
 ) -> None:
-    rows = [(*row_of(item), vector_of(words[item.id], place_of(item.scope, item.owner))) for item in items]
+    rows = [(*row_of(item), vector_of(words[searched_text(item)], place_of(item.scope, item.owner))) for item in items]
     async with connection.cursor() as cursor:
         await cursor.executemany(_INSERT, rows)
-    await keep_vectors(connection, items, vectors)
+    await _give_vectors(connection, items, vectors)
 
 
-async def _drop_vectors(connection: Connection, ids: list[str]) -> None:
+async def _give_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
     await connection.execute(
         "DELETE FROM orga_knowledge.vectors USING orga_knowledge.items "
         "WHERE items.number = vectors.number AND items.id = ANY(%s)",
-        (ids,),
+        ([item.id for item in items],),
     )
+    rows = [(vectors.embedder, *made, item.id) for item in items if (made := vectors.of.get(searched_text(item)))]
+    async with connection.cursor() as cursor:
+        await cursor.executemany(_KEEP_VECTOR, rows)
 
 
 async def _mark(connection: Connection, items: Sequence[StoredItem]) -> None:
