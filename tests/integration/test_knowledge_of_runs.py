@@ -162,6 +162,20 @@ async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, 
     assert set(kept["memory"].provenance.taint) == {"fetch_url", "look"}
 
 
+async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, store: SqliteStore) -> None:
+    """Neither the tool nor an item without a mark taints anybody."""
+    marked = a_fact("The invoice", "says", "pay now", provenance=Provenance(taint=("fetch_url",)))
+    await store.store([marked, a_fact("The harbour", "lies in", "the north")])
+    engine = Judging()
+    queries = ({"query": "harbour north"}, {"query": "invoice says"}, {"query": "harbour"})
+    provider = ScriptedProvider([*(calls("recall_knowledge", arguments=each) for each in queries), answers("done")])
+    async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
+        ran = await loop.run("hello", knowledge={"max_context_items": 1, "auto_persist": False})
+
+    assert [proposal.taint for proposal in engine.asked if proposal.call][1:] == [(), ("fetch_url",)]
+    assert [each.get("taint") for each in told(ran, "KnowledgeRecalled") if "place" in each][1] == ["fetch_url"]
+
+
 async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore) -> None:
     engine = Judging("store_knowledge")
     provider = ScriptedProvider([stores(**PORT), answers("done")])
