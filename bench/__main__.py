@@ -18,6 +18,7 @@ from bench import (
     first_activity,
     goals,
     history_size,
+    knowing,
     recall_quality,
     recall_time,
     replay,
@@ -54,6 +55,7 @@ MEASURES = {
     "l": Measure("parallel steps of a goal", goals.measure, {"pairs": 5}, {"pairs": 1}),
     "m": Measure("quality of recall", recall_quality.measure),
     "n": Measure("time of recall", recall_time.measure, {"items": 100_000}, {"items": 10_000}),
+    "o": Measure("history with knowledge", knowing.measure),
 }
 
 

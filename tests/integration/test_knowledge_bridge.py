@@ -1,10 +1,12 @@
 """What may concern the next step stands in the context of a run; what it has learnt is stored, once."""
 
+import asyncio
 from typing import Any
 
 from temporalio.client import Client
 
 from orga.activities.knowledge.ports import KnowledgeError
+from orga.workflows.types.knowledge import Recall, Recalled
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import FakeTool, a_loop
 from tests.support.values.shelf import Shelf, a_fact
@@ -60,6 +62,24 @@ async def test_a_store_that_is_down_ends_no_run(client: Client) -> None:
     assert told["KnowledgeRecalled"]["error"] == "Unreachable: the database is down"
     assert "the database is down" in told["KnowledgeStored"]["error"]
     assert not any("[KNOWLEDGE_CONTEXT]" in message.text for message in provider.given[0].messages)
+
+
+class SlowShelf(Shelf):
+    """Answers after everybody has gone."""
+
+    async def recall(self, wish: Recall) -> list[Recalled]:
+        await asyncio.sleep(60)
+        return []
+
+
+async def test_a_store_that_does_not_answer_is_not_waited_for(client: Client) -> None:
+    provider = ScriptedProvider([answers("no idea")])
+    async with a_loop(client, provider, knowledge=SlowShelf().as_store) as loop:
+        ran = await loop.run("invoice format", **ON)
+
+    assert ran.result.output == "no idea"
+    (recalled,) = [entry.data for entry in ran.journal if entry.event == "KnowledgeRecalled"]
+    assert recalled["error"] == "TimeoutError: too slow"
 
 
 async def test_a_run_without_knowledge_does_none_of_it(client: Client) -> None:

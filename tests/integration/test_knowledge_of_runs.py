@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
@@ -12,12 +13,15 @@ from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.cache import ByteCache
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.client.proof.verify import verify
+from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.context import Setup
+from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, StoredItem
 from orga.workflows.types.messages import Reply
 from tests.support.model.counting import counting
 from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.critics import a_critic
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker
 
 ON: dict[str, Any] = {"knowledge": {}}
 BLOCK = "[KNOWLEDGE_CONTEXT]"
@@ -162,6 +166,20 @@ async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, 
     assert set(kept["memory"].provenance.taint) == {"fetch_url", "look"}
 
 
+async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, store: SqliteStore) -> None:
+    """Neither the tool nor an item without a mark taints anybody."""
+    marked = a_fact("The invoice", "says", "pay now", provenance=Provenance(taint=("fetch_url",)))
+    await store.store([marked, a_fact("The harbour", "lies in", "the north")])
+    engine = Judging()
+    queries = ({"query": "harbour north"}, {"query": "invoice says"}, {"query": "harbour"})
+    provider = ScriptedProvider([*(calls("recall_knowledge", arguments=each) for each in queries), answers("done")])
+    async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
+        ran = await loop.run("hello", knowledge={"max_context_items": 1, "auto_persist": False})
+
+    assert [proposal.taint for proposal in engine.asked if proposal.call][1:] == [(), ("fetch_url",)]
+    assert [each.get("taint") for each in told(ran, "KnowledgeRecalled") if "place" in each][1] == ["fetch_url"]
+
+
 async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore) -> None:
     engine = Judging("store_knowledge")
     provider = ScriptedProvider([stores(**PORT), answers("done")])
@@ -194,6 +212,16 @@ async def test_every_ending_that_taught_something_is_learnt_from(
     assert ran.result.termination.reason == reason
     (kept,) = await all_of(store)
     assert kept.text.startswith("Task: Which colour?\nThe door is green.")
+
+
+async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
+    config = LoopConfig(knowledge=RunKnowledge())
+    agent = AgentConfig(tools=(), critics=(a_critic(tools=("store_knowledge",)),), config=config)
+    loop = Loop(client, f"critics-{uuid4()}", ScriptedProvider([answers("Green.")]))
+    async with a_worker(loop, knowledge=store, agents={"default": agent}):
+        ran = await loop.run("Which colour?")
+    assert ran.result.output == "Green."
+    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
 
 
 async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore) -> None:
@@ -230,7 +258,7 @@ async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_F
     await store.store([a_fact(*each) for each in facts])
 
     def talk(arguments: dict[str, Any], context: object) -> str:
-        return TALK[arguments["n"]]
+        return TALK[int(arguments["n"])]
 
     look = FakeTool("look", talk)
     steps = [calls("look", arguments={"n": n}) for n in range(4)]

@@ -1,0 +1,110 @@
+"""(o) What knowledge adds to a history: the same run with the bridge on, beside it off."""
+
+import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from temporalio.client import Client
+
+from bench.figures import Figure
+from bench.ours import ReadFile, our_input
+from bench.rig import Rig
+from bench.script import MODEL, TOOL, Script
+from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
+from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.ports import Tool, ToolContext
+from orga.client.workers.parts import Parts
+from orga.worker import build_worker
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.context import Setup
+from orga.workflows.types.knowledge import KnowledgeItem
+from orga.workflows.types.tools import ToolOutput
+
+TASK_QUEUE = "bench-knowing"
+SHORT, LONG = 20, 60
+"""Iterations: what is told of one is the difference of the two, so that start and end do not count."""
+
+TOPICS = ("harbour", "ledger", "lantern", "granite", "orchard", "violin", "glacier", "saddle")
+MAX_EVENTS = 1
+"""On an iteration that has other words than the one before; on one with the same there is none."""
+
+
+class _Reader(ReadFile):
+    """Reads of one thing all the time, or of something else each time."""
+
+    def __init__(self, topics: tuple[str, ...]) -> None:
+        super().__init__()
+        self._topics = topics
+        self._reads = 0
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        self._reads += 1
+        topic = self._topics[self._reads % len(self._topics)]
+        return ToolOutput(content=f"{topic} stories of the old {topic}, told beside every {topic} " + "x" * 1_900)
+
+
+async def measure(rig: Rig) -> list[Figure]:
+    """Return the figures, of iterations that are about the same and of such that are about something else each time."""
+    with TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "knowledge.db", HashingEmbedder())
+        await store.store([_fact(topic) for topic in TOPICS])
+        figures = await _figures(rig.ours.client, store, "of the same words", TOPICS[:1], 0)
+        figures += await _figures(rig.ours.client, store, "of other words", TOPICS, MAX_EVENTS)
+        await store.close()
+    return figures
+
+
+def _fact(topic: str) -> KnowledgeItem:
+    said = f"the {topic} stories of its people"
+    text = f"{topic} is known for {said}"
+    return KnowledgeItem(kind="fact", text=text, subject=topic, predicate="is known for", object=said)
+
+
+async def _figures(
+    client: Client, store: SqliteStore, what: str, topics: tuple[str, ...], most_events: int
+) -> list[Figure]:
+    on, off = [await _each(client, store, topics, knows=knows) for knows in (True, False)]
+    added = round(on.events - off.events, 1)  # a slow machine splits a workflow task now and then
+    return [
+        Figure("o", f"events an iteration {what}", "", on.events, off.events, added, most_events),
+        Figure("o", f"bytes an iteration {what}", "bytes", on.size, off.size),
+    ]
+
+
+class _Length(NamedTuple):
+    """Of a history, or of an iteration in it."""
+
+    events: float
+    size: float
+
+
+async def _each(client: Client, store: SqliteStore, topics: tuple[str, ...], *, knows: bool) -> _Length:
+    long, short = [await _run(client, store, _Reader(topics), n, knows=knows) for n in (LONG, SHORT)]
+    more = LONG - SHORT
+    return _Length((long.events - short.events) / more, (long.size - short.size) / more)
+
+
+async def _run(client: Client, store: SqliteStore, reader: ReadFile, iterations: int, *, knows: bool) -> _Length:
+    """Return the length of the history of such a run."""
+    tools: list[Tool] = [reader, RecallKnowledge(store), StoreKnowledge(store)]
+    facts = Setup(agent="", model="", roll_over_events=10**6)
+    specs = {tool.spec.name: tool.spec for tool in tools}
+    agents = ConfiguredAgents({"default": AgentConfig(tools=(TOOL,))}, specs, MODEL, lambda name: None, facts)
+    parts = Parts(agents, Script(), ListedTools(), argument_errors, tools, knowledge=store)
+    given = our_input(iterations)
+    if knows:
+        given["config"]["knowledge"] = {"auto_persist": False, "max_context_items": 1}
+    async with build_worker(client, parts, TASK_QUEUE):
+        handle = await client.start_workflow(
+            "AgentWorkflow", given, id=f"knowing-{uuid.uuid4()}", task_queue=TASK_QUEUE, result_type=dict
+        )
+        result = await handle.result()
+    assert result["iterations"] == iterations, result["termination"]
+    described = (await handle.describe()).raw_description.workflow_execution_info
+    return _Length(described.history_length, described.history_size_bytes)
