@@ -1,11 +1,12 @@
-"""`orga steer`, `add-context`, `pause`, `resume`, `abort`: signals to a run."""
+"""`orga steer`, `add-context`, `pause`, `resume`, `abort`: signals to a run, and how any of them is sent."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from temporalio.client import Client
 
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
@@ -24,7 +25,7 @@ def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = N
     Example: orga steer ID "Look at the tests as well."
     """
     text = clean_text(task_text(guidance))
-    return _signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
+    return send_signal("steer", run, lambda handle: handle.steer(text), config, kind=AgentHandle, as_json=json)
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
@@ -33,7 +34,9 @@ def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFil
     Example: orga add-context ID - < notes.md
     """
     text = clean_text(task_text(context))
-    return _signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
+    return send_signal(
+        "add_context", run, lambda handle: handle.add_context(text), config, kind=AgentHandle, as_json=json
+    )
 
 
 def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -41,7 +44,7 @@ def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga pause ID
     """
-    return _signal("pause", run, AgentHandle.pause, config, as_json=json)
+    return send_signal("pause", run, AgentHandle.pause, config, kind=AgentHandle, as_json=json)
 
 
 def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -49,7 +52,7 @@ def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga resume ID
     """
-    return _signal("resume", run, AgentHandle.resume, config, as_json=json)
+    return send_signal("resume", run, AgentHandle.resume, config, kind=AgentHandle, as_json=json)
 
 
 def abort(
@@ -63,20 +66,26 @@ def abort(
     Example: orga abort ID "The question is settled."
     """
     text = clean_text(why)
-    return _signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+    return send_signal("abort", run, lambda handle: handle.abort(text), config, kind=AgentHandle, as_json=json)
 
 
-def _signal(
+H = TypeVar("H", bound=AgentHandle)
+
+
+def send_signal(
     name: str,
     run_id: str,
-    send: Callable[[AgentHandle], Awaitable[None]],
+    send: Callable[[H], Awaitable[None]],
     config: Path | None,
     *,
+    kind: Callable[[Client, str], H],
     as_json: bool,
 ) -> int:
+    """Send a signal by the handle of a run, say that it was sent, and return the exit code."""
+
     async def sent() -> int:
         async with session(config) as here:
-            await send(here.run(run_id))
+            await send(kind(here.client, run_id))
         if as_json:
             json_result({"id": run_id, "signal": name})
         else:

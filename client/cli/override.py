@@ -1,18 +1,14 @@
 """`orga override`: do something else in place of a goal's next step."""
 
 import json as json_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.intervene import send_signal
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
 from orga.client.cli.task_input import task_text
-from orga.client.cli.terminal_text import on_one_line
 from orga.client.runs.goals import GoalHandle
 
 
@@ -35,7 +31,10 @@ def override(
 
     Example: orga override ID scout "Look at the folder of 1999 first."
     """
-    return completed(_override(run, skill, _input(task_text(given)), config, as_json=json))
+    said = _input(task_text(given))
+    return send_signal(
+        "override_step", run, lambda goal: goal.override_step(skill, said), config, kind=GoalHandle, as_json=json
+    )
 
 
 def _input(text: str) -> dict[str, Any] | str:
@@ -47,13 +46,3 @@ def _input(text: str) -> dict[str, Any] | str:
         return json_module.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"INPUT: this begins as a JSON object and is none: {error}") from None
-
-
-async def _override(run_id: str, skill: str, given: dict[str, Any] | str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
-        await GoalHandle(here.client, run_id).override_step(skill, given)
-    if as_json:
-        json_result({"id": run_id, "sent": "override_step"})
-    else:
-        note(f"sent: {on_one_line(skill)} in place of the step that is due next")
-    return 0

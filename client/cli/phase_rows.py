@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic_core import to_json
+
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.journal.phases import GoalPhases, Phase
 
@@ -38,16 +40,17 @@ def _rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
 def _told(phase: Phase, goals: dict[str, str]) -> list[_Told]:
     """Return what the phase heard, brought, decided and keeps in mind, and what went wrong."""
     return [
-        *(("", f"heard {each.get('kind')}: {each.get('text')}") for each in phase.guidance),
+        *(("", f"heard {each.get('kind')}: {_heard(each.get('text'))}") for each in phase.guidance),
         *(("", f"✗ {error}") for error in phase.errors),
         *(_executed(each, goals) for each in phase.executed),
+        *(("", f"{each.get('step')} is now {each.get('skill')}, by the operator") for each in phase.overridden),
         *((f"{each.get('score'):.2f}", f"{each.get('step')} {each.get('quality')}") for each in phase.evaluated),
         *(("", line) for line in (_decided(phase.decision) if phase.decision else ())),
         *(("", _planned(each)) for each in phase.plan),
         *([("", f"? {phase.question.get('question')}")] if phase.question else []),
         *([("", f"! {_answered(phase.answer)}")] if phase.answer else []),
         *([("", f"memory: {phase.memory}")] if phase.memory else []),
-        *([("", _compressed(phase.compressed))] if phase.compressed else []),
+        *(("", line) for line in (_compressed(phase.compressed) if phase.compressed else ())),
         *([("", f"answers: {_text(phase)}")] if phase.phase == "summarise" else []),
         *([("", "its JSON was repaired")] if phase.repaired else []),
     ]
@@ -61,6 +64,10 @@ def _executed(step: Data, goals: dict[str, str]) -> _Told:
     is_ok, name = step.get("status") == "ok", str(step.get("step"))
     why = goals.get(name, "") if is_ok else f"{step.get('status')}: {step.get('error', '')}"
     return "", f"{'✓' if is_ok else '✗'} {name} {step.get('skill')}: {why}"
+
+
+def _heard(said: object) -> str:
+    return said if isinstance(said, str) else to_json(said).decode()
 
 
 def _planned(step: Data) -> str:
@@ -79,9 +86,11 @@ def _answered(answer: Data) -> str:
     return f"{by}{answer.get('answer', '')}"
 
 
-def _compressed(told: Data) -> str:
+def _compressed(told: Data) -> list[str]:
+    lost = ", ".join(map(str, told.get("lost") or ()))
     how = "" if told.get("taken") else ", kept as it was"
-    return f"memory: {told.get('before')} bytes to {told.get('after')}{how}"
+    why = [f"it would lose {lost}"] if lost else []
+    return [f"memory: {told.get('before')} bytes to {told.get('after')}{how}", *why]
 
 
 def _text(phase: Phase) -> str:

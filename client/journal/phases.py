@@ -29,7 +29,7 @@ _BRINGS = {
 }
 """What the journal tells once the reply of a phase was used."""
 
-_GUIDANCE = {"steer", "add_context"}
+_GUIDANCE = {"steer", "add_context", "override_step"}
 _FINE = {"stop", "tool_calls"}
 
 Data = dict[str, Any]
@@ -60,6 +60,8 @@ class Phase:
     question: Data | None = None
     answer: Data | None = None
     errors: list[str] = field(default_factory=list[str])
+    overridden: list[Data] = field(default_factory=list[Data])
+    """Steps that were put in by people meanwhile."""
     guidance: list[Data] = field(default_factory=list[Data])
     """What people had said since the turn before."""
     repaired: bool = False
@@ -169,6 +171,10 @@ def _executed(phase: Phase, data: Data) -> None:
     phase.executed.append(data)
 
 
+def _overridden(phase: Phase, data: Data) -> None:
+    phase.overridden.append(data)
+
+
 def _evaluated(phase: Phase, data: Data) -> None:
     phase.evaluated.append(data)
 
@@ -201,6 +207,7 @@ _ADDS: dict[str, Callable[[Phase, Data], None]] = {
     "PlanMade": _planned,
     "PlanAdjusted": _planned,
     "StepExecuted": _executed,
+    "StepOverridden": _overridden,
     "StepEvaluated": _evaluated,
     "DecisionMade": _decided,
     "MemoryCompressed": _compressed,

@@ -233,3 +233,41 @@ async def test_a_channel_that_no_worker_has_any_more_is_told(client: Client) -> 
         result, _, _ = await ended(await start(loop), client)
     assert outcomes(result) == {"gone": ("failed", 5)}
     assert result["deliveries"][0]["error"] == "UnknownDelivery: this worker has no delivery 'gone'"
+
+
+async def test_guidance_that_comes_while_the_answer_is_delivered_is_refused_by_the_journal(client: Client) -> None:
+    taking = Taking()
+    async with delivering(client, told(hook="webhook"), {"hook": taking}) as loop:
+        handle = await start(loop)
+        await taking.hold.entered.wait()
+        await handle.signal("steer", "look at 2")
+        taking.hold.go.set()
+        result, noted, _ = await ended(handle, client)
+        refused = [e.data async for e in read_journal(client, handle.id) if e.event == "InterventionRefused"]
+    assert (result["output"], noted) == ("the final answer", ["Delivered hook"])
+    assert [(each["kind"], "rewind or fork it" in each["reason"]) for each in refused] == [("steer", True)]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({"deliver": ["hook"]}, {"hook": ("failed", 0)}, id="a channel that was named"),
+        pytest.param({}, {}, id="none that was named"),
+    ],
+)
+async def test_a_goal_that_ends_before_its_setup_says_where_its_answer_did_not_go(
+    client: Client, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """It is aborted before any worker takes it: nobody has told it of channels."""
+    handle = await client.start_workflow(
+        "GoalWorkflow", {"goal": "find out", **given}, id=f"goal-{uuid4()}", task_queue=f"late-{uuid4()}"
+    )
+    await handle.signal("abort", "never mind")
+    queue = (await handle.describe()).task_queue
+    taking = Taking()
+    setup, channels = told(hook="webhook"), {"hook": taking}
+    async with a_loop(client, finds(), FakeTool("look"), setup=setup, deliveries=channels, task_queue=queue):
+        result, noted, activities = await ended(handle, client)
+    assert (result["termination"]["reason"], outcomes(result)) == ("aborted", expected)
+    assert (noted, activities, taking.taken) == ([f"DeliveryFailed {name}" for name in expected], [], [])
+    assert all("before its worker had told" in each["error"] for each in result["deliveries"])

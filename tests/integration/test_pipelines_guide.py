@@ -83,6 +83,8 @@ def test_a_pipeline_on_the_command_line(orga: Orga) -> None:
     assert [(step["id"], step["status"]) for step in result["steps"]] == [("map-1", "done"), ("reduce", "done")]
     assert "plan of pipeline survey: 2 steps" in orga("journal", "s").out
     assert "map-1 reader: Say what the document" in orga("steps", "s").out
+    verified = orga("verify", "s")
+    assert verified.code == 0, verified.out + verified.err
     for arguments, said in (
         (("--pipeline", "brie"), "there is no pipeline 'brie'; there are: brief, survey, leaflet"),
         (("--input", "notes.md"), "inputs are of a pipeline"),

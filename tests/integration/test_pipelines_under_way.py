@@ -18,6 +18,7 @@ from orga.workflows.types.messages import Reply
 from tests.support.hold import until
 from tests.support.model.goals import GoalModel, scored
 from tests.support.model.scripted import answers, calls
+from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.goals import ended, stands, tell
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, histories_of
 from tests.support.runs.pipelines import LEAD, Told, a_pipeline, line, start_line
@@ -291,6 +292,38 @@ async def test_a_plan_that_people_review_is_held_until_their_yes(client: Client)
         await tell(handle, "yes")
         pursued = await ended(handle, client)
     assert (pursued.reason, pursued.result.output) == ("completed", "the answer")
+
+
+async def test_a_step_that_people_have_to_approve_is_held_and_asked_on_by_the_next_run(client: Client) -> None:
+    """All tasks of the round are in the reply that is held: the next run carries out the very same."""
+    facts = WORKER_FACTS.model_copy(update={"roll_over_events": 40})
+    finder = Told(lambda _: "found")
+    agents = {"finder": finder, "writer": Told(lambda _: "the answer")}
+    async with a_pipeline(client, CHAIN, agents, engine=Asks(("delegate",)), setup=facts) as (loop, _, _):
+        handle = await start_line(loop)
+        first = (await handle.describe()).run_id
+        [before] = await pending(handle)
+        for number in range(30):
+            await handle.signal("steer", f"hint {number}")
+        handle = client.get_workflow_handle(handle.id)
+
+        async def is_another() -> bool:
+            return (await handle.describe()).run_id != first
+
+        await until(is_another)
+        [now] = await pending(handle)
+        assert (now["approval_id"], finder.tasks) == (before["approval_id"], [])
+        await handle.execute_update("approve", yes(now))  # pyright: ignore[reportUnknownMemberType]
+
+        async def is_next() -> bool:
+            held = await pending(handle)
+            return bool(held) and held[0]["approval_id"] != now["approval_id"]
+
+        await until(is_next)
+        await handle.execute_update("approve", yes((await pending(handle))[0]))  # pyright: ignore[reportUnknownMemberType]
+        pursued = await ended(handle, client)
+    assert pursued.reason == "completed"
+    assert [step.attempts for step in pursued.result.steps] == [1, 1]
 
 
 async def test_a_long_pipeline_continues_as_new_and_keeps_what_it_needs(client: Client) -> None:

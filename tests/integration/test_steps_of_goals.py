@@ -14,10 +14,11 @@ from orga.client.cli.phase_rows import COLUMNS, table
 from orga.client.history.prompts import NoPrompt, prompt_of
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
+from orga.client.runs.goals import GoalHandle
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import until
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
@@ -105,6 +106,38 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
     assert max(map(len, lines)) <= COLUMNS
     for told in ("✗ b fall: ", "heard steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
         assert any(told in line for line in lines), told
+
+
+async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory_would_lose(client: Client) -> None:
+    """The word comes while the first step is done; the memory is asked for shorter in the third round."""
+    under_way, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        under_way.set()
+        await goes_on.wait()
+        return "seen"
+
+    kept = f"the report is reports/1999.md {'and so on ' * 60}"
+    steps = [a_step("a"), a_step("b", "look", "a"), a_step("c", "look", "b")]
+    evaluations = [scored("a"), scored("b"), says(memory=kept, steps=[{"id": "c", **GOOD}])]
+    model = GoalModel(
+        plan=says(steps=steps),
+        evaluate=evaluations,
+        compress=says(memory="a report"),
+        decide=[says(action="continue", confidence=0.9), says(action="done", confidence=0.9)],
+    )
+    async with a_loop(client, model, FakeTool("look", look), FakeTool("new")) as loop:
+        handle = await start(loop)
+        await under_way.wait()
+        await GoalHandle(client, handle.id).override_step("new", {"at": 3})
+        goes_on.set()
+        await ended(handle, client)
+    shown = await phases_of(client, handle.id)
+    assert [told["step"] for phase in shown.phases for told in phase.overridden] == ["b"]
+    lines = "\n".join(table(shown))
+    assert 'heard override_step: {"skill":"new"' in lines
+    assert "b is now new, by the operator" in lines
+    assert "it would lose reports/1999.md" in lines
 
 
 async def test_the_prompt_of_a_turn_is_what_the_model_was_sent(client: Client) -> None:

@@ -207,8 +207,8 @@ def test_no_default_prompt_makes_too_much() -> None:
         source=wide * MAX_SUMMARY_CHARS,
     )
     most = GoalConfig.model_validate({"max_plan_steps": 30}).max_plan_steps
-    over = [long.with_fields(id=f"{n}".rjust(MAX_ID_CHARS), state="done") for n in range(MAX_KEPT_STEPS)]
-    steps = [*over, *(long.with_fields(id=f"o{n}".rjust(MAX_ID_CHARS)) for n in range(most))]
+    over = [long.model_copy(update={"id": f"{n}".rjust(MAX_ID_CHARS), "state": "done"}) for n in range(MAX_KEPT_STEPS)]
+    steps = [*over, *(long.model_copy(update={"id": f"o{n}".rjust(MAX_ID_CHARS)}) for n in range(most))]
     state = a_goal(*steps, memory=wide * MAX_MEMORY_CHARS, due=tuple(step.id for step in steps[:most]))
     assert max(len(text.encode()) for text in asked(state).values()) < MAX_PROMPT_BYTES - 50_000
 

@@ -123,6 +123,13 @@ async def test_a_goal_records_its_pipeline_and_may_delegate_to_its_agents(tmp_pa
     assert ("pipeline" in plain.model_fields_set, plain.delegates) == (False, ())
 
 
+async def test_an_agent_with_the_name_of_a_tool_is_refused(tmp_path: Path) -> None:
+    config = a_config({"read_file": {}}, line={"kind": "chain", "steps": ["read_file"]})
+    parts = configured_parts(config, {}, tmp_path, knows_attributes=False)
+    with pytest.raises(InvalidInput, match="'read_file' is an agent and a tool"):
+        await parts.agents.setup(PrepareRequest(pipeline="line"), is_goal=True)
+
+
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
@@ -135,13 +142,6 @@ async def test_a_goal_records_its_pipeline_and_may_delegate_to_its_agents(tmp_pa
         ),
     ],
 )
-async def test_an_agent_with_the_name_of_a_tool_is_refused(tmp_path: Path) -> None:
-    config = a_config({"read_file": {}}, line={"kind": "chain", "steps": ["read_file"]})
-    parts = configured_parts(config, {}, tmp_path, knows_attributes=False)
-    with pytest.raises(InvalidInput, match="'read_file' is an agent and a tool"):
-        await parts.agents.setup(PrepareRequest(pipeline="line"), is_goal=True)
-
-
 async def test_a_goal_that_no_pipeline_can_pursue_is_refused(
     tmp_path: Path, request_: PrepareRequest, says: str
 ) -> None:

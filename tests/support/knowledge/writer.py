@@ -31,7 +31,7 @@ async def write_facts(path: Path) -> None:
     store = SqliteStore(path, HashingEmbedder())
 
     async def run(index: int) -> None:
-        mine = (facts() * 2)[index : index + FACTS]
+        mine = (facts() * 2)[index % FACTS :][:FACTS]
         for start in range(0, FACTS, 5):
             part = mine[start : start + 5]
             await store.store([*part, *(a_fact(f"run {index}", "saw", fact.subject) for fact in part)])

@@ -28,6 +28,15 @@ def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -
     return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {there}"
 
 
+UNTOLD = "the goal ended before its worker had told of its channels; nothing was sent"
+
+
+def untold(state: GoalState) -> tuple[Delivered, ...]:
+    """Return what becomes of the channels that the starter named where the goal has no setup; of others none knows."""
+    names = state.deliver if state.setup is None else None
+    return tuple(Delivered(name=name, kind="unknown", status="failed", error=UNTOLD) for name in names or ())
+
+
 def chosen(state: GoalState) -> tuple[Channel, ...]:
     """Return the channels that the starter named, or the default ones where none were named."""
     known = state.setup.deliveries if state.setup else ()

@@ -14,6 +14,8 @@ from orga.workflows.types.questions import ApprovalDecision
 
 R = TypeVar("R", bound=ControlledRun[Any])
 
+TOO_LATE = "the ending stands, and the answer is being delivered; rewind or fork it to go on from there"
+
 
 def first_of(arguments: tuple[Any, ...]) -> Any:
     """Return the first argument, None where there is none."""
@@ -119,7 +121,10 @@ class ControlHandlers(Generic[R]):
 
     def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         self._run.heard()
-        self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
+        if self._run.is_final:
+            self._run.change(answers.with_refused, kind, TOO_LATE)
+        else:
+            self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
 
     def _decide(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""

@@ -132,6 +132,8 @@ class ControlledRun(Generic[S]):
         """Of the history, at that event."""
         self.is_full = False
         """Whether the history is so long that the server will soon end the run without a result."""
+        self.is_final = False
+        """Whether the ending stands, and no guidance makes the run go on any more."""
         self.doubts = 0
         """How many aborts wait for word of a reset; see `lifetime.Resets`."""
         self._heard = 0

@@ -41,17 +41,23 @@ async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
     """Return the result with what became of its deliveries; an abort that comes meanwhile cuts them short."""
     channels = deliveries.chosen(run.goal)
     if not channels:
-        return ended
+        return _with_told(run, ended, deliveries.untold(run.goal))
+    run.is_final = True
     was_aborted = run.state.aborted is not None
     within_s = ABORTED_WITHIN_S if was_aborted else WITHIN_S
     tasks = [asyncio.create_task(_delivered(run, ended, channel, within_s)) for channel in channels]
     await settle(tasks, lambda: run.state.aborted is not None and not was_aborted)
-    told = [_told(task, channel) for task, channel in zip(tasks, channels, strict=True)]
+    return _with_told(run, ended, tuple(map(_told, tasks, channels)))
+
+
+def _with_told(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...]) -> GoalResult:
+    if not told:
+        return ended
     for each in told:
         run.pursue(deliveries.with_delivery, each)
     if failed := sum(each.status == "failed" for each in told):
         show_dead_letters(run, failed)
-    return written_out(ended.with_deliveries(tuple(told)))
+    return written_out(ended.with_deliveries(told))
 
 
 def _told(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:

@@ -73,7 +73,8 @@ class Delivered(Record):
     """What became of a delivery, as the result of the goal tells it."""
 
     name: str
-    kind: DeliveryKind
+    kind: DeliveryKind | Literal["unknown"]
+    """`unknown` where the goal ended before its worker had told of its channels."""
     status: Literal["delivered", "failed"]
     error: str = ""
     attempts: int = 0
