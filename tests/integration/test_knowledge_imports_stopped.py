@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs.orga_command import Orga, an_orga
+from tests.support.programs.terminal import at_a_terminal
 
 ITEMS = 3_000
 DOCUMENTS = 150
@@ -82,3 +83,22 @@ def test_a_stopped_import_goes_on_where_it_was(
     assert set(before) <= set(texts)
     facts = json.loads(orga("knowledge", "stats", "--json").out)
     assert facts["counts"] == {"memory" if path.endswith("jsonl") else "document": ITEMS}
+
+
+def test_a_person_sees_how_far_an_import_is_and_is_asked_before_anything_is_forgotten(orga: Orga) -> None:
+    with at_a_terminal(orga, "knowledge", "import", write_lines(orga.folder)) as terminal:
+        terminal.shows(rf"{SOME // 256 * 256} items, \d+ % of lines\.jsonl")
+        terminal.shows(r"items: 3,000 added")
+        assert terminal.code() == 0
+    forgetting = ("knowledge", "forget", "--tenant", "")
+    for answer, code in ((None, 130), ("n\r", 130), ("y\r", 0)):
+        assert len(stored(orga.folder)) == ITEMS
+        with at_a_terminal(orga, *forgetting) as terminal:
+            terminal.shows(r"and 2,995 more")
+            terminal.shows(r"Forget 3,000 memories, for ever\? \[y/N\]")
+            if answer is None:
+                terminal.process.send_signal(signal.SIGINT)
+            else:
+                terminal.types(answer)
+            assert terminal.code() == code
+    assert stored(orga.folder) == []

@@ -167,4 +167,4 @@ class _Import:
 
     def _begin(self, source: str) -> None:
         self._begun += 1
-        self.report(f"{self._begun:,} documents, {self.done.parts:,} parts: {source}")
+        self.report(f"document {self._begun:,}, {self.done.parts:,} parts so far: {source}")
