@@ -1,18 +1,26 @@
-"""AgentWorkflow: observe, reason, gate, act, until an answer or a limit.
+"""AgentWorkflow: observe, reason, gate, act, until there is a reason to stop.
 
-Once, at the start, `prepare` says what the run works with, and what the task refers to is looked up. Then, each time:
+`Lifecycle` runs what stands here: ahead of it the setup is prepared, behind it an ending becomes a result, or the next
+run goes on. Signals and updates come in at any time (`workflows/handlers.py`).
 
-- Is a limit reached? A person may raise it, where the config says so; else the run ends, with what it has gathered.
-- Observe: what people sent, and what the calls of the step before brought, becomes part of the conversation.
+Once, ahead of the first iteration, what the task refers to is looked up. Then, each time:
+
+- Is there a reason to stop: an answer that was let through, an abort, a failure, a limit? Ahead of a limit a person may
+  be asked to raise it, where the config says so.
+- Observe: what people sent becomes part of the conversation; what the last calls brought is there already.
 - Recall: where the run has knowledge, and the talk has come to other words, what may concern it is looked up.
-- Reason: one model call. Its reply proposes tool calls, or a final answer; a reply that is neither is repaired.
-- Gate: each call, or the answer, gets a verdict. Behind it stand the stages of `decisions/stages.py`, from people's
-  approval to a last confirmation. Each may only turn more down.
-- Act: what is allowed runs in parallel, each call an activity; every call gets one outcome, whatever happens.
+- Reason: one model call. Its reply is classified: calls, an answer, or what is neither and is told to the model, which
+  may repair it. Where there was no reply in time, the next iteration asks again; any other failure is a reason to stop.
+- Gate: each call, or the answer, gets a verdict. Then it passes the stages that `decisions/stages.py` lists, from
+  people's approval to a last confirmation. Each may only turn more down; the model reads why.
+- Act: what is left runs side by side, each call as an activity, as a child, or by the loop itself. Every call gets one
+  outcome, also one that was turned down or cut short.
 
-A pause is seen before each of these. An abort and the deadline are seen at any time: they raise `Interrupted` where the
-run waits, and what was proposed and never judged is answered as that. When the history has grown enough the run
-continues as new (`RollOver`), between two iterations or while it waits for people.
+A pause holds the run at the next checkpoint: ahead of the model call, of the gate, of each stage and of the calls, and
+behind each iteration. An abort and the deadline cut short whatever is waited for: `Interrupted` is raised there, and a
+reply of which nothing was begun is answered as not run. When the history has grown enough the run continues as new
+(`RollOver`), between two iterations, or while it stands still, paused or before people. A reply that they hold up goes
+along (`pending`), and is taken up there ahead of any limit.
 """
 
 from typing import Any
@@ -83,7 +91,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         await questions.resolve_stuck_steps(run)
         if run.state.pending is not None:
             await self._iterate()
-        while (stop := await questions.limit_reached(run)) is None:
+        while (stop := await questions.reason_to_stop(run)) is None:
             await self._iterate()
         return stop
 
@@ -105,24 +113,24 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         return result(self._run.state, stop, self._run.now)
 
     async def _iterate(self) -> None:
-        """Reason, gate, act. A reply that is interrupted before it was judged is answered by that."""
+        """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run."""
         run, proposed = self._run, None
         try:
             proposed = self._held_up_reply() or await self._reason()
             if proposed is None:
                 return None
             await checkpoint(run, may_roll_over=True)
-            gated = await self._gate(proposed.judged)
+            gated = await self._gate(proposed.classified)
         except RollOver:
             if proposed is not None:
-                run.change(holding_up, proposed.judged.reply)
+                run.change(holding_up, proposed.classified.reply)
             raise
         except Interrupted:
-            if proposed is None:
+            if proposed is None:  # by an abort that is in doubt, perhaps: that is waited for
                 return await wait_if_paused(run)
-            reply = proposed.judged.reply
+            reply = proposed.classified.reply
             run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
-        else:  # what is done is done: however this ends, the reply is not judged once more
+        else:  # what is done is done: however act ends, the reply is not put to the gate once more
             await self._act(gated)
         await wait_if_paused(run, may_roll_over=True)
         pace.show_progress(run)
@@ -139,9 +147,9 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         return reason.proposed_before(run, reply)
 
     async def _reason(self) -> reason.Proposed | None:
-        """Return what the model proposes; None where it comes to no reply."""
+        """Observe, and return what the model proposes; None where it comes to no reply."""
         run = self._run
-        await act.send_again(run)
+        await act.send_again(run)  # dead letters, which people want sent once more
         await checkpoint(run, may_roll_over=True)
         run.change(observe.drain_inbox)
         await recall_context(run)
@@ -149,27 +157,27 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         with phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)
         if isinstance(proposed, reason.NoReply):
-            is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.now)
-            if not is_asked_again:
+            may_be_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.now)
+            if not may_be_asked_again:
                 run.change(observe.with_stop, "error", proposed.detail)
             await wait_if_paused(run)
             return None
-        run.change(observe.with_reply, proposed.judged.reply, proposed.seen)
+        run.change(observe.with_reply, proposed.classified.reply, proposed.seen)
         return proposed
 
-    async def _gate(self, judged: ClassifiedReply) -> gate.Gated:
+    async def _gate(self, classified: ClassifiedReply) -> gate.Gated:
         """Return the reply once it has passed the gate and its stages; one to repair has nothing for them."""
         run = self._run
-        if judged.kind not in {"calls", "answer", "cut_answer"}:
-            repair = gate.conclusion(observe.with_repair, judged)
-            return gate.Gated(judged, (), run.state.clock.stopped_s, conclusion=repair)
+        if classified.kind not in {"calls", "answer", "cut_answer"}:
+            repair = gate.conclusion(observe.with_repair, classified)
+            return gate.Gated(classified, (), run.state.clock.stopped_s, conclusion=repair)
         enter(run, "gating")
         with phase_span("gate", run.state.iteration):
-            gated = await gate.judge(run, judged)
+            gated = await gate.judge(run, classified)
         return await pass_stages(run, gated)
 
     async def _act(self, gated: gate.Gated) -> None:
-        """Carry out what is allowed, and take in what comes of it; of a reply without calls the answer."""
+        """Carry out what is allowed, and take in what comes of it; of a reply without calls its answer or its repair."""
         run = self._run
         if gated.conclusion is not None or not gated.reply.calls:
             return conclude(run, gated)

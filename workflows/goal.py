@@ -109,7 +109,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         run = self._goal
         if run.goal.pursuit.stage == "summarise":
             return run.goal.pursuit.ending
-        return None if run.state.pending is not None else await questions.limit_reached(run)
+        return None if run.state.pending is not None else await questions.reason_to_stop(run)
 
     async def bring(self, stop: Stop) -> None:
         """Let a goal without a final answer bring what its steps have found."""

@@ -7,6 +7,9 @@ from typing import Literal
 from orga.activities.knowledge.identity import item_id, same_object
 from orga.workflows.types.knowledge import KnowledgeItem, StoredItem
 
+SETTLED = 50
+"""Facts of one claim, the newest, of which it is settled anew what contradicts them when another comes."""
+
 
 def arrived(item: KnowledgeItem, now: datetime) -> StoredItem:
     """Return an item as it is stored. One that was stored elsewhere before (an export's) keeps its time."""

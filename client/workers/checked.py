@@ -80,8 +80,6 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         server_settings(config.mcp.servers, config.tools.options, env)
     with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
-    with problems.of("knowledge", "correct [knowledge] in orga.toml, or the environment"):
-        configured_store(config, env, root)
     with problems.of("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
         configured_deliveries(config, root, env)
     return {

@@ -239,3 +239,26 @@ def test_a_failure_of_no_known_kind_names_the_place(path: Path) -> None:
         f"the knowledge store {path} failed: disk I/O error; look at its disk",
         True,
     )
+
+
+async def test_a_claim_of_many_facts_costs_no_more_than_one_of_some(opens: Opens) -> None:
+    """Each store settles the newest; the work of all is counted by SQLite itself, in its steps."""
+    store = opens()
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    await store.store([a_fact("x", "has", str(number)) for number in range(60)])
+    connection = await asyncio.wrap_future(store._writer.submit(store._connections.current))
+    connection.set_progress_handler(count, 100)
+    spent: list[int] = []
+    for start in (100, 200, 300, 400):
+        steps = 0
+        await store.store([a_fact("x", "has", str(number)) for number in range(start, start + 100)])
+        spent.append(steps)
+    assert spent[-1] < 1.5 * spent[0]
+    kept = [item async for item in store.items()]
+    assert [item.object for item in kept if not item.contradicted_by] == ["499"]

@@ -108,26 +108,47 @@ def test_conventions_are_found_by_their_place(capsys: Shown) -> None:
     assert texts(capsys, "--directory", "web", "--language", "go") == ["No semicolons.", "Sign your commits."]
 
 
-@pytest.mark.parametrize(
-    ("options", "left"),
-    [
-        pytest.param(["--subject", "the api"], ["ada's", "acme's", "a word"], id="by subject"),
-        pytest.param(["--user", "ada"], ["the api is up", "acme's", "a word"], id="by user"),
-        pytest.param(["--tenant", "acme"], ["the api is up", "ada's", "a word"], id="by tenant"),
-        pytest.param(["--tenant", ""], ["acme's"], id="what belongs to no tenant"),
-        pytest.param(["--source", "Bob"], ["the api is up", "ada's", "acme's"], id="by source"),
-        pytest.param(["--user", "ada", "--tenant", "acme"], ["the api is up", "ada's", "acme's", "a word"], id="none"),
-    ],
-)
-def test_what_is_named_is_forgotten_and_nothing_else(capsys: Shown, options: list[str], left: list[str]) -> None:
+FORGOTTEN = {
+    "by subject": (["--subject", "the api"], ["ada's", "acme's", "a word"]),
+    "by user": (["--user", "ada"], ["the api is up", "acme's", "a word"]),
+    "by tenant": (["--tenant", "acme"], ["the api is up", "ada's", "a word"]),
+    "what belongs to no tenant": (["--tenant", ""], ["acme's"]),
+    "by source": (["--source", "Bob"], ["the api is up", "ada's", "acme's"]),
+    "what fits all that is named": (
+        ["--user", "ada", "--tenant", "acme"],
+        ["the api is up", "ada's", "acme's", "a word"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "left"), FORGOTTEN.values(), ids=FORGOTTEN)
+def test_what_is_named_is_forgotten_and_nothing_else(
+    capsys: Shown, monkeypatch: pytest.MonkeyPatch, options: list[str], left: list[str]
+) -> None:
+    """And what was shown ahead is what goes."""
     told(capsys, "add", "the api", "is", "up")
     told(capsys, "add", "ada's", "--user", "ada")
     told(capsys, "add", "acme's", "--tenant", "acme")
     told(capsys, "add", "a word", "--source", "Bob")
-    gone = read(capsys, "forget", "--yes", *options)
-    assert gone["forgotten"] == sum(gone["kinds"].values()) == 4 - len(left)
+    asked: list[str] = []
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+
+    def agrees(question: str, **_: object) -> bool:
+        asked.append(question)
+        return True
+
+    monkeypatch.setattr("typer.confirm", agrees)
+    gone = told(capsys, "forget", *options)
+    assert asked == ([gone.replace("forgotten: ", "Forget ").replace("\n", ", for ever?")] if len(left) < 4 else [])
     found = {*texts(capsys, "--user", "ada"), *texts(capsys, "--tenant", "acme")}
     assert found == set(left)
+
+
+def test_scripts_forget_without_being_asked(capsys: Shown) -> None:
+    told(capsys, "add", "ada's", "--user", "ada")
+    assert read(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 1, "kinds": {"memory": 1}}
+    assert read(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 0, "kinds": {}}
 
 
 def test_by_id_several_go_at_once(capsys: Shown) -> None:

@@ -196,6 +196,21 @@ def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_pat
     assert [each["text"] for each in found(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
 
 
+def test_within_a_project_a_command_counts_from_its_root(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("orga.toml", "")
+    write("AGENTS.md", "Ours.")
+    write("src/AGENTS.md", "Of src.")
+    write("src/notes.md", "A note.")
+    told(capsys, "import-conventions")
+    monkeypatch.chdir("src")
+    changes = read(capsys, "import-conventions")
+    assert (changes["project"], changes["at"]) == ("shop", "src")
+    assert [(each["path"], each["change"]) for each in changes["files"]] == [("src/AGENTS.md", "unchanged")]
+    told(capsys, "import", "notes.md")
+    [note] = found(capsys, "--kind", "document")
+    assert (note["provenance"]["source"], note["directory"]) == ("src/notes.md", "src")
+
+
 def test_a_folder_without_conventions_is_told(capsys: Shown) -> None:
     assert run_command(["knowledge", "import-conventions"]) == 0
     assert capsys.readouterr().err == "no file here holds conventions; see: orga knowledge import-conventions --help\n"

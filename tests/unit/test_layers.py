@@ -41,20 +41,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("schedules", "past", "journal", "telemetry", "workers", "policies", "proof", "cli"),
     ),
     "tests.support": (
-        *(
-            "hold",
-            "values",
-            "knowledge",
-            "parts",
-            "programs",
-            "web",
-            "model",
-            "tools",
-            "runs",
-            "mcp",
-            "scenarios",
-            "crash",
-        ),
+        *("hold", "values", "parts", "knowledge", "programs", "web"),
+        *("model", "tools", "runs", "mcp", "scenarios", "crash"),
     ),
 }
 """The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""

@@ -113,7 +113,7 @@ def test_the_same_words_are_not_looked_for_again() -> None:
 def test_who_has_no_knowledge_looks_for_nothing(knowledge: RunKnowledge | None) -> None:
     state = a_knowing(user("warehouse at the harbour"), config=LoopConfig(knowledge=knowledge))
     assert due_recall(state) is None
-    assert learning_call(a_knowing(assistant("green"), config=LoopConfig(knowledge=knowledge))) is None
+    assert learning_call(a_knowing(config=LoopConfig(knowledge=knowledge)), "green") is None
 
 
 USERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -154,17 +154,23 @@ def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
     assert learnings(a_knowing(*messages)) == expected
 
 
+def learnt_text(state: AgentState, text: str) -> str:
+    call = learning_call(state, text)
+    assert call is not None
+    return str(call.arguments["object"])
+
+
 @pytest.mark.parametrize("character", ["a", "é", "漢", "😀"])
 def test_what_was_learnt_is_cut_between_characters(character: str) -> None:
-    text = learnings(a_knowing(assistant(character * 3_000)))
+    text = learnt_text(a_knowing(), character * 3_000)
     assert text.endswith(f"{character}...")
     assert MAX_LEARNINGS_BYTES - 4 <= len(text.encode()) <= MAX_LEARNINGS_BYTES
 
 
 def test_who_may_not_store_learns_nothing() -> None:
-    state = a_knowing(assistant("green"))
-    assert learning_call(state) is not None
-    assert learning_call(state.with_task(setup=a_setup().model_copy(update={"config": ON}))) is None
+    assert learnt_text(a_knowing(), "green") == "green"
+    assert learning_call(a_knowing(), " \n") is None
+    assert learning_call(a_knowing().with_task(setup=a_setup().model_copy(update={"config": ON})), "green") is None
 
 
 def happened(kind: HappeningKind, name: str, value: Any, key: str = "") -> Happening:

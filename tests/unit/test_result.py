@@ -69,7 +69,7 @@ def test_the_status_has_every_key_before_anything_happened() -> None:
     assert shown.keys() == {
         *("agent", "model", "phase", "paused", "iteration", "usage", "tool_calls", "budgets", "pending_approvals"),
         *("plan", "question", "breakers", "unread_interventions", "termination", "waiting", "dead_letters", "children"),
-        *("workplace", "tiers"),
+        *("workplace", "tiers", "knowledge"),
     }
     assert (shown["phase"], shown["model"], shown["termination"]) == ("preparing", None, None)
 

@@ -77,9 +77,9 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     return with_streaks(after.with_dialogue(conversation=conversation, partial="", repairs=0))
 
 
-def with_misfit(state: AgentState, judged: ClassifiedReply, verdict: Verdict) -> AgentState:
+def with_misfit(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
-    conversation = with_message(state.conversation, judged.reply.message(), MessageRef(reply=state.iteration))
+    conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, _told(f"[Reply not usable] {verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
     return with_stop(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
@@ -105,16 +105,16 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
     return with_streaks(after, [denial_of_answer(verdict)])
 
 
-def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
+def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
     """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
 
     A cut answer has passed the gate before it comes here; guidance that waits gives it another chance. It is output at
     once only where no stage has to see all of it first.
     """
-    reply, conversation = judged.reply, state.conversation
+    reply, conversation = classified.reply, state.conversation
     after = with_streaks(state)
-    if judged.kind == "cut_calls":
-        text = f"[Not run] {judged.feedback}"
+    if classified.kind == "cut_calls":
+        text = f"[Not run] {classified.feedback}"
         outcomes = tuple(Outcome(call=call, status="not_run", text=text) for call in reply.calls)
         conversation = with_message(conversation, reply.message(), MessageRef(reply=state.iteration))
         for outcome in outcomes:
@@ -124,9 +124,9 @@ def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
         kept = reply.without_calls().message()
         news = None if reply.calls else MessageRef(reply=state.iteration)
         conversation = with_message(conversation, kept, news)
-    conversation = with_message(conversation, _told(judged.feedback))
+    conversation = with_message(conversation, _told(classified.feedback))
     after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
-    is_answer = judged.kind == "cut_answer"
+    is_answer = classified.kind == "cut_answer"
     is_output = is_answer and not is_in_question(state.setup)
     if is_answer:
         after = after.with_dialogue(partial=_answer(state, reply))
@@ -134,7 +134,7 @@ def with_repair(state: AgentState, judged: ClassifiedReply) -> AgentState:
         after = after.with_task(output=after.partial)
     if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and _has_news(state)):
         unreviewed = ", and was not reviewed" if is_answer and not is_output else ""
-        after = with_stop(after, "completed" if is_output else "error", judged.detail + unreviewed)
+        after = with_stop(after, "completed" if is_output else "error", classified.detail + unreviewed)
     return after
 
 

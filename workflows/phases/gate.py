@@ -91,7 +91,7 @@ def conclusion(
 class Gated(NamedTuple):
     """A reply whose every call, or whose answer, has its verdict."""
 
-    judged: ClassifiedReply
+    classified: ClassifiedReply
     results: tuple[GateResult, ...]
     """Of the calls; of a final answer the one result on it."""
     stopped_s: float
@@ -104,7 +104,7 @@ class Gated(NamedTuple):
     @property
     def reply(self) -> Reply:
         """The reply."""
-        return self.judged.reply
+        return self.classified.reply
 
     @property
     def answer(self) -> Verdict | None:
@@ -117,13 +117,13 @@ class Gated(NamedTuple):
         return tuple(result.permitted.call for result in self.results if result.permitted is not None)
 
 
-async def judge(run: Run, judged: ClassifiedReply) -> Gated:
+async def judge(run: Run, classified: ClassifiedReply) -> Gated:
     """Ask the policy engine. Whatever goes wrong is a denial.
 
     Raises:
         Interrupted: The run is ended before it has decided.
     """
-    reply = judged.reply
+    reply = classified.reply
     if reply.calls:
         places = tuple(f"{run.state.iteration}.{index}" for index in range(len(reply.calls)))
         results = await judge_calls(run, reply.calls, places)
@@ -132,7 +132,7 @@ async def judge(run: Run, judged: ClassifiedReply) -> Gated:
         place = str(run.state.iteration)
         verdicts = await _verdicts(run, _request(run, (answer,), (place,)), run.is_interrupted)
         results = (GateResult(answer, verdicts[0], place=place),)
-    return Gated(judged, results, run.state.clock.stopped_s)
+    return Gated(classified, results, run.state.clock.stopped_s)
 
 
 async def lets_through(run: Run, text: str) -> bool:

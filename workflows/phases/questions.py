@@ -133,8 +133,8 @@ async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *,
     return None
 
 
-async def limit_reached(run: Run) -> Stop | None:
-    """Return how the run ends now; at a limit a person may be asked first."""
+async def reason_to_stop(run: Run) -> Stop | None:
+    """Return why the run ends now, an answer that was let through among it; ahead of a limit a person may be asked."""
     while (stop := run.stop_reason()) is not None and limits.is_asked_for(run.state, stop):
         declined = await ask_for_budget(run, stop, lambda limit=stop: run.stop_reason() != limit, may_roll_over=True)
         if declined is not None:

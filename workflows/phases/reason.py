@@ -137,7 +137,7 @@ MAX_ATTEMPTS = 10
 class Proposed(NamedTuple):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
-    judged: ClassifiedReply
+    classified: ClassifiedReply
     seen: Conversation
 
 

@@ -23,13 +23,13 @@ def _problem(run: Run, gated: Gated) -> Conclusion | None:
     if verdict is None:
         return None
     if verdict.decision == "invalid":
-        return conclusion(observe.with_misfit, gated.judged, verdict)
+        return conclusion(observe.with_misfit, gated.classified, verdict)
     if verdict.decision != "allow":
         return conclusion(observe.with_denied_answer, gated.reply, verdict)
     if due(run.state):
         return conclusion(with_undecided_answer, gated.reply)
-    if not gated.judged.is_usable:
-        return conclusion(observe.with_repair, gated.judged)
+    if not gated.classified.is_usable:
+        return conclusion(observe.with_repair, gated.classified)
     return None
 
 

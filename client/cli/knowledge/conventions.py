@@ -34,7 +34,7 @@ def import_(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory that PATH is for agents; else as it lies below the root of file tools, or the root.",
+            help="The directory that PATH is for agents; else as it lies below the root of the project, or the root.",
             show_default=False,
         ),
     ] = None,

@@ -20,7 +20,7 @@ class Opened:
 
     store: KnowledgeStore
     root: Path
-    """Where file tools work: directories of conventions are counted from here."""
+    """Of the project: directories of conventions and documents are counted from here, wherever in it a command is."""
 
 
 @asynccontextmanager
@@ -34,7 +34,8 @@ async def opened_store(config_file: Path | None) -> AsyncGenerator[Opened]:
     from orga.client.workers.knowledge import configured_store
 
     config = load_config(config_file).config
-    root = (config.tools.files.root or Path.cwd()).resolve()
+    base = config.file.parent if config.file else Path.cwd()
+    root = (config.tools.files.root or base).resolve()
     try:
         store = configured_store(config, os.environ, root)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import get_args
 
 from orga.client.cli.ages import age
 from orga.client.cli.terminal_text import on_one_line
@@ -16,8 +17,9 @@ _PARTS = "parts of documents"
 
 
 def counted(counts: Mapping[KnowledgeKind, int]) -> str:
-    """Return `3 facts, 1 memory`."""
-    parts = [f"{count:,} {_noun(kind, count)}" for kind, count in counts.items() if count]
+    """Return `3 facts, 1 memory`, the kinds always in the same order."""
+    kinds: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
+    parts = [f"{count:,} {_noun(kind, count)}" for kind in kinds if (count := counts.get(kind, 0))]
     return ", ".join(parts) or "nothing"
 
 

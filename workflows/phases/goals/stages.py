@@ -41,8 +41,8 @@ async def _execute(run: GoalRun) -> None:
         proposed = await _prepared(run)
     if proposed is None:
         return
-    due, reply = run.goal.pursuit.due_steps, proposed.judged.reply
-    problem = "" if proposed.judged.kind == "calls" else "make the calls of this round, whole"
+    due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
+    problem = "" if proposed.classified.kind == "calls" else "make the calls of this round, whole"
     if problem := problem or fits_steps(reply.calls, due, run.setup):
         run.change(observe.with_unjudged, reply, tuple(not_run(call, problem) for call in reply.calls))
         run.pursue(pursue.with_unusable, problem)
@@ -72,9 +72,9 @@ def _planned_calls(state: GoalState) -> tuple[ToolCall, ...]:
 
 
 async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
-    reply = proposed.judged.reply
+    reply = proposed.classified.reply
     try:
-        gated = await judged(run, proposed)
+        gated = await pass_gate(run, proposed)
     except Interrupted:
         run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
         raise
@@ -87,7 +87,7 @@ async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
     return await questions.resolve_stuck_steps(run)
 
 
-async def judged(run: GoalRun, proposed: Proposed) -> gate.Gated:
+async def pass_gate(run: GoalRun, proposed: Proposed) -> gate.Gated:
     """Return the reply once it has passed the gate and its stages; one that people hold up is carried over.
 
     Raises:
@@ -98,10 +98,10 @@ async def judged(run: GoalRun, proposed: Proposed) -> gate.Gated:
         await checkpoint(run, may_roll_over=True)
         enter(run, "gating")
         with phase_span("gate", run.state.iteration):
-            gated = await gate.judge(run, proposed.judged)
+            gated = await gate.judge(run, proposed.classified)
         return await pass_stages(run, gated)
     except RollOver:
-        run.change(holding_up, proposed.judged.reply)
+        run.change(holding_up, proposed.classified.reply)
         raise
 
 
@@ -117,12 +117,12 @@ def held_up_reply(run: GoalRun) -> Proposed | None:
 async def _evaluate(run: GoalRun) -> None:
     asked = pursue.to_evaluate(run.goal.pursuit)
     if proposed := await take_turn(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
-        run.pursue(pursue.with_evaluated, proposed.judged.reply)
+        run.pursue(pursue.with_evaluated, proposed.classified.reply)
 
 
 async def _compress(run: GoalRun) -> None:
     if proposed := await take_turn(run, "goal_compress", prompts.compress_prompt):
-        run.pursue(pursue.with_compressed, proposed.judged.reply)
+        run.pursue(pursue.with_compressed, proposed.classified.reply)
 
 
 async def _decide(run: GoalRun) -> None:
@@ -170,7 +170,7 @@ def _question(run: GoalRun) -> Question:
 
 def _own(proposed: Proposed) -> GoalReply:
     """Return the reply as one of a plan's turns, which may say what is wrong with its arguments."""
-    reply = proposed.judged.reply
+    reply = proposed.classified.reply
     return reply if isinstance(reply, GoalReply) else GoalReply.model_validate(dict(reply))
 
 

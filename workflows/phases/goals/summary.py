@@ -9,7 +9,7 @@ from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
-from orga.workflows.phases.goals.stages import held_up_reply, judged
+from orga.workflows.phases.goals.stages import held_up_reply, pass_gate
 from orga.workflows.phases.stages import conclude
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
@@ -59,10 +59,10 @@ async def _answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
     proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt, with_made)
     if proposed is None or _goes_on(run):
         return
-    if proposed.judged.kind not in {"answer", "cut_answer"}:
-        run.change(observe.with_repair, proposed.judged)
+    if proposed.classified.kind not in {"answer", "cut_answer"}:
+        run.change(observe.with_repair, proposed.classified)
         return
-    conclude(run, await judged(run, proposed))
+    conclude(run, await pass_gate(run, proposed))
 
 
 def _goes_on(run: GoalRun) -> bool:

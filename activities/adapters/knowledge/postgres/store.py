@@ -137,6 +137,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Let go of the connections."""
+        self._cutter.close()
         await self._connections.close()
 
     def _terms(self, text: str) -> tuple[frozenset[str], ...]:

@@ -21,20 +21,35 @@ class Cutter:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._memory = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        self._memory.execute("CREATE VIRTUAL TABLE texts USING fts5 (text, content='', tokenize='porter unicode61')")
-        self._memory.execute("CREATE VIRTUAL TABLE words USING fts5vocab (texts, 'instance')")
+        self._opened: sqlite3.Connection | None = None
 
     def cut(self, texts: Sequence[str]) -> list[frozenset[str]]:
         """Return the words of each text."""
         found: list[set[str]] = [set() for _ in texts]
         with self._lock:
-            self._memory.execute("BEGIN")
-            self._memory.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
-            for number, word in self._memory.execute("SELECT doc, term FROM words"):
+            memory = self._memory()
+            memory.execute("BEGIN")
+            memory.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
+            for number, word in memory.execute("SELECT doc, term FROM words"):
                 found[int(number)].add(_kept(str(word)))
-            self._memory.execute("ROLLBACK")
+            memory.execute("ROLLBACK")
         return list(map(frozenset, found))
+
+    def close(self) -> None:
+        """Let go of the memory; the next cut takes some again."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+            self._opened = None
+
+    def _memory(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+            self._opened.execute(
+                "CREATE VIRTUAL TABLE texts USING fts5 (text, content='', tokenize='porter unicode61')"
+            )
+            self._opened.execute("CREATE VIRTUAL TABLE words USING fts5vocab (texts, 'instance')")
+        return self._opened
 
 
 def vector_of(words: frozenset[str], place: str) -> str:

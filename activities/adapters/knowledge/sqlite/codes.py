@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Sequence
 from heapq import nsmallest
-from itertools import chain
 from threading import Lock
 
 from orga.activities.knowledge.vectors import code_of
@@ -31,6 +30,12 @@ class _Bucket:
         if last != number:
             self._at[last] = at
         del self.codes[-1], self.numbers[-1]
+
+    def nearest(self, code: int, limit: int) -> list[tuple[int, int]]:
+        """Return how far the nearest are, with their numbers: at least so many, more where several are as far."""
+        distances = [(code ^ other).bit_count() for other in self.codes]
+        furthest = nsmallest(limit, distances)[-1] if distances else 0
+        return [(distance, self.numbers[at]) for at, distance in enumerate(distances) if distance <= furthest]
 
 
 class Codes:
@@ -68,17 +73,13 @@ class Codes:
             now: In microseconds.
             limit: How many at most.
         """
+        code = code_of(vector)
         with self._lock:
             self._refresh(connection)
-            found = [self._buckets.get((place, kind), _Bucket()) for place in places for kind in kinds]
-            numbers = list(chain.from_iterable(bucket.numbers for bucket in found))
-            codes = list(chain.from_iterable(bucket.codes for bucket in found))
+            found = [self._buckets.get((place, kind)) for place in places for kind in kinds]
             expired = {number for number, time in self._expiring.items() if time <= now}
-        code = code_of(vector)
-        distances = [(code ^ other).bit_count() for other in codes]
-        furthest = nsmallest(limit + len(expired), distances)[-1] if distances else 0
-        near = sorted((distance, numbers[at]) for at, distance in enumerate(distances) if distance <= furthest)
-        return [number for _, number in near if number not in expired][:limit]
+            near = [pair for bucket in found if bucket for pair in bucket.nearest(code, limit + len(expired))]
+        return [number for _, number in sorted(near) if number not in expired][:limit]
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         counters: dict[str, int] = dict(connection.execute("SELECT name, value FROM counters"))

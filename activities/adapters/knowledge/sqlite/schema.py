@@ -41,7 +41,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             contradicted_by TEXT NOT NULL DEFAULT '',
             changed INTEGER NOT NULL
         )""",
-        "CREATE INDEX items_by_claim ON items (claim) WHERE claim != ''",
+        "CREATE INDEX items_by_claim ON items (claim, stored_at) WHERE claim != ''",
         "CREATE INDEX items_by_contradiction ON items (contradicted_by) WHERE contradicted_by != ''",
         "CREATE INDEX items_by_change ON items (changed)",
         "CREATE INDEX items_by_directory ON items (directory, place)",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orga.activities.adapters.knowledge.sqlite.rows import COLUMNS, SELECTED, item_of, row_of
-from orga.activities.knowledge.arrival import change, standing
+from orga.activities.knowledge.arrival import SETTLED, change, standing
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.vectors import code_bytes, code_of, packed
 from orga.activities.knowledge.words import searched_text
@@ -92,8 +92,11 @@ def _settle(connection: sqlite3.Connection, claim: str, arriving: str, changed: 
     """Let the newest fact of a claim stand, and return which ones the arriving one contradicts from now on."""
     if not claim:
         return ()
-    rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE claim = ?", (claim,)).fetchall()
-    facts = [item_of(row) for row in rows]
+    rows = connection.execute(
+        f"SELECT {SELECTED} FROM items WHERE claim = ? AND claim != '' ORDER BY stored_at DESC, number DESC LIMIT ?",
+        (claim, SETTLED),
+    ).fetchall()
+    facts = list({**{item.id: item for item in map(item_of, rows)}, **known_items(connection, [arriving])}.values())
     before = {fact.id: fact.contradicted_by for fact in facts}
     news = {id_: newer for id_, newer in standing(facts, arriving).items() if before[id_] != newer}
     for id_, newer in news.items():
