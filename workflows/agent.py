@@ -177,7 +177,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         return await pass_stages(run, gated)
 
     async def _act(self, gated: gate.Gated) -> None:
-        """Carry out what is allowed, and take in what comes of it; of a reply without calls its answer or its repair."""
+        """Carry out what is allowed, and take in what comes of it; of a reply without calls the answer or repair."""
         run = self._run
         if gated.conclusion is not None or not gated.reply.calls:
             return conclude(run, gated)
