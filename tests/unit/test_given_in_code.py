@@ -1,7 +1,9 @@
 """Agents, tools and policies in code: they count like those of a file, and what cannot be is refused."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from temporalio import activity
 
 from orga import Agent, AgentInput, LoopConfig, tool
 from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
+from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.errors import ConfigError
 from orga.client.workers.in_code import InCode
 from orga.client.workers.parts import configured_parts
@@ -151,3 +154,15 @@ def test_a_folder_without_policies_judges_nothing(tmp_path: Path) -> None:
     """It would have left the decision to a weaker engine."""
     with pytest.raises(ConfigError, match=r"has no \*\.cedar files"):
         InCode(policy=tmp_path).beside(EMPTY)
+
+
+def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sandbox reads the file of a workflow again for each run."""
+    module = ModuleType("billing_of_an_application")
+    module.__file__ = str(tmp_path / "billing.py")
+    before = rules_in_use(EMPTY, tmp_path, {})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    rules = rules_in_use(EMPTY, tmp_path, {})
+    assert not before.forbid(tmp_path / "billing.py", tmp_path)
+    assert rules.forbid(tmp_path / "billing.py", tmp_path)
+    assert not rules.forbid(tmp_path / "notes.md", tmp_path)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input import ContextStrategy
+from orga.workflows.types.input import ContextStrategy, RunKnowledge
 from orga.workflows.types.recovery import Recovery, StepIteration
 from orga.workflows.types.tools import ToolProfile
 
@@ -32,4 +32,4 @@ class LoopSettings(TypedDict, total=False):
     tool_profile: ToolProfile | Table | None
     step_iteration: StepIteration | Table | None
     pre_hydration: PreHydration | Table | None
-    knowledge: None
+    knowledge: RunKnowledge | Table | None
