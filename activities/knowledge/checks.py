@@ -26,18 +26,7 @@ def checked(item: KnowledgeItem) -> KnowledgeItem:
     flaw = _flaw(item)
     if flaw is not None:
         raise KnowledgeError(f"a {item.kind} cannot be stored: {flaw}", kind="InvalidItem")
-    provenance = item.provenance
-    changes: dict[str, object] = {name: _storable(getattr(item, name)) for name in ("text", *_NAMES)}
-    changes["owner"] = owner_of(item.scope, _storable_owner(item.owner))
-    changes["provenance"] = provenance.model_copy(
-        update={
-            "source": _storable(provenance.source),
-            "workflow_id": _storable(provenance.workflow_id),
-            "model": _storable(provenance.model),
-            "taint": tuple(map(_storable, provenance.taint)),
-        }
-    )
-    return item.model_copy(update=changes)
+    return item.with_texts(_storable).with_owner(owner_of(item.scope, _storable_owner(item.owner)))
 
 
 def _flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of conditions

@@ -193,7 +193,7 @@ async def notified(client: Client) -> Ran:
 async def knowing(client: Client) -> Ran:
     """Blocks that are injected, kept, replaced and gone; a fact that the model stores, what is learnt at the end."""
     talk = ["invoice format", "invoice format once more", "warehouse harbour", "nothing else"]
-    look = FakeTool("look", lambda arguments, context: talk[arguments["n"]])
+    look = FakeTool("look", lambda arguments, context: str(talk[int(arguments["n"])]))
     fact = {"subject": "invoices", "predicate": "are", "object": "EDIFACT"}
     shelf = Shelf(
         a_fact(

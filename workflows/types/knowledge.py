@@ -1,5 +1,6 @@
 """Knowledge: what runs and people have learnt, who may recall it, and where it comes from."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal, Self
 
@@ -53,7 +54,9 @@ class Behalf(Record):
 
     def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
         """Return it for what the run stores at its end."""
-        return replace_fields(self, {"is_learning": True, **({"outputs": outputs} if outputs else {})})
+        if not outputs:
+            return replace_fields(self, {"is_learning": True})
+        return replace_fields(self, {"is_learning": True, "outputs": outputs})
 
 
 class Provenance(Record):
@@ -70,6 +73,18 @@ class Provenance(Record):
     def with_source(self, source: str) -> Self:
         """Return it from another source."""
         return replace_fields(self, {"source": source})
+
+    def with_texts(self, change: Callable[[str], str]) -> Self:
+        """Return it with each of its texts changed so."""
+        return replace_fields(
+            self,
+            {
+                "source": change(self.source),
+                "workflow_id": change(self.workflow_id),
+                "model": change(self.model),
+                "taint": tuple(map(change, self.taint)),
+            },
+        )
 
 
 class KnowledgeItem(Record):
@@ -96,6 +111,26 @@ class KnowledgeItem(Record):
     expires_at: datetime | None = None
     """Aware. From then on it is not recalled."""
 
+    def with_texts(self, change: Callable[[str], str]) -> Self:
+        """Return it with each of its texts changed so, but for its owner's names."""
+        return replace_fields(
+            self,
+            {
+                "text": change(self.text),
+                "key": change(self.key),
+                "subject": change(self.subject),
+                "predicate": change(self.predicate),
+                "object": change(self.object),
+                "directory": change(self.directory),
+                "language": change(self.language),
+                "provenance": self.provenance.with_texts(change),
+            },
+        )
+
+    def with_owner(self, owner: Reader) -> Self:
+        """Return it as another's."""
+        return replace_fields(self, {"owner": owner})
+
 
 class StoredItem(KnowledgeItem):
     """What a store holds."""
@@ -106,6 +141,10 @@ class StoredItem(KnowledgeItem):
     contradicted_by: str = ""
     """The id of a newer fact of the same subject and predicate, within the same scope and owner, with another object:
     this one ranks below it."""
+
+    def with_contradiction(self, newer: str) -> Self:
+        """Return the fact that the newer one of this id contradicts; "" for none."""
+        return replace_fields(self, {"contradicted_by": newer})
 
 
 class Recall(Record):

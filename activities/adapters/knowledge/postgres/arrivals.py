@@ -55,7 +55,7 @@ class Arrivals:
             id_: newer for id_, newer in standing(facts, arriving).items() if self._items[id_].contradicted_by != newer
         }
         for id_, newer in news.items():
-            self._items[id_] = self._items[id_].model_copy(update={"contradicted_by": newer})
+            self._items[id_] = self._items[id_].with_contradiction(newer)
             self._changed.setdefault(id_, False)
         return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
 

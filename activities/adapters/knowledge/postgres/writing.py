@@ -132,9 +132,7 @@ async def _stand_again(connection: Connection, claims: Sequence[str]) -> None:
         of = [fact for fact in facts if claim_of(fact) == claim]
         before = {fact.id: fact.contradicted_by for fact in of}
         news = {id_: newer for id_, newer in standing(of, "").items() if before[id_] != newer}
-        await _mark(
-            connection, [fact.model_copy(update={"contradicted_by": news[fact.id]}) for fact in of if fact.id in news]
-        )
+        await _mark(connection, [fact.with_contradiction(news[fact.id]) for fact in of if fact.id in news])
 
 
 def _condition(what: Erasure) -> tuple[sql.Composed, list[Any]]:
