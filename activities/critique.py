@@ -14,8 +14,9 @@ from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
 from orga.activities.transcript import transcript
 from orga.workflows.types.agents import Critic, verdict_schema
-from orga.workflows.types.context import CritiqueRequest, Setup
+from orga.workflows.types.context import CritiqueRequest
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited
 from orga.workflows.types.tiers import critic_key
 

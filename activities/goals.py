@@ -14,11 +14,11 @@ from orga.activities.model_calls import ModelCalls, Models
 from orga.activities.model_context import model_context
 from orga.activities.model_requests import model_request
 from orga.activities.replies import calls_room, normalised, text_alone
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED, GoalTurn
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip
 
 MAX_WORDS_BYTES = 60_000

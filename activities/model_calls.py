@@ -15,9 +15,9 @@ from orga.activities.failover import NOT_CONFIGURED, first_answer
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.activities.spans import model_span
-from orga.workflows.types.context import Setup
 from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clean_text
 
 TAIL_CHARS = 2_000

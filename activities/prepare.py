@@ -8,9 +8,9 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest, Setup
 
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""

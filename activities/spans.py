@@ -13,8 +13,8 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.instruments import count, record
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 
 Replied = Callable[[Reply], Reply]
 

@@ -16,8 +16,8 @@ from orga.activities.ports import ModelProvider, ModelRequest, ToolContext, Tool
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 from orga.workflows.types.usage import Usage
 

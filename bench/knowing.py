@@ -22,8 +22,8 @@ from orga.activities.ports import Tool, ToolContext
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import Setup
 from orga.workflows.types.knowledge import KnowledgeItem
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import ToolOutput
 
 TASK_QUEUE = "bench-knowing"

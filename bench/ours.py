@@ -16,7 +16,7 @@ from orga.activities.ports import PolicyEngine, ToolContext
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import Setup
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
 UNLIMITED_TOKENS = 10**9

@@ -13,11 +13,11 @@ from orga.activities.adapters.run_config import run_config
 from orga.activities.adapters.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
 from orga.workflows.types.tools import ToolSpec
 

@@ -12,13 +12,13 @@ from orga.activities.adapters.listed_globs import IsOfServer, is_meant
 from orga.activities.adapters.loop_tools import LISTED_TOOLS, delegate_specs, delegate_tool
 from orga.activities.ports import Absent
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import loop_tool, needed_keys, tool_needing
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, uses_knowledge
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.tools import ToolSpec, is_glob, matches
 
 MAX_BYTES = 350_000

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any
 
 SHOW_CURSOR = "\x1b[?25h"
@@ -34,6 +35,16 @@ async def _interruptible(main: Coroutine[Any, Any, int]) -> int:
         if not received:
             raise
         return 128 + received[0]
+
+
+@contextmanager
+def while_asking() -> Generator[None]:
+    """Let Ctrl-C end a question to the person at the terminal: until it is answered the loop hears of no signal."""
+    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, of_the_loop)
 
 
 def _end_at_once(number: int) -> None:

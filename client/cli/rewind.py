@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import completed, while_asking
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
 from orga.client.cli.session import session
@@ -64,7 +64,9 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
         if not wish.is_sure and plan.left_behind and not sys.stdin.isatty():
             raise UsageError("calls that nothing takes back would be left behind; to rewind all the same, add --yes")
         if not wish.is_sure and sys.stdin.isatty():
-            typer.confirm(f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?", abort=True, err=True)
+            question = f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?"
+            with while_asking():
+                typer.confirm(question, abort=True, err=True)
         run_id = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
     if as_json:
         json_result(_json(plan, run_id, keeps=wish.keeps))

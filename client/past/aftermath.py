@@ -16,11 +16,11 @@ from orga.client.history.boundaries import Boundary
 from orga.client.history.chain import RunHistory
 from orga.workflows.decisions.control.interventions import signal_text
 from orga.workflows.decisions.result import call_summary
-from orga.workflows.types.context import Setup
 from orga.workflows.types.control import REWOUND
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import state_in
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tools import ToolRequest, ToolSpec

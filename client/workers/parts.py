@@ -32,8 +32,8 @@ from orga.client.workers.deliveries import configured_deliveries
 from orga.client.workers.knowledge import configured_store
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
-from orga.workflows.types.context import Setup
 from orga.workflows.types.input import Workplace
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.versions import LOOP_VERSION
 
 _log = logging.getLogger(__name__)

@@ -44,8 +44,8 @@ from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
 from orga.own_code import seal
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.setup import PrepareRequest, Setup
 
 _log = logging.getLogger(__name__)
 

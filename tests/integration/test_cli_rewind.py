@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs.orga_command import COMMAND, Orga, an_orga
+from tests.support.programs.terminal import at_a_terminal
 
 QUESTION = "What is the retry limit?"
 
@@ -63,6 +65,14 @@ def test_a_person_at_a_terminal_is_asked_first(orga: Orga, typed: bytes, code: i
     assert (done.returncode, b"rewind agent-asked" in done.stderr) == (code, True), done.stderr
     orga("attach", run_id)
     assert ("rewind" in orga("journal", run_id).out) is is_rewound
+
+
+def test_ctrl_c_at_the_question_leaves_the_run_alone(orga: Orga, ended: str) -> None:
+    with at_a_terminal(orga, "rewind", ended, "--to-iteration", "0") as terminal:
+        terminal.shows("to the end of iteration 0\\?")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.code() == 130
+    assert "rewind" not in orga("journal", ended).out
 
 
 def test_a_fork_prints_its_id_and_goes_its_own_way(orga: Orga, ended: str) -> None:

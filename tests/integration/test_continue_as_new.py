@@ -10,8 +10,8 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.server.search_attributes import register
 from orga.workflows.decisions.calls import idempotency_key
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker

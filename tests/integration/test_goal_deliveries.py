@@ -13,8 +13,8 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.ports import RunKey
 from orga.client.journal.reading import read_journal
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.deliveries import DeliveryRequest
+from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold
 from tests.support.model.goals import GoalModel, says
 from tests.support.model.scripted import answers

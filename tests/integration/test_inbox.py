@@ -9,10 +9,10 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.server.search_attributes import register
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.model.scripted import answers, calls

@@ -14,10 +14,10 @@ from orga.activities.cache import ByteCache
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.client.proof.verify import verify
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import Setup
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, StoredItem
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 from tests.support.model.counting import counting
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.critics import a_critic

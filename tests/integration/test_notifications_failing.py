@@ -7,8 +7,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga.activities.ports import NotifyError, RunKey
-from orga.workflows.types.context import Setup
 from orga.workflows.types.questions import Notification
+from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import answers
 from tests.support.runs.approvals import Asks, pending, yes

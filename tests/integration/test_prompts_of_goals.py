@@ -7,9 +7,9 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.history.prompts import NoPrompt, prompt_of
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.programs.noted_folder import home, orga

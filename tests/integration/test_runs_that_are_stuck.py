@@ -26,7 +26,7 @@ from orga.client.runs.inbox import inbox
 from orga.client.server.search_attributes import register
 from orga.workflows.decisions.control import interventions
 from orga.workflows.phases.control import lifetime
-from orga.workflows.types.context import Setup
+from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import Asks, pending, yes

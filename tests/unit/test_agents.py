@@ -9,9 +9,9 @@ from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.conversations import Conversations
 from orga.activities.prepare import PrepareActivities
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.input import LoopConfig, Recovery
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec
 

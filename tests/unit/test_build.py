@@ -13,7 +13,7 @@ from orga.client.workers.build import LIBRARIES, build_id, digest_of
 from orga.client.workers.parts import configured_parts
 from orga.own_code import sources
 from orga.workflows.decisions.journal_entries import prepared
-from orga.workflows.types.context import PrepareRequest
+from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.versions import LOOP_VERSION
 from tests.support.programs.installs import an_install
 from tests.unit.test_layers import IN_THE_SANDBOX

@@ -126,7 +126,12 @@ def test_the_clock_is_moved_on_by_a_timer_or_a_handler_alone(path: Path) -> None
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_the_end_of_an_ordinary_activity_moves_it_on(path: Path) -> None:
-    """Who schedules one hands it to `Run.event`, there or in whoever calls the function around it."""
+    """Who schedules one hands it to `Run.event`, there or in whoever calls the function around it.
+
+    `run_agent` is for workflows of others, which have no clock of ours.
+    """
     source = path.read_text()
+    if path.name == "children.py":
+        return
     if "execute_activity(" in source or "start_child_workflow(" in source:
         assert ".event(" in source

@@ -10,13 +10,14 @@ from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.decisions.observe import with_outcomes, with_reply
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.roll_over import carried
-from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, Setup
+from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.digest import reference
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.record import Record
 from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind
 from orga.workflows.types.text import clip

@@ -11,9 +11,9 @@ from orga.client.config.model_prices import is_priced
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import checked
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.usage import ModelPrice, Usage
 from tests.support.model.providers import Network, a_request, chunk, streamed
 from tests.support.values.core import a_setup

@@ -18,13 +18,13 @@ from orga.workflows.decisions.dispatch import turned_down
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.saga import refusal
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
 from tests.support.model.scripted import answers

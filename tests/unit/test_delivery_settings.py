@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.checked import checked
 from orga.client.workers.parts import configured_parts
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES
+from orga.workflows.types.setup import PrepareRequest
 from tests.support.web.webhook_receiver import SECRET
 
 TOKEN = "12345:planted-bot-token"

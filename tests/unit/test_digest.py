@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.context import Setup
 from orga.workflows.types.digest import EMPTY, canonical, digest_of, extend, record_digest, reference
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.setup import Setup
 from tests.support.values.core import a_setup, a_spec, user
 from tests.support.values.strategies import LAW, messages, replies
 

@@ -13,9 +13,9 @@ from orga.activities.model_circuits import GuardedModels
 from orga.activities.ports import ModelError, ModelProvider
 from orga.activities.reason import ReasonActivities
 from orga.workflows.decisions.journal import JournalFold
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ThinkingPart
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
 from orga.workflows.types.tiers import RUN, FailedOver, Tier
 from tests.support.model.scripted import ScriptedProvider, Step, answers

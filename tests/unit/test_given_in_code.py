@@ -16,9 +16,9 @@ from orga.client.errors import ConfigError
 from orga.client.workers.in_code import InCode
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.setup import PrepareRequest
 
 EMPTY = OrgaConfig()
 

@@ -24,7 +24,6 @@ from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS, template_problem
 from orga.workflows.decisions.goals.templates import FUEL, MAX_PROMPT_BYTES, TemplateFault, rendered
 from orga.workflows.decisions.journal_entries import prepared
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPT_OF, PROMPTS, PromptName, PromptTemplates
 from orga.workflows.types.goals.pursuit import (
@@ -37,6 +36,7 @@ from orga.workflows.types.goals.pursuit import (
     GoalState,
 )
 from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.setup import PrepareRequest
 from tests.support.values.core import a_setup
 from tests.support.values.goals import a_goal, a_plan_step
 

@@ -29,7 +29,7 @@ from orga.workflows.decisions.conversation import (
 )
 from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.roll_over import carried, is_due
-from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, Setup
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef
 from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.hydration import Reference, Resolved
@@ -37,6 +37,7 @@ from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome, tool_message
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, a_state, user

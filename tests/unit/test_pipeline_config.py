@@ -12,10 +12,10 @@ from orga.client.config.trust.risks import risks
 from orga.client.errors import ConfigError
 from orga.client.workers.checked import checked
 from orga.client.workers.parts import configured_parts
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.goals.input import MAX_PIPELINE_GOAL_BYTES, parse_goal
 from orga.workflows.types.goals.pipelines import MAX_CHAIN, MAX_INPUTS, MAX_RUBRIC_CHARS, AdaptiveBreak, Pipeline
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest, Setup
 
 CHAIN: dict[str, Any] = {"kind": "chain", "steps": ["finder", {"agent": "writer", "task": "Write it up."}]}
 SURVEY: dict[str, Any] = {"kind": "map_reduce", "map": "finder", "reduce": "writer"}

@@ -12,8 +12,8 @@ from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.narrated_notes import told_note
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import PrepareRequest
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from tests.support.runs.loop import FakeTool
 from tests.support.runs.sagas import book, look, pay

@@ -15,8 +15,8 @@ from orga.activities.ports import ModelError, ModelRequest
 from orga.activities.spans import model_span, tool_span
 from orga.workflows.phases.control.pace import phase_span
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 from tests.support.model.providers import Network, a_request, chunk, provider, streamed
 from tests.support.web.telemetry import fresh_globals
 

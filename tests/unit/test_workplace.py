@@ -13,8 +13,8 @@ from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig, TemporalConfig
 from orga.client.config.workplace import own_queue, worker_command, workplace
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.input import Workplace, workplace_of
+from orga.workflows.types.setup import PrepareRequest, Setup
 from tests.support.tools.activities import Beats
 
 HOME = Workplace(folder="/home/me/a", root="/home/me/a", config=None, mark="0123456789")

@@ -14,7 +14,6 @@ from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control.interventions import within_inbox
 from orga.workflows.decisions.conversation import full_digest, settled, weight_of, with_message, with_messages
 from orga.workflows.decisions.recovery import requeued, waiting_letters
-from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import GroundedDecision, Kind, Rule
@@ -26,6 +25,7 @@ from orga.workflows.types.past import Fork, ForkedFrom, ForkInput, is_fork, pars
 from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 
 S = TypeVar("S", bound=AgentState)

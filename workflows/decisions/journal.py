@@ -22,7 +22,7 @@ from orga.workflows.decisions.journal_entries import (
 from orga.workflows.decisions.journal_iteration import JournalIteration
 from orga.workflows.decisions.journal_knowledge import known, recalled, recalled_for
 from orga.workflows.types import names
-from orga.workflows.types.context import ReasonRequest, Setup
+from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.control import Note
 from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import APART, Verdicts, asked_about
@@ -30,6 +30,7 @@ from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState, state_in
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from orga.workflows.decisions.journal_entries import JournalVerdicts
 from orga.workflows.decisions.stages import is_in_question, told_word
-from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Note
 from orga.workflows.types.gate import SEVERAL, Verdict, is_place
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 
 _PLACE = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """Of a call of a reply, or a part of one; behind a `q` a call is sent again later."""

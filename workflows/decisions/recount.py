@@ -5,7 +5,7 @@ from math import isclose
 from typing import Any, cast
 
 from orga.workflows.types import names
-from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest, Setup
+from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest
 from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
@@ -13,6 +13,7 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
 from orga.workflows.types.recall import RecalledContext
 from orga.workflows.types.recovery import tool_message
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Happening
 from orga.workflows.types.text import clip

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from orga.workflows.types.context import Setup
 from orga.workflows.types.gate import Decision
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.setup import Setup
 
 StageName = Literal["approval", "budget", "check", "critics", "confirmation"]
 

@@ -1,50 +1,29 @@
-"""Gate: a verdict for all that is proposed. Only this module makes a `Permitted`, and only that is carried out."""
+"""Gate: a verdict for all that is proposed. Only this module makes an `AllowedCall`, and only that is carried out."""
 
-import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Concatenate, NamedTuple, ParamSpec
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import FailureError
 
-from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.replies import ClassifiedReply
-from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.run import CutShort, Interrupted, result_of
-from orga.workflows.phases.run import Run, show_verdicts
+from orga.workflows.phases.control.run import CutShort, Interrupted
+from orga.workflows.phases.run import Run
+from orga.workflows.phases.verdicts import ask_for_verdicts, denied, request_for
 from orga.workflows.types.gate import (
     ENDING,
     PLAN,
-    GateRequest,
     ProposedStep,
     Purpose,
     Verdict,
-    Verdicts,
-    gate_id,
 )
-from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 
-ATTEMPT_S = 5.0
-SERVER_ATTEMPT_S = 10.0
-"""Of an engine that is a server of its own: then the gate is an ordinary activity."""
-
 ENDING_S = 3.0
 """For the gate's word on what an ending brings: the run's time may be up already."""
-
-SERVER_CALL_S = 3.0
-"""More for each call of a reply beyond the first: a server may take them one after the other."""
-
-HEARTBEAT_S = 5.0
-"""Without a sign of life from the worker: then another one asks, however long the attempt may be."""
-
-MAX_ATTEMPTS = 3
 
 
 class AllowedCall(NamedTuple):
@@ -130,7 +109,7 @@ async def judge(run: Run, classified: ClassifiedReply) -> Gated:
     else:
         answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
         place = str(run.state.iteration)
-        verdicts = await _verdicts(run, _request(run, (answer,), (place,)), run.is_interrupted)
+        verdicts = await ask_for_verdicts(run, request_for(run, (answer,), (place,)), run.is_interrupted)
         results = (GateResult(answer, verdicts[0], place=place),)
     return Gated(classified, results, run.state.clock.stopped_s)
 
@@ -138,10 +117,10 @@ async def judge(run: Run, classified: ClassifiedReply) -> Gated:
 async def lets_through(run: Run, text: str) -> bool:
     """Return whether a run that ends without an answer may bring this text: judged as one, in a few seconds."""
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
-    request = _request(run, (answer,), (ENDING,), "ending").without_schema()
+    request = request_for(run, (answer,), (ENDING,), "ending").without_schema()
     deadline = run.beside(run.event(workflow.sleep(ENDING_S, summary="to judge what was gathered")))
     try:
-        verdicts = await _verdicts(run, request, deadline.done)
+        verdicts = await ask_for_verdicts(run, request, deadline.done)
     except Interrupted:
         return False
     deadline.cancel()
@@ -156,8 +135,8 @@ async def judge_plan(run: Run, plan: tuple[ProposedStep, ...]) -> Verdict:
     """
     tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
     specs = tuple(tool for tool in tools if tool is not None)
-    request = _request(run, (), (PLAN,), "plan").with_plan(plan, specs)
-    return (await _verdicts(run, request, run.is_interrupted))[0]
+    request = request_for(run, (), (PLAN,), "plan").with_plan(plan, specs)
+    return (await ask_for_verdicts(run, request, run.is_interrupted))[0]
 
 
 async def judge_calls(
@@ -174,7 +153,7 @@ async def judge_calls(
     Raises:
         Interrupted: It is cut short before, where nothing else is said by the end of the run.
     """
-    verdicts = await _verdicts(run, _request(run, calls, places, purpose), is_cut_short or run.is_interrupted)
+    verdicts = await ask_for_verdicts(run, request_for(run, calls, places, purpose), is_cut_short or run.is_interrupted)
     judged = zip(calls, verdicts, places, strict=True)
     return tuple(
         _gate_result(run, GateResult(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged
@@ -184,7 +163,7 @@ async def judge_calls(
 async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> tuple[GateResult, ...]:
     """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
     calls, places = tuple(result.proposed for result in results), tuple(result.place for result in results)
-    verdicts = await _verdicts(run, _request(run, calls, places, purpose), run.is_interrupted)
+    verdicts = await ask_for_verdicts(run, request_for(run, calls, places, purpose), run.is_interrupted)
     return tuple(
         _gate_result(run, result, _as_told(result, verdict), purpose)
         for result, verdict in zip(results, verdicts, strict=True)
@@ -193,11 +172,11 @@ async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpos
 
 async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
     """Judge once more a call that a person has approved under the policy set of its latest verdict."""
-    request = _request(run, (result.proposed,), (result.place,), purpose)
+    request = request_for(run, (result.proposed,), (result.place,), purpose)
     request = request.with_approval(approver, result.verdict.version)
-    (verdict,) = await _verdicts(run, request, run.is_interrupted)
+    (verdict,) = await ask_for_verdicts(run, request, run.is_interrupted)
     if verdict.arguments is not None:
-        verdict = _denied("policy changed the call after it was approved")
+        verdict = denied("policy changed the call after it was approved")
     return _gate_result(run, result, _as_told(result, verdict), purpose, approver)
 
 
@@ -233,7 +212,7 @@ async def confirm(run: Run, result: GateResult) -> GateResult:
 
 def turned_down(result: GateResult, reason: str) -> GateResult:
     """Return the result on a call that is denied after all."""
-    return GateResult(result.call, _denied(reason), place=result.place)
+    return GateResult(result.call, denied(reason), place=result.place)
 
 
 def _as_told(result: GateResult, verdict: Verdict) -> Verdict:
@@ -252,66 +231,3 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
     if spec is None or verdict.decision != "allow":
         return result
     return result._replace(permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
-
-
-def _request(run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply") -> GateRequest:
-    names = {call.name for call in calls}
-    is_answer = ANSWER in names
-    return GateRequest(
-        agent=run.setup.agent,
-        iteration=0 if purpose == "hydration" else run.state.iteration,
-        engine=run.setup.policy,
-        calls=() if is_answer else calls,
-        places=places,
-        answer=calls[0].arguments["answer"] if is_answer else None,
-        purpose=purpose,
-        depth=run.state.input.lineage.depth,
-        taint=run.state.taint,
-        left=budget_left(run.state, run.now),
-        specs=tuple(tool for tool in run.setup.tools if tool.name in names),
-        offered=tuple(tool.name for tool in run.setup.tools),
-        output_schema=run.setup.output_schema,
-        tenant=run.state.input.tenant,
-        trusted_context=run.state.input.trusted_context,
-        delegates=run.setup.delegates if any(loop_tool(name).action == "delegate" for name in names) else (),
-    )
-
-
-async def _verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
-    """Return a verdict for each place that was asked about, in their order."""
-    try:
-        verdicts = (await result_of(asyncio.create_task(_ask(run, request)), is_cut_short)).on(request.places)
-        problem = "the gate did not give one verdict for each proposal"
-    except FailureError as error:
-        verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"
-    verdicts = verdicts or (_denied(problem),) * len(request.places)
-    show_verdicts(verdicts)
-    return verdicts
-
-
-def _denied(reason: str) -> Verdict:
-    return Verdict(decision="deny", reason=reason)
-
-
-async def _ask(run: Run, request: GateRequest) -> Verdicts:
-    if run.setup.gate_execution == "activity":
-        within_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(request.calls[1:])
-        return await run.event(
-            workflow.execute_activity(
-                "gate",
-                request,
-                activity_id=gate_id(request.places),
-                result_type=Verdicts,
-                start_to_close_timeout=timedelta(seconds=within_s),
-                heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
-                retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
-            )
-        )
-    return await workflow.execute_local_activity(
-        "gate",
-        request,
-        activity_id=gate_id(request.places),
-        result_type=Verdicts,
-        start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
-        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
-    )

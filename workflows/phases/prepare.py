@@ -14,10 +14,10 @@ from orga.workflows.decisions.decision import unfounded
 from orga.workflows.phases.control.run import result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.started_for import started_for
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import Forking
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 
 PAST_ATTEMPT_S = 120.0

@@ -14,13 +14,13 @@ from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import upsert
 from orga.workflows.phases.control.run import ControlledRun, Length
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.context import PrepareRequest, Setup
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
 from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 
 

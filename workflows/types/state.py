@@ -5,7 +5,6 @@ from typing import Any, Self, TypedDict, Unpack
 from pydantic import ValidationError, model_validator
 
 from orga.workflows.types.breakers import Breaker
-from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Control, Terms
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import Decided
@@ -17,6 +16,7 @@ from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.recovery import DeadLetter, GoodResult, Step
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 

@@ -42,7 +42,7 @@ class LocalProvider:
             raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
         limit = min(self._cap, request.max_output_tokens)
         schema = actions.action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
-        form = bounded(request.output_schema) if schema is None else schema
+        form = bounded(request.output_schema or request.reply_schema) if schema is None else schema
         body = _options(request, limit) | (_PLAIN if form is None else _response_format(form))
         lines = _lines(request, with_tools=schema is not None)
         room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS

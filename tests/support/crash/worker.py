@@ -25,13 +25,13 @@ from orga.client.history.converter import data_converter
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import Setup
 from orga.workflows.types.decision_checks import CheckedDecision
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind, DeliveryRequest
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.knowledge import KnowledgeItem, Recall, Recalled, Stored
 from orga.workflows.types.questions import Notification, NotifyEvent
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
 from tests.support.crash.tasks import WatchedTasks

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.decisions.conversation import frame_tokens, tokens_in
-from orga.workflows.types.context import Setup
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.usage import Usage
 from tests.support.model.scripted import ScriptedProvider
 

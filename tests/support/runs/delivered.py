@@ -8,9 +8,9 @@ from temporalio.client import WorkflowHistory
 from orga.activities.adapters.deliveries.posted import PostedDelivery, discord_form, webhook_form
 from orga.activities.adapters.webhook.post import Post
 from orga.activities.adapters.webhook.signature import SigningKey
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 from orga.workflows.types.names import DELIVER
+from orga.workflows.types.setup import Setup
 from tests.support.model.goals import GoalModel, a_step, says, scored
 from tests.support.runs.loop import WORKER_FACTS
 from tests.support.web.webhook_receiver import SECRET, Receiver

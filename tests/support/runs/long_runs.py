@@ -8,7 +8,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from orga.workflows.types.context import Setup
+from orga.workflows.types.setup import Setup
 from tests.support.model.scripted import ScriptedProvider, Step
 from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
 

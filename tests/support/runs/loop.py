@@ -33,8 +33,8 @@ from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import AgentResult, JournalEntry
 from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step

@@ -5,11 +5,12 @@ from typing import Any
 
 from orga.workflows.decisions.begin import begun
 from orga.workflows.decisions.conversation import handed_over, with_message, with_messages
-from orga.workflows.types.context import ContextRef, ReasonRequest, Setup
+from orga.workflows.types.context import ContextRef, ReasonRequest
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.digest import digest_of, record_digest, reference
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolOptions, ToolSpec
 from orga.workflows.types.usage import UsageTotals

@@ -6,10 +6,10 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.goals.plans import planned, skills_of
 from orga.workflows.decisions.goals.progress import stuck
 from orga.workflows.decisions.goals.prompts import problem_text
-from orga.workflows.types.context import Setup
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.messages import Message
+from orga.workflows.types.setup import Setup
 
 
 def with_told(state: GoalState, text: str) -> GoalState:

@@ -6,8 +6,8 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import guidance, with_guidance
 from orga.workflows.decisions.goals.plans import skills_of
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
 

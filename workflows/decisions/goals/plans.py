@@ -7,10 +7,10 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.replies import Unusable, line
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, PlanStep
 from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.setup import Setup
 
 MAX_SHOWN_PROBLEMS = 10
 

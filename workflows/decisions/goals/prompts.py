@@ -12,11 +12,11 @@ from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.decisions.goals.plans import skills_of
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.templates import TemplateFault, rendered
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.prompts import PROMPT_OF
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
 from orga.workflows.types.goals.turns import asking
 from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
 _STEPS = (

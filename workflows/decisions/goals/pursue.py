@@ -33,7 +33,7 @@ from orga.workflows.decisions.goals.replies import (
     said_in,
 )
 from orga.workflows.decisions.goals.review import with_plan_to_review
-from orga.workflows.types.context import MessageRef, Setup
+from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, source_of
 from orga.workflows.types.goals.pursuit import (
     MAX_KEPT_STEPS,
@@ -48,6 +48,7 @@ from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED
 from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.setup import Setup
 
 SHOWN_LOST = 5
 

@@ -2,10 +2,10 @@
 
 from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
-from orga.workflows.types.context import Setup
 from orga.workflows.types.gate import ProposedStep, Verdict
 from orga.workflows.types.goals.pursuit import MAX_QUESTION_CHARS, OPERATOR, GoalState, Stage
 from orga.workflows.types.json_text import object_in
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})

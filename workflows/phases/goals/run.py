@@ -24,12 +24,13 @@ from orga.workflows.phases.control.run import Length
 from orga.workflows.phases.knowledge import recall_context
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, PrepareRequest, Setup
+from orga.workflows.types.context import ContextRef
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.setup import PrepareRequest, Setup
 
 P = ParamSpec("P")
 

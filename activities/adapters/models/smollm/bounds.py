@@ -18,7 +18,8 @@ def bounded(schema: Any) -> Any:
         return schema
     known = cast("dict[str, Any]", schema)
     inner = {key: value if key in _DATA else bounded(value) for key, value in known.items()}
-    if known.get("type") == "string" and not _CLOSED & known.keys():
+    kinds = known.get("type")
+    if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _CLOSED & known.keys():
         return {**inner, "maxLength": max(STRING_LIMIT, int(known.get("minLength", 0)))}
     if known.get("type") == "array" and "maxItems" not in known:
         return {**inner, "maxItems": max(LIST_LIMIT, int(known.get("minItems", 0)))}

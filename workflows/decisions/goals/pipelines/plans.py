@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from orga.workflows.types.context import Setup
 from orga.workflows.types.goals.pipelines import MAX_ROUNDS, Pipeline, PipelineStep
 from orga.workflows.types.goals.pursuit import MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
 REDUCE = "reduce"

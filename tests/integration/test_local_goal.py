@@ -1,0 +1,29 @@
+"""A true small model pursues a goal: how wise it is, is a matter of its size; the goal ends, and is honest about it."""
+
+from datetime import timedelta
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.adapters.models.local import LocalProvider
+from tests.support.model.named import Named
+from tests.support.runs.goals import pursue
+from tests.support.runs.loop import FakeTool, a_loop
+
+NOTE = "The code word is heron."
+
+
+@pytest.mark.timeout(600)
+async def test_a_small_model_pursues_a_goal_to_an_honest_end(client: Client) -> None:
+    note = FakeTool("read_note", lambda arguments, context: NOTE)
+    async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
+        loop.execution_timeout = timedelta(minutes=9)
+        limits = {"max_iterations": 2, "max_llm_calls": 8, "timeout_s": 400, "max_plan_steps": 2}
+        pursued = await pursue(loop, "Use read_note and tell the code word.", **limits)
+    assert pursued.reason in {"completed", "max_iterations", "stuck"}, pursued.result.termination
+    assert pursued.result.usage.model_calls >= 1
+    assert 0 <= pursued.result.confidence <= 1
+    done = [step for step in pursued.result.steps if step.status == "done"]
+    assert set(pursued.result.sources) <= {step.source for step in done}, "what it cites was read"
+    if done:
+        assert pursued.result.output
