@@ -117,7 +117,7 @@ async def test_two_workers_with_tiny_caches_give_the_model_the_same_messages(
 ) -> None:
     """Every call is folded from the history, by whichever worker gets it."""
     made = Made(max_bytes=100)
-    monkeypatch.setattr("orga.worker.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     provider, tool = ScriptedProvider(looks(12)), pages(500)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     other = await Client.connect(client.service_client.config.target_host, data_converter=client.data_converter)
@@ -135,7 +135,7 @@ async def test_a_worker_that_comes_later_reads_the_history_once(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Made()
-    monkeypatch.setattr("orga.worker.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     hold, tool = Hold(), pages(500)
     script = looks(6)
     provider = ScriptedProvider([*script[:3], hold.step(calls("look", arguments={"n": 3})), *script[3:]])
@@ -182,7 +182,7 @@ async def test_a_cache_that_holds_something_else_cannot_send_a_wrong_context(
 ) -> None:
     """What is found is checked against the digest, and found again in the history where it does not fit."""
     made = Made(kind)
-    monkeypatch.setattr("orga.worker.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     provider = ScriptedProvider(looks(4))
     async with a_loop(client, provider, pages(100)) as loop:
         ran = await loop.run(**WIDE)

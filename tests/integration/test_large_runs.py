@@ -81,7 +81,7 @@ async def test_a_run_rolls_over_and_ends_with_a_result(client: Client, name: str
 async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_history(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orga.worker.Conversations", partial(Conversations, max_bytes=100))
+    monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))
     reply = calls(*["look"] * 3, text="t" * 100_000)
     provider = ScriptedProvider([*[counted(reply)] * 3, answers("all read")])
     async with a_loop(client, provider, FakeTool("look", a_result, options=LARGE)) as loop:

@@ -57,7 +57,7 @@ async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
 async def test_what_runs_cost_what_was_done_about_failures_and_what_was_rebuilt_is_counted(
     client: Client, collector: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orga.worker.Conversations", partial(Conversations, max_bytes=100))
+    monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))
     on = started(collector.url, export_interval_s=0.05)
     recovery = Recovery(strategy="fallback", alternatives=("look",), max_attempts=1)
     fails = FakeTool("fails", broken, effect="idempotent", options=ToolOptions(recovery=recovery))

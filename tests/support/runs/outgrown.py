@@ -57,7 +57,7 @@ class Kept:
 def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kept:
     """Run a test twice: in the second every call is folded from the history, as another worker would."""
     made = Kept(request.param)
-    monkeypatch.setattr("orga.worker.Conversations", made)
+    monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     return made
 
 
