@@ -65,7 +65,7 @@ class Watchdog:
     async def watching(self) -> AsyncGenerator["Watchdog"]:
         """Watch the loop that runs this."""
         ticks = asyncio.create_task(self._tick(), name="watchdog")
-        watched = asyncio.get_running_loop(), threading.get_ident()
+        watched = asyncio.get_running_loop(), threading.get_ident(), ticks
         threading.Thread(target=self._look, args=watched, daemon=True, name="watchdog").start()
         try:
             yield self
@@ -88,12 +88,12 @@ class Watchdog:
                 if lag_s > self._held_s:
                     self._report(held)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+    def _look(self, loop: asyncio.AbstractEventLoop, thread: int, ticks: "asyncio.Task[None]") -> None:
         while not self._stopping.wait(TICK_S):
             if time.monotonic() - self._ticked > self._held_s / 2:
                 task = asyncio.current_task(loop)
                 frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-                if task is not None:  # else the loop waits, and is about to tick
+                if task is not None and task is not ticks:  # else the loop waits, and is about to tick, or does so
                     self._seen = Held(0.0, _name(task), _place(traceback.extract_stack(frame)))
 
 

@@ -133,7 +133,12 @@ def call_of(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall |
     task = (step.arguments or {}).get("task", step.goal)
     if step.arguments is None and step.depends_on:
         return None
-    return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": str(task)})
+    return delegated(step, str(task))
+
+
+def delegated(step: PlanStep, task: str) -> ToolCall:
+    """Return the call that has an agent do the step."""
+    return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
 
 
 def tool_of(step: PlanStep, setup: Setup) -> str:

@@ -9,14 +9,13 @@ from orga.workflows.decisions.goals.pipelines.next import with_next
 from orga.workflows.decisions.goals.pipelines.plans import REDUCE, first_steps, inputs_of, role_of
 from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
-from orga.workflows.decisions.goals.plans import call_of, ready_steps
+from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.goals.course import Course
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
-from orga.workflows.types.loop_tools import DELEGATE
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip, clip_json, undelimited
@@ -84,8 +83,7 @@ def _call(state: GoalState, step: PlanStep) -> ToolCall | None:
     pipeline, _ = _known(state)
     if step.by == OPERATOR:
         return call_of(step, frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset())
-    task = task_of(state, pipeline, step)
-    return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
+    return delegated(step, task_of(state, pipeline, step))
 
 
 def with_brought(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
