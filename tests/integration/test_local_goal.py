@@ -18,9 +18,9 @@ async def test_a_small_model_pursues_a_goal_to_an_honest_end(client: Client) -> 
     note = FakeTool("read_note", lambda arguments, context: NOTE)
     async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
         loop.execution_timeout = timedelta(minutes=9)
-        limits = {"max_iterations": 2, "max_llm_calls": 8, "timeout_s": 400, "max_plan_steps": 2}
+        limits = {"max_iterations": 1, "max_llm_calls": 4, "timeout_s": 300, "max_plan_steps": 2}
         pursued = await pursue(loop, "Use read_note and tell the code word.", **limits)
-    assert pursued.reason in {"completed", "max_iterations", "stuck"}, pursued.result.termination
+    assert pursued.reason in {"completed", "max_iterations", "stuck", "timeout"}, pursued.result.termination
     assert pursued.result.usage.model_calls >= 1
     assert 0 <= pursued.result.confidence <= 1
     done = [step for step in pursued.result.steps if step.status == "done"]
