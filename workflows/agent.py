@@ -104,8 +104,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
 
     async def finish(self, ended: AgentResult) -> AgentResult:
         """Store what the run has learnt."""
-        if self._run.state.setup is not None:
-            await persist_learnings(self._run, learnings(self._run.state))
+        await persist_learnings(self._run, learnings(self._run.state))
         return ended
 
     def result(self, stop: Stop) -> AgentResult:

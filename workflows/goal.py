@@ -123,8 +123,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     async def finish(self, ended: GoalResult) -> GoalResult:
         """Deliver the answer, and store what the goal has learnt."""
         told = await deliver(self._goal, ended)
-        if self._run.state.setup is not None:
-            await persist_learnings(self._run, ended.output)
+        await persist_learnings(self._run, ended.output)
         return told
 
     def result(self, stop: Stop) -> GoalResult:

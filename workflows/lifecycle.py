@@ -69,7 +69,9 @@ class Lifecycle(Handlers, Generic[T]):
         return await run_to_an_end(self._run, self._until_finished())
 
     async def _until_finished(self) -> T:
-        return await self.finish(await self._until_ended())
+        ended = await self._until_ended()
+        self._run.is_final = True
+        return await self.finish(ended)
 
     async def _until_ended(self) -> T:
         run = self._run

@@ -16,6 +16,7 @@ from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunEnded, RunNotFound, TaskFails, TooLong
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
+from orga.client.runs.hedged import hedged
 from orga.client.server.lacking import reason_of
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
@@ -68,7 +69,9 @@ class Exchange:
     async def query(self, name: str, *arguments: Any) -> Any:
         """Ask; only a worker can answer."""
         try:
-            return await self.workflow.query(name, args=arguments, rpc_timeout=ANSWER_TIMEOUT)
+            return await hedged(
+                lambda within: self.workflow.query(name, args=arguments, rpc_timeout=within), ANSWER_TIMEOUT
+            )
         except QueryFailed as error:
             if isinstance(failing := await self._unanswered(), TaskFails):
                 raise failing from None

@@ -6,14 +6,16 @@ import pytest
 
 from orga.workflows.decisions.begin import begun, first_state, fork_of, shared
 from orga.workflows.decisions.control.interventions import with_abort, with_guidance
-from orga.workflows.decisions.conversation import full_digest
+from orga.workflows.decisions.conversation import full_digest, size_of
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import Clock, Intervention
+from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.digest import digest_of
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.past import ForkedFrom, ForkInput, parse_fork
 from orga.workflows.types.questions import Question
+from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
@@ -42,6 +44,15 @@ def started(past: AgentState, wish: ForkInput | None = None, seconds: float = 50
 def forked(past: AgentState, changes: dict[str, Any] | None = None, task: str | None = None) -> AgentState:
     wish = wanting(task, **(changes or {}))
     return started(fork_of(past, SOURCE, wish, at(5)), wish)
+
+
+def test_what_was_recalled_for_the_other_run_is_not_taken_over() -> None:
+    messages = user("t", pinned=True), knowledge_message("secret"), user("a")
+    past = the_past(conversation=conversation_of(*messages, sent=2))
+    fork = forked(past.with_dialogue(recollection=Recollection(terms=("secret",), content="x", items=1)))
+    assert [message.text for message in fork.conversation.messages] == ["t", "a"]
+    assert fork.conversation.size == sum(map(size_of, fork.conversation.messages))
+    assert fork.recollection == Recollection()
 
 
 def test_the_conversation_and_what_was_spent_are_shared() -> None:

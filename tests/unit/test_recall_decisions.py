@@ -21,7 +21,6 @@ from orga.workflows.decisions.recall import (
     search_terms,
     with_recalled,
     with_recalled_taint,
-    without_knowledge,
 )
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.roll_over import carried
@@ -29,7 +28,7 @@ from orga.workflows.types.context import MessageRef
 from orga.workflows.types.input import AgentInput, LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.recall import RecalledContext, Recollection, recall_id
+from orga.workflows.types.recall import RecalledContext, recall_id
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind
@@ -222,11 +221,3 @@ def _check_sizes(state: AgentState) -> None:
     assert conversation.size == sum(map(size_of, messages))
     assert conversation.tokens == sum(tokens_of(size_of(message)) for message in messages)
     assert conversation.unseen == sum(map(weight_of, messages[conversation.sent :]))
-
-
-def test_a_fork_without_knowledge_takes_no_block_over() -> None:
-    state = with_recalled(
-        a_knowing(user("go")), RecalledContext(terms=("go",), text="[KNOWLEDGE_CONTEXT]\nx"), "1.recall"
-    )
-    assert [message.text for message in without_knowledge(state).conversation.messages] == ["count the files", "go"]
-    assert without_knowledge(a_knowing(user("go"))).recollection == Recollection()

@@ -80,7 +80,8 @@ def unread_task(fork: Fork) -> str:
 def shared(state: AgentState, past: S) -> S:
     """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
 
-    What was sent to it meanwhile stays.
+    What was sent to it meanwhile stays. What was recalled for the other run is not taken over: this one may be
+    somebody else's, and recalls by itself.
 
     Raises:
         InvalidInput: The messages are not those that their digest names.
@@ -90,6 +91,7 @@ def shared(state: AgentState, past: S) -> S:
         raise InvalidInput("fork: the past that was read does not have the digest that it names")
     elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
     unseen = conversation.with_fields(sent=0, digest=EMPTY, frame=0)
+    kept = tuple(message for message in conversation.messages if not message.knowledge)
     guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
     inbox, lost = within_inbox((*guidance, *state.inbox))
     return (
@@ -100,7 +102,7 @@ def shared(state: AgentState, past: S) -> S:
             inbox_bytes=sum(len(item.text.encode()) for item in inbox),
             unheard=past.unheard + state.unheard + lost,
         )
-        .with_dialogue(conversation=settled(with_messages(unseen, unseen.messages)))
+        .with_dialogue(conversation=settled(with_messages(unseen, kept)))
         .with_failures(dead_letters=waiting_letters(past))
     )
 
@@ -130,6 +132,7 @@ def _of_one_run(past: S, own: AgentState) -> S:
             pending=own.pending,
             repairs=own.repairs,
             critiques=own.critiques,
+            recollection=own.recollection,
         )
         .with_budget(extended=own.extended, over_budget=own.over_budget)
         .with_failures(breakers=own.breakers, results=own.results, denials=own.denials, invalid=own.invalid)

@@ -176,12 +176,6 @@ def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState
     return state if taken == state.taint else state.with_dialogue(taint=taken)
 
 
-def without_knowledge(state: AgentState) -> AgentState:
-    """Return the state of a run that recalls nothing: a fork may have taken over a block."""
-    conversation = without_block(state.conversation)
-    return state if conversation is state.conversation else state.with_dialogue(conversation=conversation)
-
-
 def without_block(conversation: Conversation) -> Conversation:
     """Return the conversation without the block; where the model has seen it, the next call is told that it is gone."""
     messages, sent = conversation.messages, conversation.sent

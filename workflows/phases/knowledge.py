@@ -19,7 +19,7 @@ from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.names import RECALL_CONTEXT
-from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id, uses_knowledge
+from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id
 
 ATTEMPT_S = 5.0
 """More than the activity gives itself."""
@@ -41,9 +41,6 @@ async def recall_context(run: Run) -> None:
     Raises:
         Interrupted: The run is to end first.
     """
-    if not uses_knowledge(run.config):
-        run.change(recall.without_knowledge)
-        return
     request = recall.due_recall(run.state)
     if request is None:
         return

@@ -42,7 +42,6 @@ async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
     channels = deliveries.chosen(run.goal)
     if not channels:
         return _with_told(run, ended, deliveries.untold(run.goal))
-    run.is_final = True
     was_aborted = run.state.aborted is not None
     within_s = ABORTED_WITHIN_S if was_aborted else WITHIN_S
     tasks = [asyncio.create_task(_delivered(run, ended, channel, within_s)) for channel in channels]

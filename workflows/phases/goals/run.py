@@ -21,7 +21,6 @@ from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weigh
 from orga.workflows.phases import act
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Length
-from orga.workflows.phases.knowledge import recall_context
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef
@@ -145,8 +144,6 @@ async def take_turn(
     await act.send_again(run)
     await checkpoint(run, may_roll_over=True)
     hear(run)
-    if name == "goal_plan":
-        await recall_context(run)
     enter(run, _DOING[name])
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]

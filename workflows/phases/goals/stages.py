@@ -1,6 +1,7 @@
 """The stages of a goal: plan, execute, evaluate, compress, decide, ask. Each leaves the next one in the state."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
@@ -14,6 +15,7 @@ from orga.workflows.phases import act, gate, questions
 from orga.workflows.phases.control.pace import ask_for_answer, checkpoint, enter, phase_span
 from orga.workflows.phases.control.run import Interrupted, RollOver
 from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
+from orga.workflows.phases.knowledge import recall_context
 from orga.workflows.phases.reason import Proposed, proposed_before
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.goals.pursuit import GoalState, Stage
@@ -23,10 +25,12 @@ from orga.workflows.types.questions import Question
 
 
 async def _plan(run: GoalRun) -> None:
+    hear(run)
     if run.has_pipeline:
-        hear(run)
         run.pursue(course.with_pipeline_plan)
-    elif proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
+        return
+    await recall_context(run)
+    if proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
         run.pursue(pursue.with_plan, _own(proposed), run.setup)
 
 
@@ -160,12 +164,8 @@ async def _review(run: GoalRun) -> None:
 
 def _question(run: GoalRun) -> Question:
     pursuit = run.goal.pursuit
-    terms = pursuit.terms
-    if terms is None:
-        return question_of(str(pursuit.questions), pursuit.question, run.now)
-    return question_of(
-        str(pursuit.questions), pursuit.question, run.now, expires_s=terms.expires_s, approvers=terms.approvers
-    )
+    terms: dict[str, Any] = pursuit.terms.model_dump() if pursuit.terms else {}
+    return question_of(str(pursuit.questions), pursuit.question, run.now, **terms)
 
 
 def _own(proposed: Proposed) -> GoalReply:
