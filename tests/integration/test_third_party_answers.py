@@ -22,6 +22,9 @@ SCHEMA: dict[str, Any] = {
     "required": ["city", "degrees"],
     "additionalProperties": False,
 }
+OPEN = SCHEMA | {"additionalProperties": True}
+"""For Anthropic: this server does not know the place that its protocol has for closed schemas."""
+
 WEATHER = ToolSpec(name="get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
 ANSWER = {"city": "Rome", "degrees": 31}
 CALLED = {"name": "final_answer", "arguments": ANSWER, "id": "call_answer"}
@@ -81,7 +84,8 @@ async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator
 
 async def asked(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *messages: Message) -> Reply:
     provider, name = model
-    request = ModelRequest(model=name, messages=messages, tools=tools, output_schema=SCHEMA, temperature=0.0)
+    schema = OPEN if name.startswith("anthropic-") else SCHEMA
+    request = ModelRequest(model=name, messages=messages, tools=tools, output_schema=schema, temperature=0.0)
     return await provider.complete(request, lambda piece: None)
 
 
@@ -120,6 +124,7 @@ async def test_an_answer_that_did_not_fit_can_be_given_again(model: tuple[ModelP
 
 async def test_a_run_repairs_an_answer_that_does_not_fit(client: Client, model: tuple[ModelProvider, str]) -> None:
     async with a_loop(client, Named(*model)) as loop:
-        ran = await loop.run({"task": REPAIRED, "output_schema": SCHEMA})
+        schema = OPEN if model[1].startswith("anthropic-") else SCHEMA
+        ran = await loop.run({"task": REPAIRED, "output_schema": schema})
 
     assert (ran.result.data, ran.result.termination.reason, ran.result.iterations) == (ANSWER, "completed", 2)

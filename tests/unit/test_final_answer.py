@@ -88,11 +88,41 @@ async def test_where_the_provider_enforces_a_schema_it_is_asked_to(
     assert body.get("tool_choice", "auto") == "auto"
 
 
+@pytest.mark.parametrize("tools", [(), (SEARCH,)], ids=["alone", "beside tools"])
+async def test_anthropic_enforces_a_closed_schema_at_its_own_place(tools: tuple[ToolSpec, ...]) -> None:
+    body = await sent(ANTHROPIC, tools=tools)
+    assert body["output_config"] == {"format": {"type": "json_schema", "schema": CITY}}
+    assert names(body) == [tool.name for tool in tools]
+    assert body.get("tool_choice", {"type": "auto"}) == {"type": "auto"}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param("'claude-opus-4-1' does not support output format.", id="a model"),
+        pytest.param("output_config.format: Extra inputs are not permitted", id="a server without"),
+        pytest.param("Schema is too complex for compilation.", id="this schema"),
+    ],
+)
+async def test_a_claude_that_takes_no_schema_gets_the_tool(refusal: str) -> None:
+    network = Network([refused(refusal), body_of(ANTHROPIC, "final_answer", '{"city": "Rom"}')])
+    model = provider(ANTHROPIC, network)
+    reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
+    await model.close()
+    assert reply.text == '{"city":"Rom"}'
+    assert ("output_config" in network.body(), names(network.body())) == (False, ["final_answer"])
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "offered"),
     [
-        pytest.param("anthropic", {}, ["final_answer"], id="Anthropic"),
-        pytest.param("anthropic", {"tools": (SEARCH,)}, ["search", "final_answer"], id="Anthropic, beside tools"),
+        pytest.param("anthropic", {"output_schema": OPEN}, ["final_answer"], id="Anthropic, an open schema"),
+        pytest.param(
+            "anthropic",
+            {"output_schema": OPEN, "tools": (SEARCH,)},
+            ["search", "final_answer"],
+            id="Anthropic, an open schema beside tools",
+        ),
         pytest.param("ollama", {"tools": (SEARCH,)}, ["search", "final_answer"], id="Ollama, beside tools"),
         pytest.param(
             "openrouter",
@@ -195,7 +225,7 @@ async def test_a_server_that_takes_no_schema_gets_the_tool(refusal: str) -> None
 async def test_a_model_without_forced_calls_may_choose() -> None:
     network = Network([refused("tool_choice: any is not supported by this model"), said(ANTHROPIC, '{"city": "x"}')])
     model = provider(ANTHROPIC, network)
-    reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
+    reply = await model.complete(a_request(output_schema=OPEN), lambda piece: None)
     await model.close()
     assert reply.text == '{"city": "x"}'
     assert network.body()["tool_choice"] == {"type": "auto"}
@@ -217,4 +247,5 @@ async def test_no_schema_changes_nothing() -> None:
     for kind in ("openai", ANTHROPIC):
         body = await sent(kind, output_schema=None, tools=(SEARCH,))
         bodies.append(body)
-    assert all(names(body) == ["search"] and "response_format" not in body for body in bodies)
+    assert all(names(body) == ["search"] for body in bodies)
+    assert not any({"response_format", "output_config"} & body.keys() for body in bodies)

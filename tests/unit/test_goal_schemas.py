@@ -12,7 +12,7 @@ from orga.workflows.decisions.goals.plans import planned
 from orga.workflows.decisions.goals.replies import decision_in, evaluations_in
 from orga.workflows.types.tools import ToolSpec
 from tests.support.model.goals import GOOD, a_step
-from tests.support.model.providers import a_request, chunk, completed, streamed
+from tests.support.model.providers import a_request, chunk, completed, message_events, streamed, text_block
 
 SEARCH = ToolSpec(name="search", description="Find it.", parameters={"type": "object"})
 STEP = a_step("a", at=1)
@@ -37,6 +37,16 @@ async def test_openai_holds_the_reply_to_the_schema_of_its_turn(turn: str) -> No
     assert asked["schema"] == REPLY_SCHEMAS[turn]
     assert asked["strict"] == (turn in {"goal_evaluate", "goal_compress"})
     assert body["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize("turn", REPLY_SCHEMAS)
+async def test_anthropic_does_where_the_schema_is_closed(turn: str) -> None:
+    request = a_request(tools=(SEARCH,), tool_choice="none", reply_schema=REPLY_SCHEMAS[turn])
+    _, _, network = await completed("anthropic", streamed(*message_events(text_block("{}"))), request=request)
+    asked = {"output_config": {"format": {"type": "json_schema", "schema": REPLY_SCHEMAS[turn]}}}
+    is_closed = turn in {"goal_evaluate", "goal_compress"}
+    assert {key: value for key, value in network.body().items() if key in asked} == (asked if is_closed else {})
+    assert network.body()["tool_choice"] == {"type": "none"}
 
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "ollama", "openrouter"])

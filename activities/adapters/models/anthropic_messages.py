@@ -22,8 +22,8 @@ class AnthropicMessages:
     path: str = "/messages"
 
     def dialect(self, model: str) -> Dialect:
-        """Return one dialect for all, until a model refuses it."""
-        return Dialect(response_format=False)
+        """Return one dialect for all, until a model refuses it, as those before Claude 4.5 refuse a schema."""
+        return Dialect(sure_schema=True, strict_schema=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         """Return the JSON to send."""

@@ -43,6 +43,8 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         body["temperature"] = request.temperature
     if stops := [stop for stop in request.stop if stop.strip()]:
         body["stop_sequences"] = stops
+    if request.output_schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": request.output_schema}}
     return body | _tools(tools, request, dialect)
 
 

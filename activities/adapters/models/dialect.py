@@ -17,7 +17,10 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _STALE_THINKING = re.compile(r"bound to a different|`?signature`? in `?thinking|thinking`? blocks .*cannot be modified")
-_SCHEMA = re.compile(r"response_format|json_schema|structured.output|guided|grammar", re.IGNORECASE)
+_SCHEMA = re.compile(
+    r"response_format|output_config|output.format|json_schema|structured.output|schema is too complex|guided|grammar",
+    re.IGNORECASE,
+)
 """However it is put: what is wrong may be the field, its type, or a keyword of this schema."""
 _KEPT = re.compile(rf"{THOUGHT}|{EXTRA}")
 _CEILING = re.compile(r"(?:> |at most |less than or equal to |\[\d+, ?)[`'\"]?(\d+)", re.IGNORECASE)
@@ -38,6 +41,8 @@ class Dialect:
     """Whether a schema for the whole reply is taken; where not, the answer is a forced tool call."""
     sure_schema: bool = False
     """Whether that schema is enforced on answers alone: other servers ignore it, or hold tool calls to it as well."""
+    strict_schema: bool = False
+    """Whether no other schema is taken there than one of closed objects and few keywords."""
     answer_tool: bool = True
     """Whether that tool is taken where no other is offered; where not, the schema is told in words."""
     max_output_tokens: int | None = None

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.schema_shape import as_root, fits_as_root
+from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Reply
@@ -25,9 +25,9 @@ def shaped(request: ModelRequest, dialect: Dialect) -> ModelRequest:
     """
     schema = request.output_schema
     if schema is None:
-        is_enforced = dialect.response_format and dialect.sure_schema
+        is_enforced = dialect.sure_schema and _is_taken(request.reply_schema, dialect)
         return replace(request, output_schema=request.reply_schema) if is_enforced else request
-    if dialect.response_format and fits_as_root(schema) and (dialect.sure_schema or not request.tools):
+    if _is_taken(schema, dialect) and (dialect.sure_schema or not request.tools):
         return request if dialect.sure_schema else _told(request, schema)
     if dialect.answer_tool:
         return replace(request, tools=(*request.tools, _tool(schema)), tool_choice="any", output_schema=None)
@@ -45,6 +45,13 @@ def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
     stale = ("parts", *(["finish"] if reply.finish == "tool_calls" else []))
     fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
     return Reply(parts=with_text(parts, _json(answers[0], schema)), **fields)
+
+
+def _is_taken(schema: dict[str, Any] | None, dialect: Dialect) -> bool:
+    """Return whether the protocol's own place takes this schema."""
+    if schema is None or not dialect.response_format:
+        return False
+    return fits_as_root(schema) and (is_strict(schema) or not dialect.strict_schema)
 
 
 def _json(call: ToolCall, schema: dict[str, Any]) -> str:
