@@ -1,6 +1,6 @@
 """The answer that a pipeline has made, so that no model has to write one."""
 
-from orga.workflows.decisions.goals.pipelines.plans import own_steps
+from orga.workflows.decisions.goals.pipelines.plans import own_steps, pipeline_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft
 from orga.workflows.decisions.goals.pursue import honest_confidence
 from orga.workflows.types.control import Stop
@@ -16,7 +16,7 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
     That of the last step, or the best draft, which says so where the goal ends early. Once people have said something
     that no step has heard, or have added steps, the goal's model writes the answer.
     """
-    pipeline = state.setup.pipeline if state.setup else None
+    pipeline = pipeline_of(state)
     course = state.pursuit.course
     if (
         pipeline is None

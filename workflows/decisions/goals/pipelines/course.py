@@ -6,7 +6,7 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.change import told_steps
 from orga.workflows.decisions.goals.pipelines.next import with_next
-from orga.workflows.decisions.goals.pipelines.plans import REDUCE, first_steps, inputs_of, role_of
+from orga.workflows.decisions.goals.pipelines.plans import REDUCE, first_steps, inputs_of, known_pipeline, role_of
 from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
 from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
@@ -27,16 +27,8 @@ GUIDANCE_BYTES = 4_000
 ERROR_CHARS = 300
 
 
-def pipeline_of(state: GoalState) -> Pipeline | None:
-    """Return the pipeline of a goal that is prepared and has one."""
-    return state.setup.pipeline if state.setup else None
-
-
 def _known(state: GoalState) -> tuple[Pipeline, Course]:
-    pipeline = pipeline_of(state)
-    if pipeline is None:
-        raise TypeError("the goal has no pipeline")
-    return pipeline, state.pursuit.course or Course()
+    return known_pipeline(state), state.pursuit.course or Course()
 
 
 def with_pipeline_plan(state: GoalState) -> GoalState:
@@ -104,7 +96,7 @@ def with_brought(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
         return state.with_pursuit(stage="evaluate")
     state = state.with_pursuit(stage="decide")
     # what is done is done ahead of any limit; what was cut short is looked at behind them
-    return with_next(state, pipeline) if is_whole else state
+    return with_next(state) if is_whole else state
 
 
 def _may_be_tried_again(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:

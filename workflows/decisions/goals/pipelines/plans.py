@@ -28,6 +28,23 @@ def unknown_pipeline(wanted: str | None, known: Collection[str]) -> str:
     return f"pipeline: there is no pipeline {wanted!r}; {there}"
 
 
+def pipeline_of(state: GoalState) -> Pipeline | None:
+    """Return the pipeline of a goal that is prepared and has one."""
+    return state.setup.pipeline if state.setup else None
+
+
+def known_pipeline(state: GoalState) -> Pipeline:
+    """Return the pipeline of a goal that has one.
+
+    Raises:
+        TypeError: It has none.
+    """
+    pipeline = pipeline_of(state)
+    if pipeline is None:
+        raise TypeError("the goal has no pipeline")
+    return pipeline
+
+
 def pipeline_problem(state: GoalState, setup: Setup) -> str:
     """Return why the goal cannot be pursued by its pipeline, "" where it can, or has none."""
     pipeline, name = setup.pipeline, state.pipeline
