@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control.interventions import within_inbox
 from orga.workflows.decisions.conversation import full_digest, settled, weight_of, with_message, with_messages
-from orga.workflows.decisions.recovery import requeued, waiting_letters
+from orga.workflows.decisions.recovery import requeued
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import GroundedDecision, Kind, Rule
@@ -22,7 +22,6 @@ from orga.workflows.types.digest import EMPTY, digest_of
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput, is_fork, parse_fork
-from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.setup import Setup
@@ -103,7 +102,7 @@ def shared(state: AgentState, past: S) -> S:
             unheard=past.unheard + state.unheard + lost,
         )
         .with_dialogue(conversation=settled(with_messages(unseen, kept)))
-        .with_failures(dead_letters=waiting_letters(past))
+        .with_failures(dead_letters=past.waiting_letters)
     )
 
 
@@ -147,7 +146,7 @@ def _sent_again(state: AgentState, requeue: Collection[str]) -> tuple[DeadLetter
             state = requeued(state, letter_id)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
-    return waiting_letters(state)
+    return state.waiting_letters
 
 
 def _input(state: AgentState, wish: ForkInput) -> AgentInput:
@@ -289,7 +288,7 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
         "room for decisions": sum(len(to_json(name)) + _made(each) for name, each in setup.decisions.items()),
         "room for critics": sum(CRITIC_BYTES + len(critic.name) for critic in setup.critics),
         "taint": len(to_json(state.taint)),
-        "room for the taint of what is recalled": RECALLED_TAINT_BYTES if uses_knowledge(setup.config) else 0,
+        "room for the taint of what is recalled": RECALLED_TAINT_BYTES if setup.config.uses_knowledge else 0,
     }
 
 

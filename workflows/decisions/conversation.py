@@ -22,6 +22,9 @@ OVERHEAD_PER_CALL = 30
 OVERHEAD_PER_RESULT = 20
 OVERHEAD_PER_MESSAGE = 7
 
+MAX_CONVERSATION_BYTES = 1_000_000
+"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
+
 
 def size_of(message: Message) -> int:
     """Return the UTF-8 bytes of everything in a message that a provider is sent."""
@@ -155,6 +158,11 @@ def _cut(conversation: Conversation, message: Message, most: int | None) -> int 
     room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
     cut = min(size if room is None else room, size if most is None else most)
     return max(cut, MIN_TEXT_BYTES) if cut < size > MIN_TEXT_BYTES else None
+
+
+def fits(conversation: Conversation, token_budget: int) -> bool:
+    """Return whether the model may be given all of it."""
+    return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
 def handed_over(

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from orga.workflows.decisions.control.answers import open_text
-from orga.workflows.decisions.control.questions import open_questions, pending_items
+from orga.workflows.decisions.control.questions import pending_items
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.decision import result_data
@@ -12,7 +12,6 @@ from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
@@ -62,7 +61,7 @@ def details(state: AgentState) -> str:
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
-    lines += [f"- waits for a person: {_code(question.text)}" for question in open_questions(state)]
+    lines += [f"- waits for a person: {_code(question.text)}" for question in state.open_questions]
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
         lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")
@@ -156,7 +155,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             pending_approvals=list(pending_items(state, now)),
             plan=None,
             question=open_text(state),
-            waiting=list(map(shown_question, open_questions(state))),
+            waiting=list(map(shown_question, state.open_questions)),
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),
             children=list(state.children),
@@ -164,7 +163,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
             workplace=state.setup.workplace if state.setup else None,
             tiers=state.setup.tiers if state.setup else {},
-            knowledge=state.recollection if uses_knowledge(state.config) else None,
+            knowledge=state.recollection if state.config.uses_knowledge else None,
         )
     )
 

@@ -171,7 +171,7 @@ async def send_again(run: Run) -> None:
     Raises:
         Interrupted: The run is to end; letters that were not sent are kept.
     """
-    for letter in recovery.waiting_letters(run.state):
+    for letter in run.state.waiting_letters:
         await checkpoint(run, may_roll_over=True)
         await _send(run, letter)
 

@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError
 
 from orga.workflows.decisions.compaction import Compaction, affords_summary, compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import (
+    fits,
     halved_budget,
     handed_over,
     message_budget,
@@ -93,6 +94,8 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     Raises:
         Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
     """
+    if fits(run.state.conversation, token_budget):
+        return handed_over(run.state.conversation)
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None

@@ -155,6 +155,11 @@ class Failures(Record):
     invalid: dict[str, int] = {}
     """Invalid calls that were repeated without a break, with the number of iterations in a row."""
 
+    @property
+    def waiting_letters(self) -> tuple[DeadLetter, ...]:
+        """The letters that an operator wants to be sent again."""
+        return tuple(letter for letter in self.dead_letters if letter.requeued)
+
     def with_failures(self, **changes: Unpack[FailuresChanges]) -> Self:
         """Return the state with these changes."""
         return replace_fields(self, changes, _FAILURES)
