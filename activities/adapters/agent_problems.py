@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from orga.activities.adapters.known_names import Problem, there_are
-from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
 from orga.activities.adapters.tiers import ChosenModels
 from orga.workflows.types.agents import AgentConfig
@@ -108,18 +107,10 @@ def listed_tools(agent: AgentConfig) -> list[str]:
     return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if agent.config.uses_knowledge else ())]
 
 
-def critic_refusal(chosen: ChosenModels) -> str:
-    """Return which critic's model cannot review, or ""."""
-    for critic in chosen.critics:
-        if critic.rubric and EMBEDDED_MODEL in chosen.of_critic(critic):
-            return f"critics.{critic.name}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
-    return ""
-
-
 def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
     """Return why one of a run's models cannot be asked for what it is to do, or ""; `check_model` raises ValueError."""
-    if problem := critic_refusal(chosen):
-        return problem
+    if chosen.misfit:
+        return chosen.misfit
     for key, model in chosen.named():
         try:
             check_model(model)

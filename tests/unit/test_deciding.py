@@ -11,10 +11,10 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.narrated_notes import told_note
 from orga.client.proof.decisions import fault_of
-from orga.workflows.decisions.begin import awaiting_past, fork_of, shared
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.decision import decision_of, due, result_data, with_decision, with_undecided_answer
 from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.decisions.fork import awaiting_past, fork_of, shared
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.saga import refusal
 from orga.workflows.types.agents import AgentConfig

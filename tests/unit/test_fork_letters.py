@@ -2,7 +2,7 @@
 
 import pytest
 
-from orga.workflows.decisions.begin import fork_of
+from orga.workflows.decisions.fork import fork_of
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import DeadLetter

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of, reference
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
-from orga.workflows.types.digest import digest_of, reference
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.ranges import Ranges

@@ -6,7 +6,7 @@ from typing import Any, cast
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.steps import with_streaks
-from orga.workflows.types.context import MessageRef
+from orga.workflows.types.context import MessageRef, record_digest
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.decision import (
     DECISION_GROUNDED,
@@ -18,7 +18,6 @@ from orga.workflows.types.decision import (
     GroundedDecision,
     Value,
 )
-from orga.workflows.types.digest import record_digest
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.loop_tools import tool_needing
 from orga.workflows.types.messages import Message, Reply, ToolCall

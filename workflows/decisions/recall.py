@@ -1,9 +1,8 @@
 """What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
 
 from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
-from orga.workflows.types.context import MessageRef
+from orga.workflows.types.context import MessageRef, digest_of
 from orga.workflows.types.conversation import Conversation, knowledge_message
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader

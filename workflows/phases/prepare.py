@@ -9,8 +9,9 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.decisions.begin import shared, size_problem
+from orga.workflows.decisions.begin import size_problem
 from orga.workflows.decisions.decision import unfounded
+from orga.workflows.decisions.fork import shared
 from orga.workflows.phases.control.run import result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.started_for import started_for

@@ -28,9 +28,8 @@ from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted, result_of
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, ReasonRequest
+from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
-from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.ranges import length
 
