@@ -8,11 +8,11 @@ from pydantic_core import to_json
 from orga.workflows.decisions.control.interventions import guidance
 from orga.workflows.decisions.goals.endings import best_effort, goal_result, goal_status
 from orga.workflows.decisions.goals.override import with_override
-from orga.workflows.decisions.goals.pipelines.answers import pipeline_answer
 from orga.workflows.decisions.goals.pipelines.course import (
     GUIDANCE_BYTES,
     KEPT_BYTES,
     calls_of,
+    pipeline_answer,
     with_heard,
     with_pipeline_round,
 )

@@ -1,13 +1,12 @@
 """What a run shows of itself: a line for each activity, details in Markdown, its status, its result when it ends."""
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orga.workflows.decisions.control.answers import open_text
 from orga.workflows.decisions.control.questions import pending_items
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.decision import result_data
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
@@ -137,6 +136,15 @@ def result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Ag
             conversation_digest=f"sha256:{digest}" if digest else "",
         )
     )
+
+
+def result_data(state: AgentState) -> Any:
+    """Return the `data` of a result: with decisions they stand there, beside an answer that has a schema."""
+    if not state.declared_decisions:
+        return state.data
+    made = {name: each.model_dump(mode="json") for name, each in state.decided.items()}
+    has_schema = state.setup is not None and state.setup.output_schema is not None
+    return {**({"answer": state.data} if has_schema else {}), "decisions": made}
 
 
 def status(state: AgentState, now: datetime) -> AgentStatus:

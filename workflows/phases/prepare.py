@@ -79,7 +79,8 @@ async def prepare_setup(run: Run) -> Setup:
 
 
 def _founded(setup: Setup, state: AgentState) -> Setup:
-    if problem := "; ".join(unfounded(setup.decisions, state.input)) or size_problem(state, setup):
+    lacking = unfounded(setup.decisions, state.input) if setup.decisions else []
+    if problem := "; ".join(lacking) or size_problem(state, setup):
         raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
     return setup
 

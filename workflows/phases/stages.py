@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.decision import due, with_undecided_answer
+from orga.workflows.decisions.decision import with_undecided_answer
 from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
 from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.critique import call_objection, review_answer, review_calls
@@ -27,7 +27,7 @@ def _problem(run: Run, gated: Gated) -> Conclusion | None:
         return conclusion(observe.with_misfit, gated.classified, verdict)
     if verdict.decision != "allow":
         return conclusion(observe.with_denied_answer, gated.reply, verdict)
-    if due(run.state):
+    if run.state.due_decisions:
         return conclusion(with_undecided_answer, gated.reply)
     if not gated.classified.is_usable:
         return conclusion(observe.with_repair, gated.classified)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from orga.workflows.decisions.goals import plans, pursue
 from orga.workflows.decisions.goals.pipelines import course
-from orga.workflows.decisions.goals.pipelines.answers import pipeline_answer
 from orga.workflows.decisions.goals.pipelines.next import with_next
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_of
 from orga.workflows.types.control import Intervention, Stop
@@ -62,7 +61,7 @@ BY_PIPELINE = Planner(
     calls=course.calls_of,
     brought=course.with_brought,
     next=with_next,
-    answer=pipeline_answer,
+    answer=course.pipeline_answer,
 )
 
 

@@ -10,8 +10,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
-from orga.workflows.decisions.goals.endings import details, goal_stop
-from orga.workflows.decisions.goals.learnt import step_outputs
+from orga.workflows.decisions.goals.endings import details, goal_stop, step_outputs
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
 from orga.workflows.decisions.goals.planners import planner_of
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn

@@ -1,4 +1,4 @@
-"""How a goal with a pipeline goes on: in place of a planner, what its configuration says."""
+"""How a goal with a pipeline goes on, and what it answers: in place of a planner, what its configuration says."""
 
 from collections.abc import Sequence
 
@@ -6,25 +6,34 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.change import told_steps
 from orga.workflows.decisions.goals.pipelines.next import with_next
-from orga.workflows.decisions.goals.pipelines.plans import REDUCE, first_steps, inputs_of, known_pipeline, role_of
+from orga.workflows.decisions.goals.pipelines.plans import (
+    REDUCE,
+    first_steps,
+    inputs_of,
+    known_pipeline,
+    own_steps,
+    pipeline_of,
+    role_of,
+)
 from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
 from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
+from orga.workflows.decisions.goals.pursue import honest_confidence
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.decisions.goals.review import with_plan_to_review
-from orga.workflows.types.control import Intervention
-from orga.workflows.types.goals.course import Course
+from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pipelines import Pipeline
-from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.text import clip, clip_json, undelimited
+from orga.workflows.types.text import clip, clip_json, one_line, undelimited
 
 KEPT_BYTES = 100_000
 """Of JSON that all outputs together may take which later steps need."""
 
 GUIDANCE_BYTES = 4_000
 ERROR_CHARS = 300
+WHY_CHARS = 200
 
 
 def _known(state: GoalState) -> tuple[Pipeline, Course]:
@@ -144,3 +153,37 @@ def _with_needed_alone(state: GoalState, pipeline: Pipeline) -> GoalState:
         needed = {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
     kept = {step_id: text for step_id, text in outputs.items() if step_id in needed}
     return state.with_pursuit(course=course.with_fields(outputs=kept))
+
+
+def pipeline_answer(state: GoalState, ending: Stop) -> str:
+    """Return the answer of the pipeline; "" where a model has to write one.
+
+    That of the last step, or the best draft, which says so where the goal ends early. Once people have said something
+    that no step has heard, or have added steps, the goal's model writes the answer.
+    """
+    pipeline = pipeline_of(state)
+    course = state.pursuit.course
+    if (
+        pipeline is None
+        or course is None
+        or state.pursuit.is_guided
+        or len(own_steps(state)) < len(state.pursuit.steps)
+    ):
+        return ""
+    if pipeline.kind == "director_critic":
+        return best_so_far(state, ending)
+    last = own_steps(state)[-1:] if ending[0] == "completed" else ()
+    return "".join(course.outputs.get(step.id, "") for step in last)
+
+
+def best_so_far(state: GoalState, ending: Stop) -> str:
+    """Return the best draft of a director, which says so where the goal ends early; "" where none has its score."""
+    course = state.pursuit.course
+    if course is None or not course.scores:
+        return ""
+    draft = f"draft-{best_draft(course.scores)}"
+    text = course.outputs.get(draft, "")
+    if ending[0] == "completed" or not text:
+        return text
+    why = f"{ending[0]}{f' ({one_line(ending[1], WHY_CHARS)})' if ending[1] else ''}"
+    return f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
