@@ -10,7 +10,7 @@ from orga.activities.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.setup import OF_THE_AGENT, PrepareRequest, Setup
 
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""
@@ -42,9 +42,7 @@ class PrepareActivities:
 
 
 def _too_large(setup: Setup, size: int) -> str:
-    parts = setup.model_dump(
-        mode="json", include={"instructions", "tools", "critics", "decisions", "output_schema", "prompts"}
-    )
+    parts = setup.model_dump(mode="json", include={*OF_THE_AGENT})
     sizes = ", ".join(f"{name} {len(to_json(value))}" for name, value in parts.items() if value)
     return (
         f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
