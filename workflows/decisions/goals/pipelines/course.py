@@ -1,6 +1,7 @@
 """How a goal with a pipeline goes on, and what it answers: in place of a planner, what its configuration says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -8,12 +9,12 @@ from orga.workflows.decisions.goals.change import told_steps
 from orga.workflows.decisions.goals.pipelines.next import with_next
 from orga.workflows.decisions.goals.pipelines.plans import (
     REDUCE,
-    first_steps,
     inputs_of,
     known_pipeline,
     own_steps,
     pipeline_of,
     role_of,
+    steps_of,
 )
 from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
@@ -22,7 +23,7 @@ from orga.workflows.decisions.goals.pursue import honest_confidence
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention, Stop
-from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.pipelines import Pipeline, PipelineKind
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
@@ -43,8 +44,8 @@ def _known(state: GoalState) -> tuple[Pipeline, Course]:
 def with_pipeline_plan(state: GoalState) -> GoalState:
     """Return the state with the plan that the pipeline stands for."""
     pipeline, course = _known(state)
-    steps = first_steps(pipeline, inputs_of(state.inputs, pipeline))
-    longest = 2 * pipeline.rounds if pipeline.kind == "director_critic" else len(steps)
+    inputs = inputs_of(state.inputs, pipeline)
+    steps, longest = steps_of(pipeline, inputs, 1), len(steps_of(pipeline, inputs, pipeline.rounds))
     after = with_plan_to_review(state.with_pursuit(steps=steps, longest=longest, course=course, due=()))
     return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=told_steps(steps))
 
@@ -143,16 +144,22 @@ def _with_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
 def _with_needed_alone(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Let go of what no later step needs, and no answer is made of."""
     course = state.pursuit.course or Course()
-    outputs = course.outputs
-    if pipeline.kind == "chain":
-        needed = set(list(outputs)[-1:])
-    elif pipeline.kind == "map_reduce":
-        needed = {REDUCE} if REDUCE in outputs else set(outputs)
-    else:
-        drafts = [step_id for step_id in outputs if role_of(step_id)[0] == "draft"]
-        needed = {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
-    kept = {step_id: text for step_id, text in outputs.items() if step_id in needed}
+    needed = _KINDS[pipeline.kind].needed(course)
+    kept = {step_id: text for step_id, text in course.outputs.items() if step_id in needed}
     return state.with_pursuit(course=course.with_fields(outputs=kept))
+
+
+def _latest(course: Course) -> set[str]:
+    return set(list(course.outputs)[-1:])
+
+
+def _reduced(course: Course) -> set[str]:
+    return {REDUCE} if REDUCE in course.outputs else set(course.outputs)
+
+
+def _best_and_latest(course: Course) -> set[str]:
+    drafts = [step_id for step_id in course.outputs if role_of(step_id)[0] == "draft"]
+    return {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
 
 
 def pipeline_answer(state: GoalState, ending: Stop) -> str:
@@ -170,10 +177,13 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
         or len(own_steps(state)) < len(state.pursuit.steps)
     ):
         return ""
-    if pipeline.kind == "director_critic":
-        return best_so_far(state, ending)
+    return _KINDS[pipeline.kind].answer(state, ending)
+
+
+def _of_last_step(state: GoalState, ending: Stop) -> str:
     last = own_steps(state)[-1:] if ending[0] == "completed" else ()
-    return "".join(course.outputs.get(step.id, "") for step in last)
+    outputs = state.pursuit.course.outputs if state.pursuit.course else {}
+    return "".join(outputs.get(step.id, "") for step in last)
 
 
 def best_so_far(state: GoalState, ending: Stop) -> str:
@@ -187,3 +197,18 @@ def best_so_far(state: GoalState, ending: Stop) -> str:
         return text
     why = f"{ending[0]}{f' ({one_line(ending[1], WHY_CHARS)})' if ending[1] else ''}"
     return f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
+
+
+class _Kind(NamedTuple):
+    """What becomes of the outputs of a pipeline of this kind."""
+
+    needed: Callable[[Course], set[str]]
+    """The steps whose outputs are kept."""
+    answer: Callable[[GoalState, Stop], str]
+
+
+_KINDS: Mapping[PipelineKind, _Kind] = {
+    "chain": _Kind(_latest, _of_last_step),
+    "map_reduce": _Kind(_reduced, _of_last_step),
+    "director_critic": _Kind(_best_and_latest, best_so_far),
+}
