@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ fmt: setup ## Format, and mend what lint can mend
 
 bench: setup ## Ratios against a hand-written minimal workflow, side by side
 	@$(BIN)/python -m bench
+
+wheel: $(RUNS) ## Build dist/orga-*.whl, for other folders and projects
+	@$(BIN)/hatchling build --target wheel
 
 lock: ## Lock the packages of pyproject.toml anew, with hashes: all of them, and those that orga needs to run
 	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-header --upgrade -o requirements.lock
