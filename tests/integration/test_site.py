@@ -1,4 +1,4 @@
-"""The documents as a site: every page is in its contents, every link leads somewhere, nothing is loaded from outside."""
+"""The documents as a site: each page in its contents, each link leads somewhere, nothing is loaded from outside."""
 
 import re
 import subprocess
