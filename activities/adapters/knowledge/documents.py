@@ -8,10 +8,12 @@ from typing import Literal
 
 from orga.activities.adapters.knowledge.project_files import project_files
 from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
+from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.chunks import chunks
+from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.identity import item_id
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, ScopeLevel
+from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -19,9 +21,6 @@ MAX_BYTES = 16 * 1024 * 1024
 
 SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text")
 """What is taken for a document in a folder; a file that is named may end as it likes."""
-
-BATCH = 256
-"""Parts that are stored at once."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,8 @@ async def import_documents(
 
 async def _stored(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
     changes = set[str]()
-    for start in range(0, len(items), BATCH):
-        changes |= {stored.change for stored in await store.store(items[start : start + BATCH])}
+    for batch in batches(items):
+        changes |= {stored.change for stored in await store.store(batch)}
     return changes
 
 
@@ -111,9 +110,7 @@ async def _shortened(store: KnowledgeStore, document: Document, owned: Owned, le
     beyond = list[str]()
     while await store.get(each := item_id(_part(document, owned, length + len(beyond), "-"))) is not None:
         beyond.append(each)
-    beyond.reverse()
-    for start in range(0, len(beyond), BATCH):
-        await store.forget(Erasure(ids=tuple(beyond[start : start + BATCH])))
+    await forget_ids(store, beyond[::-1])
     return len(beyond)
 
 

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from orga.activities.knowledge.erasing import fits
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
 from orga.client.cli.knowledge.shown import counted, headline
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
-from orga.workflows.types.knowledge import Erasure, KnowledgeKind, StoredItem
+from orga.workflows.types.knowledge import Erasure, KnowledgeKind
 from orga.workflows.types.text import clean_text
 
 _EXAMPLES = 5
@@ -87,16 +88,3 @@ async def _forgotten(what: Erasure, config: Path | None, *, as_json: bool) -> in
     else:
         result(f"forgotten: {counted(gone)}")
     return 0
-
-
-def fits(item: StoredItem, what: Erasure) -> bool:
-    """Return whether an item would be erased."""
-    owner = item.owner
-    return (
-        (not what.ids or item.id in what.ids)
-        and what.subject in {"", item.subject}
-        and what.workflow_id in {"", item.provenance.workflow_id}
-        and what.user in {"", owner.user}
-        and (what.tenant is None or (item.scope != "global" and what.tenant == owner.tenant))
-        and what.source in {"", item.provenance.source}
-    )

@@ -11,9 +11,8 @@ from psycopg import sql
 from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
-from orga.activities.adapters.knowledge.sqlite.candidates import COMMON, IN_A_FOLDER
-from orga.activities.adapters.knowledge.sqlite.rows import item_of
-from orga.activities.knowledge.ranking import Candidate, enough
+from orga.activities.adapters.knowledge.rows import item_of
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import code_of
 from orga.workflows.types.knowledge import Recall
