@@ -15,7 +15,7 @@ def require_named(what: Erasure) -> None:
     """
     if what == Erasure():
         raise KnowledgeError(
-            "nothing says what is to be forgotten; name an id, a subject, a run, a user, a tenant or a source",
+            "nothing says what is to be forgotten; name an id, a subject, a run, a user, a tenant, a source or a time",
             kind="InvalidItem",
         )
 
@@ -38,6 +38,7 @@ def fits(item: StoredItem, what: Erasure) -> bool:
         (not what.ids or item.id in what.ids)
         and all(has[column] == value for column, value in named_exactly(what).items())
         and (what.tenant is None or (item.scope != "global" and item.owner.tenant == what.tenant))
+        and (what.expired_by is None or (item.expires_at is not None and item.expires_at <= what.expired_by))
     )
 
 

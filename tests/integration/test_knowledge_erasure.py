@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from orga.activities.knowledge.erasing import fits
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, ScopeLevel
-from tests.support.knowledge.items import Clock, a_fact
+from tests.support.knowledge.items import T0, Clock, a_fact
 from tests.support.knowledge.stores import PLACES
 
 NAMES = st.sampled_from(["", "a", "A", "%", "' OR 1"])
+TIMES = st.sampled_from([T0 + timedelta(microseconds=number) for number in range(-1, 2)])
 SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
 
 
@@ -23,9 +25,12 @@ SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
 def facts(draw: st.DrawFn) -> KnowledgeItem:
     owner = Reader(tenant=draw(NAMES), user=draw(NAMES) or "somebody", agent="something")
     provenance = Provenance(source=draw(NAMES), workflow_id=draw(NAMES))
-    object_ = str(draw(st.integers(0, 9)))
     return a_fact(
-        *(draw(NAMES) or "it", "is", object_), scope=draw(st.sampled_from(SCOPES)), owner=owner, provenance=provenance
+        *(draw(NAMES) or "it", "is", str(draw(st.integers(0, 9)))),
+        scope=draw(st.sampled_from(SCOPES)),
+        owner=owner,
+        provenance=provenance,
+        expires_at=draw(st.none() | TIMES),
     )
 
 
@@ -36,6 +41,7 @@ NAMED: dict[str, st.SearchStrategy[Any]] = {
     "user": NAMES,
     "tenant": NAMES,
     "source": NAMES,
+    "expired_by": TIMES,
 }
 
 

@@ -200,3 +200,5 @@ class Erasure(Record):
     tenant: str | None = None
     """Empty means what belongs to no tenant; None does not ask. What is global is nobody's, and never among it."""
     source: str = ""
+    expired_by: datetime | None = None
+    """Aware. What is not recalled from then on; None does not ask."""

@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,7 @@ def forget(
     source: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What comes from there.", show_default=False)
     ] = None,
+    expired: Annotated[bool, typer.Option("--expired", help="What has expired, and is recalled no more.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
     config: ConfigFile = None,
@@ -47,6 +49,8 @@ def forget(
     Example: orga knowledge forget --user ada
 
     Example: orga knowledge forget --run agent-0198 --tenant shop --yes
+
+    Example: orga knowledge forget --expired --yes
     """
     what = Erasure(
         ids=tuple(map(clean_text, id_ or ())),
@@ -55,9 +59,10 @@ def forget(
         user=clean_text(user or ""),
         tenant=None if tenant is None else clean_text(tenant),
         source=clean_text(source or ""),
+        expired_by=datetime.now(UTC) if expired else None,
     )
     if what == Erasure():
-        raise UsageError("say what: --id, --subject, --run, --user, --tenant or --source")
+        raise UsageError("say what: --id, --subject, --run, --user, --tenant, --source or --expired")
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("nobody is here to agree; give --yes")
     going = Counter[KnowledgeKind]()

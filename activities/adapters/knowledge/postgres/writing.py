@@ -11,7 +11,7 @@ from orga.activities.adapters.knowledge.postgres.arrivals import Arrivals
 from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAMES, SELECTED, bits, numbers
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
-from orga.activities.adapters.knowledge.rows import item_of, row_of
+from orga.activities.adapters.knowledge.rows import item_of, micros, row_of
 from orga.activities.knowledge.arrival import SETTLED, standing
 from orga.activities.knowledge.erasing import named_exactly
 from orga.activities.knowledge.identity import claim_of
@@ -148,4 +148,7 @@ def _condition(what: Erasure) -> tuple[sql.Composed, list[Any]]:
     if what.tenant is not None:
         conditions.append(sql.SQL("tenant = %s AND scope != 'global'"))
         values.append(what.tenant)
+    if what.expired_by is not None:
+        conditions.append(sql.SQL("expires_at <= %s"))
+        values.append(micros(what.expired_by))
     return sql.SQL(" AND ").join(conditions), values

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orga.activities.adapters.knowledge.rows import COLUMNS, item_of, row_of
+from orga.activities.adapters.knowledge.rows import COLUMNS, item_of, micros, row_of
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.arrival import SETTLED, change, standing
 from orga.activities.knowledge.batches import batches
@@ -122,8 +122,10 @@ def _count_up(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _condition(what: Erasure) -> tuple[str, list[object]]:
-    named = {f"{column} = ?": value for column, value in named_exactly(what).items()}
+    named: dict[str, object] = {f"{column} = ?": value for column, value in named_exactly(what).items()}
     if what.tenant is not None:
         named["tenant = ? AND scope != 'global'"] = what.tenant
+    if what.expired_by is not None:
+        named["expires_at <= ?"] = micros(what.expired_by)
     ids = [f"id IN ({', '.join('?' * len(what.ids))})"] if what.ids else []
     return " AND ".join([*ids, *named]), [*what.ids, *named.values()]
