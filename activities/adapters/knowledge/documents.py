@@ -58,15 +58,28 @@ class Fate:
 def documents(path: Path, root: Path) -> Iterator[Document]:
     """Yield the documents of a folder, or the file itself: below the root they are called by their path from there."""
     path = path.resolve()
-    inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
+    is_inside = path.is_relative_to(root)
     if not path.is_dir():
-        source = clean_text(str(path) if inside is None else inside)
-        yield Document(path.parent, path.name, source, "" if inside is None else source.rpartition("/")[0])
+        source = clean_text(path.relative_to(root).as_posix() if is_inside else str(path))
+        yield Document(path.parent, path.name, source, source.rpartition("/")[0] if is_inside else "")
         return
-    base = f"{path}/" if inside is None else "" if inside == "." else f"{inside}/"
+    base = base_of(path, root)
     for each in project_files(path, lambda name: name.lower().endswith(SUFFIXES)):
         source = clean_text(f"{base}{each}")
-        yield Document(path, each, source, "" if inside is None else source.rpartition("/")[0])
+        yield Document(path, each, source, source.rpartition("/")[0] if is_inside else "")
+
+
+def base_of(folder: Path, root: Path) -> str:
+    """Return what the documents of a folder are called by, ahead of their path in it."""
+    folder = folder.resolve()
+    if not folder.is_relative_to(root):
+        return f"{folder}/"
+    return "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
+
+
+def key_of(source: str, part: str = "") -> str:
+    """Return the key of a part of a document, or what all of its keys begin with."""
+    return f"document:{source}#{part}"
 
 
 async def import_documents(
@@ -135,7 +148,7 @@ def _part(document: Document, owned: Owned, number: int, text: str) -> Knowledge
         text=text,
         scope=owned.scope,
         owner=owned.owner,
-        key=f"document:{document.source}#{number:06}",
+        key=key_of(document.source, f"{number:06}"),
         directory=document.directory,
         provenance=Provenance(source=document.source, taint=owned.taint),
     )
