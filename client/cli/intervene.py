@@ -25,7 +25,7 @@ def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = N
     Example: orga steer ID "Look at the tests as well."
     """
     text = clean_text(task_text(guidance))
-    return send_signal("steer", run, lambda handle: handle.steer(text), config, kind=AgentHandle, as_json=json)
+    return _signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
@@ -34,9 +34,7 @@ def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFil
     Example: orga add-context ID - < notes.md
     """
     text = clean_text(task_text(context))
-    return send_signal(
-        "add_context", run, lambda handle: handle.add_context(text), config, kind=AgentHandle, as_json=json
-    )
+    return _signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
 
 
 def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -44,7 +42,7 @@ def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga pause ID
     """
-    return send_signal("pause", run, AgentHandle.pause, config, kind=AgentHandle, as_json=json)
+    return _signal("pause", run, AgentHandle.pause, config, as_json=json)
 
 
 def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -52,7 +50,7 @@ def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga resume ID
     """
-    return send_signal("resume", run, AgentHandle.resume, config, kind=AgentHandle, as_json=json)
+    return _signal("resume", run, AgentHandle.resume, config, as_json=json)
 
 
 def abort(
@@ -66,7 +64,13 @@ def abort(
     Example: orga abort ID "The question is settled."
     """
     text = clean_text(why)
-    return send_signal("abort", run, lambda handle: handle.abort(text), config, kind=AgentHandle, as_json=json)
+    return _signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+
+
+def _signal(
+    name: str, run_id: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
+) -> int:
+    return send_signal(name, run_id, send, config, kind=AgentHandle, as_json=as_json)
 
 
 H = TypeVar("H", bound=AgentHandle)
