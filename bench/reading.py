@@ -41,7 +41,7 @@ class Asked:
     never: tuple[str, ...] = ()
 
     def is_right(self, answer: str) -> bool:
-        """Return whether the answer opens with the quote that answers, or with what was not found and quotes nothing."""
+        """Return whether the first quote answers; of what has no answer, whether it says so and quotes nothing."""
         quotes = [_unmarked(quote) for quote in _QUOTE.findall(answer)]
         if any(wrong in quote for wrong in self.never for quote in quotes):
             return False

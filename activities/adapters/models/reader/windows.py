@@ -7,9 +7,9 @@ from orga.activities.adapters.models.reader.evidence import Evidence
 from orga.activities.adapters.models.reader.passages import Passage
 from orga.activities.adapters.models.reader.ranking import Ranked
 
-_ABOVE, _BELOW, _BELOW_HEADING = 10, 18, 40
+_ABOVE, _BELOW, _BELOW_HEADING = 12, 24, 40
 """Lines read around a hit; a heading's text follows it."""
-_CHARACTERS = 5000
+_CHARACTERS = 6000
 """What one window may hold, by the length of the lines that are known."""
 _HEADING_BONUS = 1.6
 _REST = 0.25
