@@ -27,6 +27,7 @@ RIGHT = 15
 """Of the 20 that are asked."""
 CALLS = 6
 """Of tools, for one question, at most."""
+_LEAST: dict[Questions, int] = {"asked": RIGHT, "held_out": 0}
 _ITERATIONS = 12
 _QUOTE = re.compile(r"(?:^>.*\n?)+", re.M)
 
@@ -96,7 +97,7 @@ async def answered(asked: Asked) -> Answered:
 async def measure(_: Rig) -> list[Figure]:
     """Return the figures; the ratio is what is missing, and 1 its limit."""
     figures: list[Figure] = []
-    for of, least in (("asked", RIGHT), ("held_out", 0)):
+    for of, least in _LEAST.items():
         found = await answers(of)
         right = sum(each.is_right for each in found)
         name = f"right answers of the offline reader, {of.replace('_', ' ')}"

@@ -63,8 +63,9 @@ def near_words(word: str) -> tuple[str, ...]:
     if f"▁{word}" not in tokens:
         return ()
     place = tokens[f"▁{word}"]
-    likeness = vectors @ vectors[place]
-    nearest = [one for one in (-likeness).argsort()[:_LOOKED_AT] if likeness[one] >= NEAR and one != place]
+    likeness: list[float] = (vectors @ vectors[place]).tolist()
+    order = sorted(range(len(likeness)), key=lambda one: -likeness[one])[:_LOOKED_AT]
+    nearest = [one for one in order if likeness[one] >= NEAR and one != place]
     names = list(tokens)
     return tuple(names[one][1:] for one in nearest)
 

@@ -1,5 +1,6 @@
 """Languages: the words of each that say nothing of what a text is about, and which language a text is in."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 Language = Literal["en", "de", "fr", "es"]
@@ -36,7 +37,8 @@ STOP_WORDS: dict[Language, frozenset[str]] = {
     "fr": _each(
         """
         a ai au aux avec ce ces cette combien comment dans de des donc du elle en est et eu il ils je la le les leur
-        leurs lui ma mais me mes mon ne nos notre nous on ou par pas plus pour pourquoi qu quand que quel quelle quelles quels
+        leurs lui ma mais me mes mon ne nos notre nous on
+        ou par pas plus pour pourquoi qu quand que quel quelle quelles quels
         qui quoi sa sans se ses si son sont sur ta te tes ton tu un une vos votre vous y
         """
     ),
@@ -53,7 +55,8 @@ TASK_WORDS: dict[Language, frozenset[str]] = {
     "en": _each(
         """
         answer ask brief briefly cite compare describe detail details directory doc docs document documentation
-        documents exactly explain explanation file files find folder folders happen happens know list look mean means overview
+        documents exactly explain explanation file files find folder
+        folders happen happens know list look mean means overview
         passage passages place project question quote quotes read repo repository say says sentence show source sources
         specific summarise summarize summary summaries tell thing things understand use used uses using want way work
         works write
@@ -71,7 +74,9 @@ TASK_WORDS: dict[Language, frozenset[str]] = {
 """Words of a task that say what to do, not what about."""
 
 
-def language_of(words: list[str]) -> Language:
+def language_of(words: Sequence[str]) -> Language:
     """Return the language whose commonest words are the most among these, folded ones; English where none is ahead."""
-    counts = {language: sum(word in stop for word in words) for language, stop in STOP_WORDS.items()}
-    return max(counts, key=lambda language: (counts[language], language == "en"))
+    ranked = [
+        (sum(word in stop for word in words), language == "en", language) for language, stop in STOP_WORDS.items()
+    ]
+    return max(ranked)[2]
