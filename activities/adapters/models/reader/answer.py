@@ -1,6 +1,7 @@
 """The answer: quotes with their sources, what was not found or not allowed, and what wrote it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orga.activities.adapters.models.reader.evidence import Evidence
 from orga.activities.adapters.models.reader.files import likely_files, name_matches, prior
@@ -9,12 +10,15 @@ from orga.activities.adapters.models.reader.overview import overview_quotes
 from orga.activities.adapters.models.reader.question import Question
 from orga.activities.adapters.models.reader.quote import Quote
 from orga.activities.adapters.models.reader.ranking import Ranked, ranked_passages
-from orga.activities.adapters.models.reader.selection import selected_quotes
+from orga.activities.adapters.models.reader.selection import repeats, selected_quotes
 from orga.activities.adapters.models.reader.spelling import respelled
 from orga.activities.adapters.models.reader.toolbox import Toolbox
+from orga.activities.adapters.models.reader.words import stems
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 _QUOTES = 3
+_OPEN = 2
+"""Words that the quotes do not hold, from which they are a question of their own."""
 _NAMES = 25
 """Files named in the room of one quote."""
 
@@ -45,6 +49,7 @@ def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
         return []
     ranked, lexicon = ranked_passages(question, evidence)
     quotes = selected_quotes(ranked, lexicon, evidence, most)
+    quotes += _on_the_rest(question, lexicon, evidence, quotes)[: most - len(quotes)]
     absent = _absent(question, lexicon)
     fixes = ", ".join(f"{wrong} → {right}" for wrong, right in respelled(question, lexicon)[1].items())
     read_as = [f"Read as: {fixes}."] if fixes else []
@@ -59,6 +64,18 @@ def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
     rest = f"; {len(quotes)} quotes from {_count(files, 'file')}, best first" if len(quotes) > 1 else ""
     missing = [f"Not found: {', '.join(absent)}."] if absent else []
     return [*missing, f"The closest passage is in `{quotes[0].source}`{rest}.", *map(_quoted, quotes), *read_as]
+
+
+def _on_the_rest(question: Question, lexicon: Lexicon, evidence: Evidence, quotes: list[Quote]) -> list[Quote]:
+    """Return the quote that answers what the others leave open: "how is it made, and who pays" asks two things."""
+    said = lexicon.strengths(stems(" ".join(f"{quote.text} {quote.heading} {quote.path}" for quote in quotes)))
+    open_ = [t for place, t in enumerate(question.terms) if place not in said and lexicon.weights[place]]
+    if not quotes or len(open_) < _OPEN or any(term.is_exact for term in open_):
+        return []
+    terms = (*(term for term in question.terms if term.is_exact), *open_)
+    ranked, its_lexicon = ranked_passages(replace(question, terms=terms, wants_number=False), evidence)
+    more = selected_quotes(ranked, its_lexicon, evidence, 1)
+    return [quote for quote in more if not any(repeats(quote, other) for other in quotes)]
 
 
 def _absent(question: Question, lexicon: Lexicon) -> list[str]:

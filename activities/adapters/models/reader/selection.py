@@ -25,7 +25,7 @@ def selected_quotes(ranked: list[Ranked], lexicon: Lexicon, evidence: Evidence, 
         quote = quote_of_finding(one.passage, finding, lexicon)
         _, best, best_score = answering[0]
         is_worth = score >= _WORTH * best_score and finding.coverage >= _AS_GOOD * best.coverage
-        if is_worth and not any(_repeats(quote, other) for other in quotes):
+        if is_worth and not any(repeats(quote, other) for other in quotes):
             quotes.append(quote)
             if len(quotes) == most:
                 break
@@ -37,6 +37,7 @@ def _score(ranked: Ranked, evidence: Evidence) -> float:
     return ranked.score * (1.0 if is_read or not evidence.read else _UNREAD)
 
 
-def _repeats(quote: Quote, other: Quote) -> bool:
+def repeats(quote: Quote, other: Quote) -> bool:
+    """Return whether two quotes say the same."""
     overlaps = quote.path == other.path and quote.first <= other.last and other.first <= quote.last
     return overlaps or fuzz.ratio(quote.text, other.text) >= _SAME
