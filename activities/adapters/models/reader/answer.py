@@ -1,24 +1,22 @@
 """The answer: quotes with their sources, what was not found or not allowed, and what wrote it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from orga.activities.adapters.models.reader.evidence import Evidence
 from orga.activities.adapters.models.reader.files import likely_files, name_matches, prior
 from orga.activities.adapters.models.reader.lexicon import Lexicon
 from orga.activities.adapters.models.reader.overview import overview_quotes
-from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.question import Question, Term, parts_of
 from orga.activities.adapters.models.reader.quote import Quote
 from orga.activities.adapters.models.reader.ranking import Ranked, ranked_passages
 from orga.activities.adapters.models.reader.selection import repeats, selected_quotes
 from orga.activities.adapters.models.reader.spelling import respelled
 from orga.activities.adapters.models.reader.toolbox import Toolbox
-from orga.activities.adapters.models.reader.words import stems
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
 _QUOTES = 3
-_OPEN = 2
-"""Words that the quotes do not hold, from which they are a question of their own."""
+_WHOLE = 0.8
+"""Coverage from which a question that asks two things is answered by one passage."""
 _NAMES = 25
 """Files named in the room of one quote."""
 
@@ -48,9 +46,10 @@ def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
     if not question.terms:
         return []
     ranked, lexicon = ranked_passages(question, evidence)
-    quotes = selected_quotes(ranked, lexicon, evidence, most)
-    quotes += _on_the_rest(question, lexicon, evidence, quotes)[: most - len(quotes)]
-    absent = _absent(question, lexicon)
+    quotes, absent = selected_quotes(ranked, lexicon, evidence, most), _absent(question, lexicon)
+    if not ranked or ranked[0].finding is None or ranked[0].finding.coverage < _WHOLE:
+        by_parts, unanswered = _by_parts(question, evidence, most)
+        quotes, absent = (by_parts, [*absent, *unanswered]) if by_parts else (quotes, absent)
     fixes = ", ".join(f"{wrong} → {right}" for wrong, right in respelled(question, lexicon)[1].items())
     read_as = [f"Read as: {fixes}."] if fixes else []
     if not quotes:
@@ -66,16 +65,15 @@ def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
     return [*missing, f"The closest passage is in `{quotes[0].source}`{rest}.", *map(_quoted, quotes), *read_as]
 
 
-def _on_the_rest(question: Question, lexicon: Lexicon, evidence: Evidence, quotes: list[Quote]) -> list[Quote]:
-    """Return the quote that answers what the others leave open: "how is it made, and who pays" asks two things."""
-    said = lexicon.strengths(stems(" ".join(f"{quote.text} {quote.heading} {quote.path}" for quote in quotes)))
-    open_ = [t for place, t in enumerate(question.terms) if place not in said and lexicon.weights[place]]
-    if not quotes or len(open_) < _OPEN or any(term.is_exact for term in open_):
-        return []
-    terms = (*(term for term in question.terms if term.is_exact), *open_)
-    ranked, its_lexicon = ranked_passages(replace(question, terms=terms, wants_number=False), evidence)
-    more = selected_quotes(ranked, its_lexicon, evidence, 1)
-    return [quote for quote in more if not any(repeats(quote, other) for other in quotes)]
+def _by_parts(question: Question, evidence: Evidence, most: int) -> tuple[list[Quote], list[str]]:
+    """Return the quotes of a question that asks two things, where no passage answers both, and what has none."""
+    quotes, unanswered = list[Quote](), list[str]()
+    for part in parts_of(question):
+        ranked, lexicon = ranked_passages(part, evidence)
+        found = selected_quotes(ranked, lexicon, evidence, max(1, most // 2))
+        quotes += [quote for quote in found if not any(repeats(quote, other) for other in quotes)]
+        unanswered += [] if found else [_together(part)]
+    return quotes[:most], unanswered
 
 
 def _absent(question: Question, lexicon: Lexicon) -> list[str]:
@@ -85,12 +83,21 @@ def _absent(question: Question, lexicon: Lexicon) -> list[str]:
 
 
 def _refusal(question: Question, evidence: Evidence, absent: list[str]) -> str:
-    terms = list(dict.fromkeys(t.surface for t in question.terms))
-    what = ", ".join(absent) or f"a passage that says {' and '.join(terms[:6])}"
+    terms = list(dict.fromkeys(term.surface for term in question.terms))
+    what = ", ".join(absent) or _together(question)
     looked = [f"searched for {', '.join(terms)}"] if evidence.searches else []
     looked += [_count(len(evidence.listing), "file") + " listed"] if evidence.listing else []
     looked += [_count(len(evidence.read), "file") + " read"] if evidence.read else []
     return f"Not found: {what}. Nothing answers the question ({'; '.join(looked) or 'nothing could be searched'})."
+
+
+def _together(question: Question) -> str:
+    whole = [term.surface for term in question.terms if not any(_is_inside(term, other) for other in question.terms)]
+    return f"a passage that says {' and '.join(dict.fromkeys(whole[:6]))}"
+
+
+def _is_inside(term: Term, other: Term) -> bool:
+    return len(term.stems) == 1 < len(other.stems) and term.stems[0] in other.stems
 
 
 def _closest(ranked: Sequence[Ranked], question: Question) -> list[str]:

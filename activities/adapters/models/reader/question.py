@@ -30,6 +30,9 @@ _QUANTITY = re.compile(
     r"|wie (?:lange|viele?|oft|gro(?:ß|ss)|hoch|alt|weit))\b",
     re.I,
 )
+_AND = re.compile(r"\b(?:and|und)\b|\?\s", re.I)
+_OWN = 2
+"""Words that each part of a question has, where it asks two things."""
 _LISTING = re.compile(r"\b(?:list|which|what|show)\b.{0,30}\b(?:files|documents|folders?|directory)\b", re.I)
 
 
@@ -148,3 +151,25 @@ def _distinct(terms: list[Term]) -> tuple[Term, ...]:
         part_of_compound = len(term.stems) == 1 and term.stems[0] in inside
         kept.setdefault(term.stems, replace(term, weight=term.weight / 2, is_exact=False) if part_of_compound else term)
     return tuple(kept.values())
+
+
+def parts_of(question: Question) -> tuple[Question, ...]:
+    """Return the two questions of one that asks "how is it made and who pays for it"; none of any other.
+
+    Each has two words at least. Names and numbers of the first go with the second, unless that has its own.
+    """
+    texts = _AND.split(question.text, maxsplit=1)
+    halves = [[term for term in question.terms if _is_in(term, text)] for text in texts]
+    if len(halves) < _OWN or any(sum(not term.is_exact for term in half) < _OWN for half in halves):
+        return ()
+    named = [term for term in halves[0] if term.is_exact]
+    if not any(term.is_exact for term in halves[1]):
+        halves[1] = [*named, *halves[1]]
+    return tuple(
+        replace(question, text=text, terms=tuple(half), wants_number=_QUANTITY.search(text) is not None)
+        for text, half in zip(texts, halves, strict=True)
+    )
+
+
+def _is_in(term: Term, text: str) -> bool:
+    return set(map(stem, words(term.surface))) <= set(map(stem, words(text)))

@@ -18,6 +18,8 @@ _USUAL_LENGTH = 60
 """Words of a usual passage, for BM25's length norm."""
 _LONGEST = 2
 """Usual lengths from which length no longer counts: of a very long line only the best sentences are quoted."""
+_LONG_UNIT = 100
+"""Words of what answers at which it counts half of what a very short one does."""
 _HEADING, _PATH = 1.0, 0.4
 """What a term in the heading above or in the path counts beside one in the text."""
 _NUMERIC = re.compile(r"\b(how (?:long|many|much|often|big|large)|default|limit|maximum|minimum|timeout|value)", re.I)
@@ -71,7 +73,9 @@ def _ranked(passage: Passage, found: list[str], lexicon: Lexicon, question: Ques
     score *= (0.3 + 0.7 * coverage) * (1 + 0.5 * _closeness(in_heading | in_text)) * prior(passage.path)
     finding = None if passage.is_heading or passage.is_imports else finding_in(passage, question, lexicon)
     if finding is not None:
-        score *= finding.coverage**2
+        said = stems(finding.unit.text)
+        near = 1 + _closeness(lexicon.positions(said))
+        score *= near * finding.coverage**2 / (1 + len(said) / _LONG_UNIT)
     return Ranked(passage, score * _cues(passage, question), coverage, frozenset(in_text), finding)
 
 
