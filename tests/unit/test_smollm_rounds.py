@@ -10,7 +10,7 @@ from orga.activities.adapters.models.smollm import engine
 from orga.activities.adapters.models.smollm.mark import MARK, STOPPED
 from orga.activities.adapters.models.smollm.rounds import MOST, is_going_round, next_id
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tools import ToolSpec
 
 TASK = Message.of("user", "What did the printer cost?", pinned=True)
@@ -85,15 +85,14 @@ async def test_a_looping_model_has_to_answer_and_its_answer_is_marked(monkeypatc
     """Each of its turns takes half a minute: fourteen of them were five minutes of nothing."""
     parrot, messages, pieces = Engine(), [TASK], list[str]()
     monkeypatch.setattr(engine, "generate", parrot.generate)
-    for _ in range(MOST):
+
+    async def ask() -> Reply:
         request = ModelRequest(model="smollm2", messages=tuple(messages), tools=(READ,))
-        reply = await LocalProvider().complete(request, pieces.append)
-        if not reply.calls:
-            break
-        messages += [
-            reply.message(),
-            Message.of_result(call_id=reply.calls[0].call_id, tool="read_file", text="a text"),
-        ]
+        return await LocalProvider().complete(request, pieces.append)
+
+    while (reply := await ask()).calls and len(parrot.bodies) < MOST:
+        result = Message.of_result(call_id=reply.calls[0].call_id, tool="read_file", text="a text")
+        messages += [reply.message(), result]
 
     assert (reply.text, reply.finish) == (f"It cost much.{MARK}{STOPPED}", "stop")
     assert "".join(pieces) == reply.text

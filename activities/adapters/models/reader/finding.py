@@ -24,6 +24,13 @@ _AMOUNTS = frozenset(
     ["every", "never", "none", "once", "twice", "half", "einmal", "zweimal", "nie", "halb", "daily", "unlimited"]
 )
 
+_ONE = re.compile(
+    r"(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bfirst )(?<!\bwhich )(?<!\bother )"
+    r"\bone (?!of |that |who |is )\w",
+    re.I,
+)
+"""As a number: "one attempt", not "the one that"."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -68,7 +75,9 @@ def _part(places: Iterable[int], strengths: dict[int, float], lexicon: Lexicon) 
 
 
 def _has_amount(text: str) -> bool:
-    return any(word.isdigit() or word[:1].isdigit() or word in NUMBERS or word in _AMOUNTS for word in words(text))
+    return _ONE.search(text) is not None or any(
+        word.isdigit() or word[:1].isdigit() or word in NUMBERS or word in _AMOUNTS for word in words(text)
+    )
 
 
 def _is_mixed(unit: Unit, terms: Iterable[Term]) -> bool:

@@ -74,6 +74,9 @@ TASK_WORDS: dict[Language, frozenset[str]] = {
 """Words of a task that say what to do, not what about."""
 
 
+_LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "es")
+
+
 def language_of(words: Sequence[str]) -> Language:
     """Return the language whose commonest words are the most among these, folded ones; English where none is ahead."""
     ranked = [

@@ -22,17 +22,16 @@ def is_going_round(messages: Sequence[Message]) -> bool:
     failed, found nothing, or brought a text that is known already.
     """
     results = {message.call_id: message for message in messages if message.role == "tool"}
-    known, texts, fruitless, turns = set[str](), set[str](), list[bool](), 0
+    known, texts, fruitless = set[str](), set[str](), list[bool]()
     for message in messages:
         if message.role == "user" and not message.text.startswith("[Reply not usable]"):
-            known, texts, fruitless, turns = set(), set(), [], 0
+            known, texts, fruitless = set[str](), set[str](), list[bool]()
         if not message.calls:
             continue
-        turns += 1
         brought = [_is_new(call, results.get(call.call_id), known, texts) for call in message.calls]
         fruitless.append(not any(brought))
     lately = fruitless[-IN_A_ROW:]
-    return turns >= MOST or sum(fruitless) >= IN_ALL or (len(lately) == IN_A_ROW and all(lately))
+    return len(fruitless) >= MOST or sum(fruitless) >= IN_ALL or (len(lately) == IN_A_ROW and all(lately))
 
 
 def next_id(messages: Sequence[Message]) -> str:
