@@ -31,6 +31,7 @@ from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import DeadLetter, Outcome
+from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 
 class Acted(NamedTuple):
@@ -50,6 +51,8 @@ async def execute_reply(run: Run, gated: Gated, doing: str) -> Acted:
     verdicts = tuple(each.verdict for each in acted.results)
     denied = steps.repeated(acted.outcomes, verdicts, "denied")
     invalid = steps.invalid_calls(acted.outcomes, verdicts)
+    if steps.is_all_stopped(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
+        invalid.append(steps.NOTHING_BUT_STOPPED)
     run.change(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
     run.change(with_attempts, acted.outcomes, run.now)
     return acted
