@@ -9,7 +9,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.login_name import login_name
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 
 
@@ -30,7 +30,7 @@ def answer(
 
 
 async def _answer(run_id: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(run_id, config) as (here, run_id):
         answered = await here.run(run_id).answer(text, question, by)
     if as_json:
         json_result({"id": run_id, "question": answered})

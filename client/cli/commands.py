@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orga.client.cli.of_run import OfRun
+
 
 class Command(NamedTuple):
     """One command."""
@@ -200,7 +202,7 @@ def loaded(name: str, place: str) -> Any:
     if isinstance(target, typer.Typer):
         return typer.main.get_group(target)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name)(target)
+    alone.command(name, cls=OfRun)(target)
     return typer.main.get_command(alone)
 
 

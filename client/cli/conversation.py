@@ -5,7 +5,7 @@ from pathlib import Path
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import apart, below, on_one_line
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import NoAnswer
@@ -24,7 +24,7 @@ def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> i
 
 
 async def _conversation(run_id: str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(run_id, config) as (here, run_id):
         run = here.run(run_id)
         described = await run.describe()
         if not await may_be_polled(here.client, described.task_queue):

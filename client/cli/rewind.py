@@ -1,7 +1,7 @@
 """`orga rewind`: let a run go on from the end of an earlier iteration."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -13,7 +13,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed, while_asking
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.past.aftermath import ENDINGS, Effect, Sent
 from orga.client.past.delegates import Delegate
@@ -57,7 +57,8 @@ def rewind(
 
 
 async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(wish.run_id, config) as (here, run_id):
+        wish = replace(wish, run_id=run_id)
         plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
         for line in plan_lines(plan, keeps=wish.keeps):
             note(line)

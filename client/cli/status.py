@@ -7,7 +7,7 @@ from orga.client.cli.history_status import history_status
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import Session, session
+from orga.client.cli.session import Session, of_run
 from orga.client.cli.status_lines import status_lines
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.workplace import home_of, worker_command
@@ -31,7 +31,7 @@ def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
 
 async def _status(run_id: str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(run_id, config) as (here, run_id):
         described = await here.run(run_id).describe()
         failing, version = await failing_task(here.client, described), version_of(described)
         is_left = not failing and await lacks_its_version(here.client, described.task_queue, version)
