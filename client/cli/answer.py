@@ -29,8 +29,8 @@ def answer(
     return completed(_answer(run, text, question, by or login_name(), config, as_json=json))
 
 
-async def _answer(run_id: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _answer(named: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         answered = await here.run(run_id).answer(text, question, by)
     if as_json:
         json_result({"id": run_id, "question": answered})

@@ -82,9 +82,9 @@ def deny(
     return _decided(_Decision("denied", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
 
 
-async def _held(run_id: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
+async def _held(named: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
     """Show these calls, or all that are held, and decide nothing."""
-    async with of_run(run_id, config) as (here, run_id):
+    async with of_run(named, config) as (here, run_id):
         held = (await here.run(run_id).live_status()).pending_approvals
     if missing := set(approvals) - {question.approval_id for question in held}:
         raise UsageError(f"run {run_id!r} holds no call {', '.join(sorted(missing))}; `orga inbox` shows what waits")

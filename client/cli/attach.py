@@ -29,8 +29,8 @@ def attach(run: RunId, no_worker: NoWorker = False, json: Json = False, config: 
     return completed(_attach(run, config, no_worker=no_worker, as_json=json))
 
 
-async def _attach(run_id: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         described = await here.run(run_id).describe()
         if link := here.connection.link(run_id):
             note(link)

@@ -30,7 +30,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "attach:attach",
             "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
         ),
-        Command("list", "list_runs:list_runs", "List runs, newest first."),
+        Command(
+            "list",
+            "list_runs:list_runs",
+            "List runs, newest first: what they are for, where they stand, what they cost, in which folder.",
+        ),
         Command(
             "status",
             "status:status",

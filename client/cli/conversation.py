@@ -23,8 +23,8 @@ def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> i
     return completed(_conversation(run, config, as_json=json))
 
 
-async def _conversation(run_id: str, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _conversation(named: str, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         run = here.run(run_id)
         described = await run.describe()
         if not await may_be_polled(here.client, described.task_queue):

@@ -51,8 +51,8 @@ def extend(
     return completed(_extend(run, limits, config, as_json=json))
 
 
-async def _extend(run_id: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _extend(named: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         raised = await here.run(run_id).extend_budget(**limits)
     if as_json:
         json_result({"id": run_id, "limits": raised})

@@ -53,8 +53,8 @@ def journal(
     return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
 
 
-async def _journal(run_id: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
         return await _written(entries, verify=verify, as_json=as_json)
 

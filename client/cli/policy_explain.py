@@ -46,8 +46,8 @@ def explain(
     return completed(_explain(run, place, config, as_json=json))
 
 
-async def _explain(run_id: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _explain(named: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
         sources = _sources(here.loaded)
     found = explanations(entries, place)

@@ -65,9 +65,9 @@ def resolve(
 
 
 async def _resolve(
-    run_id: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
+    named: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
 ) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+    async with of_run(named, config) as (here, run_id):
         run = here.run(run_id)
         escalation = escalation or await _only_one(run)
         await run.resolve_escalation(escalation, decision.choice, decision.result, decision.by, decision.reason)

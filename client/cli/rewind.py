@@ -68,9 +68,9 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
             question = f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?"
             with while_asking():
                 typer.confirm(question, abort=True, err=True)
-        run_id = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
+        execution = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
     if as_json:
-        json_result(_json(plan, run_id, keeps=wish.keeps))
+        json_result(_json(plan, execution, keeps=wish.keeps))
     else:
         told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
         note(f"{told}; follow it: orga attach {quote(wish.run_id)}")

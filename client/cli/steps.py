@@ -44,8 +44,8 @@ def steps(
     return completed(_steps(run, prompt, config, as_json=json))
 
 
-async def _steps(run_id: str, turn: int | None, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(run_id, config) as (here, run_id):
+async def _steps(named: str, turn: int | None, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         if turn is not None:
             _show_prompt(await prompt_of(here.client, run_id, turn), as_json=as_json)
         else:

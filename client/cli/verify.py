@@ -87,10 +87,10 @@ def _verified_file(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_js
 
 
 async def _verify(
-    run_id: str, exported: JournalFile | None, keys: list[str], config: Path | None, *, as_json: bool
+    named: str, exported: JournalFile | None, keys: list[str], config: Path | None, *, as_json: bool
 ) -> int:
     permits = _permits()
-    async with of_run(run_id, config) as (here, run_id):
+    async with of_run(named, config) as (here, run_id):
         keys_to_trust = trusted(here.loaded.config.audit, keys) if exported else []
         with progress_line() as report:
             found = await verify_run(

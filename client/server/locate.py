@@ -10,6 +10,7 @@ from pathlib import Path
 from orga.client.server.endpoint import Report, ServerUnavailable
 from orga.client.server.home import cache_folder
 from orga.client.server.locks import taken
+from orga.client.server.obtain import NotObtained, built, downloaded
 from orga.client.user_path import user_path
 
 REMEDY = (
@@ -40,8 +41,6 @@ async def locate(report: Report) -> Path:
 
 
 async def _obtain(target: Path, report: Report) -> None:
-    from orga.client.server.obtain import NotObtained, built, downloaded  # with what speaks HTTP, needed once
-
     failures: list[str] = []
     for way in (downloaded, built):
         try:
