@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command(
             "conversation",
             "conversation:conversation",
-            "Show what the model would see now: instructions, task, calls, results. A worker has to answer.",
+            "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
         ),
         Command("journal", "journal:journal", "Show the journal of a run, live or ended; no worker is needed."),
         Command(
