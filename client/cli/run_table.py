@@ -21,14 +21,16 @@ TASK_CHARS = 80
 SHORTEST_ID = 13
 """Of an id with a UUID in it: the millisecond that it was made in."""
 
-_LEAST = {"ID": SHORTEST_ID, "TASK": 12, "AGENT": 7, "STATE": 9, "AGE": 3, "ITER": 4, "USD": 6, "FOLDER": 8}
-"""Cells that a column keeps when the terminal is narrow."""
+_COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "USD", "FOLDER")
 
-_GIVEN_UP = ("FOLDER", "AGENT", "USD")
+_LEAST = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
+"""Cells that a column keeps which is cut when the terminal is narrow."""
+
+_GIVEN_UP = ("FOLDER", "AGENT", "USD", "ITER", "AGE")
 """Columns that a terminal goes without which has no room for all, first to last."""
 
-_CUT = ("TASK", "FOLDER", "AGENT", "STATE", "ID")
-"""Columns that are cut, the widest of them first."""
+_READABLE = 24
+"""Cells of a task that are cut after all else."""
 
 
 def terminal_width() -> int | None:
@@ -48,7 +50,7 @@ def table(shown: Sequence[Row], now: datetime | None = None, width: int | None =
     rows = [_cells(row, named[row.id], now or datetime.now(UTC)) for row in shown]
     if width is not None:
         rows = [{**row, "STATE": _in_short(row["STATE"])} for row in rows]
-    columns = {name: [name, *(row[name] for row in rows)] for name in _LEAST}
+    columns = {name: [name, *(row[name] for row in rows)] for name in _COLUMNS}
     widths = {name: max(map(cell_len, cells)) for name, cells in columns.items()}
     if width is not None:
         widths = _fitting(widths, width)
@@ -68,6 +70,8 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
 
 def _shortest(run_id: str, bare: Mapping[str, str]) -> str:
     own = bare[run_id]
+    if any(run_id.startswith(f"{each}.") for each in bare):
+        return in_full(run_id)
     others = [name for each, name in bare.items() if each != run_id and not each.startswith(f"{run_id}.")]
     for length in range(max(SHORTEST_ID, MIN_CHARS), len(own)):
         if not any(other.startswith(own[:length]) for other in others) and own[:length] == own[:length].strip():
@@ -104,11 +108,16 @@ def _fitting(natural: Mapping[str, int], width: int) -> dict[str, int]:
     """Return the widths of the columns that are shown, so that a line has no more than `width` cells."""
     widths = dict(natural)
     for name in _GIVEN_UP:
-        if _needed({each: min(cells, _LEAST[each]) for each, cells in widths.items()}) <= width:
+        if _needed({each: min(cells, _LEAST.get(each, cells)) for each, cells in widths.items()}) <= width:
             break
         del widths[name]
+    return _cut_to(_cut_to(widths, width, {**_LEAST, "TASK": _READABLE}), width, _LEAST)
+
+
+def _cut_to(natural: Mapping[str, int], width: int, least: Mapping[str, int]) -> dict[str, int]:
+    widths = dict(natural)
     while (over := _needed(widths) - width) > 0:
-        spare = {name: widths[name] - _LEAST[name] for name in _CUT if name in widths}
+        spare = {name: widths[name] - least[name] for name in least if name in widths}
         widest = max(spare, key=lambda name: spare[name])
         if spare[widest] <= 0:
             break
@@ -125,8 +134,8 @@ def _sized(name: str, cells: Sequence[str], width: int) -> list[str]:
 
 
 def _cut(name: str, cell: str, width: int) -> str:
-    """Return a cell of exactly that width; of a folder its end is kept."""
-    if cell_len(cell) <= width or name == "ID":
+    """Return a cell of exactly that width; of a folder its end is kept. An id that is cut names no run any more."""
+    if cell_len(cell) <= width:
         return set_cell_size(cell, width)
     if name != "FOLDER":
         return set_cell_size(f"{set_cell_size(cell, width - 1).rstrip()}…", width)
