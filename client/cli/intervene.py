@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.task_input import task_text
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.types.text import clean_text
@@ -78,7 +78,7 @@ H = TypeVar("H", bound=AgentHandle)
 
 def send_signal(
     name: str,
-    run_id: str,
+    run: str,
     send: Callable[[H], Awaitable[None]],
     config: Path | None,
     *,
@@ -88,7 +88,7 @@ def send_signal(
     """Send a signal by the handle of a run, say that it was sent, and return the exit code."""
 
     async def sent() -> int:
-        async with session(config) as here:
+        async with of_run(run, config) as (here, run_id):
             await send(kind(here.client, run_id))
         if as_json:
             json_result({"id": run_id, "signal": name})

@@ -11,7 +11,7 @@ from orga.client.cli.exported_journal import checked, written
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.timeline import Timeline
 from orga.client.cli.watching import followed
 from orga.client.journal.reading import read_journal
@@ -53,8 +53,8 @@ def journal(
     return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
 
 
-async def _journal(run_id: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
-    async with session(config) as here:
+async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
         return await _written(entries, verify=verify, as_json=as_json)
 
