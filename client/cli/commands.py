@@ -114,6 +114,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         Command("notify", "notify:app", "A webhook tells people what waits for them: try it."),
     ),
+    "Settings": (
+        Command("init", "init:init", "Write a first, commented orga.toml; an existing one is never overwritten."),
+    ),
     "Server and workers": (
         Command(
             "dev",

@@ -11,6 +11,7 @@ from orga.client.cli.options import ConfigFile, Json, NoWorker
 from orga.client.cli.run import detached, followed
 from orga.client.cli.session import Session
 from orga.client.cli.task_input import GoalGiven, goal_input
+from orga.client.config.known_input import Wanted
 from orga.client.runs.goals import goal_id_of, start_goal
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.pipelines.plans import unknown_pipeline
@@ -89,7 +90,9 @@ def goal(
         pipeline=pipeline,
         inputs=input_ or (),
     )
-    wish = _Wish(goal_input(given), goal_id_of(id_), again)
+    checked = goal_input(given)
+    wish = _Wish(checked, goal_id_of(id_), again)
+    wanted = Wanted(checked.agent, checked.model, checked.skills or (), is_goal=True)
     if detach:
-        return completed(detached(wish.start, config, as_json=json))
-    return completed(followed(wish.start, config, no_worker=no_worker, as_json=json))
+        return completed(detached(wish.start, config, wanted, as_json=json))
+    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))

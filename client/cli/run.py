@@ -1,7 +1,9 @@
 """`orga run`: start a run, work for it if nobody does, and follow it to its end."""
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,9 @@ from orga.client.cli.output import json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
+from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready
 from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.server.pollers import may_be_polled
 from orga.client.workers.keeping import kept_worker
 from orga.client.workers.routing import nobody_serves, routing
 from orga.workflows.types.input import AgentInput
@@ -76,19 +80,23 @@ def run(
     )
     if again and id_ is None:
         raise UsageError("--again: names no run; add --id ID")
-    wish = _Wish(agent_input(given), run_id_of(id_), again)
+    checked = agent_input(given)
+    wish = _Wish(checked, run_id_of(id_), again)
+    wanted = Wanted(checked.agent, checked.model, checked.tools or ())
     if detach:
-        return completed(detached(wish.start, config, as_json=json))
-    return completed(followed(wish.start, config, no_worker=no_worker, as_json=json))
+        return completed(detached(wish.start, config, wanted, as_json=json))
+    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))
 
 
 Start = Callable[[Session], Awaitable[str]]
 """Starts a run, of any kind, and returns its id."""
 
 
-async def followed(start: Start, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_worker: bool, as_json: bool) -> int:
     """Start a run and show it to its end; return the exit code."""
-    async with session(config) as here:
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
+        if not no_worker and not await may_be_polled(here.client, here.task_queue):
+            refuse_unready(wanted, here.loaded.config, os.environ)  # it would be a worker of ours that refuses
         if no_worker:
             run_id = await _announced(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
@@ -97,9 +105,9 @@ async def followed(start: Start, config: Path | None, *, no_worker: bool, as_jso
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
 
-async def detached(start: Start, config: Path | None, *, as_json: bool) -> int:
+async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
     """Start a run and leave it to its workers."""
-    async with session(config) as here:
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await _announced(here, start)
         await tell_of_lacking_worker(here)
         if as_json:
