@@ -116,6 +116,17 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "Settings": (
         Command("init", "init:init", "Write a first, commented orga.toml; an existing one is never overwritten."),
+        Command("config", "config:app", "The configuration that holds here: each value, and where it comes from."),
+        Command(
+            "agents",
+            "agents:agents",
+            "Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.",
+        ),
+        Command(
+            "models",
+            "models:models",
+            "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
+        ),
     ),
     "Server and workers": (
         Command(

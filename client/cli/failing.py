@@ -9,7 +9,7 @@ from errno import EDQUOT, ENAMETOOLONG, ENOENT, ENOSPC
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.output import note
+from orga.client.cli.output import alarm
 from orga.client.cli.terminal_text import behind
 from orga.client.cli.trust import is_trusted_now
 from orga.client.config.file import ConfigError
@@ -76,7 +76,7 @@ def ended_by(error: Exception, again: Callable[[], int]) -> int:
         return again()
     if os.environ.get("ORGA_DEBUG"):
         traceback.print_exc()
-    note(*behind("orga: ", _text(error)))
+    alarm(*behind("orga: ", _text(error)))
     return of_error(error)
 
 

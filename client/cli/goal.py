@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli import output
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, NoWorker
+from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
 from orga.client.cli.run import detached, followed
 from orga.client.cli.session import Session
 from orga.client.cli.task_input import GoalGiven, goal_input
@@ -42,13 +43,18 @@ class _Wish:
 def goal(
     goal: Annotated[str, typer.Argument(metavar="GOAL", help="What to reach; - reads it from standard input.")],
     *,
-    agent: Annotated[str | None, typer.Option(help="Whose tools it has; the default agent's without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model or tier:NAME, in place of the agent's own.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="Whose tools it has; the default agent's without.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
+    ] = None,
     skills: Annotated[
         list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the goal, as max_llm_calls=30.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the goal, as max_llm_calls=30."),
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Rounds of steps at most.")] = None,
     timeout: Annotated[
@@ -70,7 +76,8 @@ def goal(
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
     no_worker: NoWorker = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it, print its id, and leave.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, and leave.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -83,6 +90,7 @@ def goal(
 
     Example: orga goal "Compare what the README says of limits with the code" --max-iterations 5
     """
+    output.hush(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: names no goal; add --id ID")
     given = GoalGiven(

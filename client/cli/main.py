@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 from orga.client.cli.commands import with_commands
 from orga.client.cli.exit_codes import ExitCode
-from orga.client.cli.output import note, result
+from orga.client.cli.output import alarm, hush, result
 
 app = typer.Typer(
     name="orga",
@@ -53,6 +53,7 @@ def main() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
+    hush(quiet=False)
     try:
         return int(with_commands(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
     except TyperException as error:
@@ -70,7 +71,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _usage(error: TyperException) -> int:
     if message := error.format_message():
-        note(f"orga: {message} (orga COMMAND --help explains)")
+        alarm(f"orga: {message} (orga COMMAND --help explains)")
     return ExitCode.USAGE
 
 

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli import output
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, NoWorker
+from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
@@ -39,15 +40,20 @@ class _Wish:
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from standard input.")],
     *,
-    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml; the default one without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model or tier:NAME, in place of the agent's own.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="An agent of orga.toml; the default one without.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
+    ] = None,
     instructions: Annotated[str | None, typer.Option(help="In place of the agent's own.")] = None,
     tools: Annotated[
-        list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")
+        list[str] | None,
+        typer.Option("--tools", "-t", help="Only these of the agent's tools; repeat it, or part names by commas."),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Reasoning steps at most.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
@@ -61,7 +67,8 @@ def run(
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
     no_worker: NoWorker = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Start the run, print its id, and leave.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start the run, print its id, and leave.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -78,6 +85,7 @@ def run(
     given = Given(
         task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
     )
+    output.hush(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: names no run; add --id ID")
     checked = agent_input(given)

@@ -16,7 +16,9 @@ from orga.client.cli.line import Line
 from orga.client.cli.live_screen import LiveScreen, is_terminal
 from orga.client.cli.narration import Narrator
 from orga.client.cli.nesting import INDENT, Nesting, run_of
+from orga.client.cli.output import is_hushed
 from orga.client.cli.progress import Progress
+from orga.client.cli.quiet_screen import QuietScreen
 from orga.client.cli.screen import PlainScreen, Screen
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
@@ -124,6 +126,8 @@ class Watch:
 
 def screen() -> Screen:
     """Return the screen that fits stderr."""
+    if is_hushed():
+        return QuietScreen()
     return LiveScreen() if is_terminal() else PlainScreen()
 
 

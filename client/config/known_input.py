@@ -32,12 +32,12 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
     from orga.activities.adapters.agent_problems import listed_tools
     from orga.activities.adapters.known_names import there_are
 
-    agent = _agent(wanted, config)
+    agent = require_agent(wanted, config)
     listed = listed_tools(agent)
     for tool in wanted.tools:
         if tool not in KNOWLEDGE_TOOLS and not matches(tool, listed):
             raise InvalidInput(f"tools: agent {wanted.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
-    for model in _models(wanted, agent, config, {}):
+    for model in models_of(wanted, agent, config, {}):
         if problem := misnamed(model):
             raise InvalidInput(f"model: {problem}")
 
@@ -48,12 +48,17 @@ def refuse_unready(wanted: Wanted, config: OrgaConfig, env: Environment) -> None
     Raises:
         InvalidInput: As the worker would say it.
     """
-    for model in _models(wanted, _agent(wanted, config), config, env):
+    for model in models_of(wanted, require_agent(wanted, config), config, env):
         if problem := model_problem(model, env, config.models.base_urls):
             raise InvalidInput(f"model: {problem}")
 
 
-def _agent(wanted: Wanted, config: OrgaConfig) -> AgentConfig:
+def require_agent(wanted: Wanted, config: OrgaConfig) -> AgentConfig:
+    """Return the agent that is named.
+
+    Raises:
+        InvalidInput: There is none; the text names those that there are.
+    """
     from orga.activities.adapters.agents import with_default
     from orga.activities.adapters.known_names import there_are
 
@@ -63,7 +68,12 @@ def _agent(wanted: Wanted, config: OrgaConfig) -> AgentConfig:
     return agents[wanted.agent]
 
 
-def _models(wanted: Wanted, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
+def models_of(wanted: Wanted, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
+    """Return the models that a run would ask, in fallback order.
+
+    Raises:
+        InvalidInput: A tier that there is not, or that has no models.
+    """
     from orga.activities.adapters.models.settings import default_model
     from orga.activities.adapters.tiers import ModelChoice
 

@@ -43,7 +43,12 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
 
 def names_server(configured: str | None) -> bool:
     """Return whether the configuration or Temporal's own environment names a server."""
-    return bool(configured or _standard_options().get("target_host"))
+    return bool(configured or standard_address())
+
+
+def standard_address() -> str | None:
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names."""
+    return _standard_options().get("target_host")
 
 
 def connect_options(endpoint: Endpoint) -> ClientConnectConfig:

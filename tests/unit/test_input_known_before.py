@@ -91,6 +91,6 @@ def test_a_namespace_without_an_address_is_refused(
         monkeypatch.setenv(by, "team")
     assert run_command(["list"]) == 2
     told = capsys.readouterr().err
-    assert "names 'team', and no address says on which server" in told
+    assert "names 'team', and no address says where" in told
     assert ("[temporal] namespace" if by == "file" else "TEMPORAL_NAMESPACE") in told
     assert not (tmp_path / "home").exists()
