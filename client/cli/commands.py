@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "conversation:conversation",
             "Show what the model would see now: instructions, task, calls, results. A worker has to answer.",
         ),
+        Command("open", "open_run:open_run", "Open a run in the Temporal UI, in your browser, and write the address."),
         Command("journal", "journal:journal", "Show the journal of a run, live or ended; no worker is needed."),
         Command(
             "steps",
@@ -127,6 +128,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "models:models",
             "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
         ),
+        Command(
+            "completion",
+            "completion:completion",
+            "Write the script that lets the Tab key complete commands and options; your shell reads it at its start.",
+        ),
     ),
     "Server and workers": (
         Command(
@@ -143,6 +149,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "worker",
             "worker:worker",
             "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
+        ),
+        Command(
+            "logs", "logs:logs", "Show the log of a worker that a command brought along, or of the embedded server."
         ),
         Command(
             "setup",

@@ -45,10 +45,17 @@ BROKEN_PIPE = 141
 
 def main() -> None:
     """Run the command line and leave at once: the SDK's threads can crash an interpreter that finishes normally."""
-    code = run_command(sys.argv[1:])
+    asked = os.environ.get("_ORGA_COMPLETE")
+    code = _completed(asked) if asked else run_command(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(code)
+
+
+def _completed(asked: str) -> int:
+    from orga.client.cli.completion import complete_words
+
+    return complete_words(asked)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
-from orga.client.cli.output import json_result, note, result
+from orga.client.cli.output import alarm, json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
@@ -137,7 +137,7 @@ async def tell_of_lacking_worker(here: Session, waits: str = "the run waits") ->
 def tell_of_lacking_policy(here: Session) -> None:
     """Tell the person at the terminal where nothing is denied."""
     if here.loaded.config.policy.engine == "allow":
-        note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+        alarm('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
 
 
 def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
