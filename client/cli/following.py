@@ -24,7 +24,7 @@ async def follow(here: Session, run_id: str, task_queue: str, keeper: WorkerKeep
     if keeper is not None:
         keeper.report = shown.note
     try:
-        ended = await Watch(here.client, here.run(run_id), task_queue, shown).to_the_end()
+        ended = await Watch(here.client, here.run(run_id), task_queue, shown, keeper).to_the_end()
     except asyncio.CancelledError:
         alarm(_farewell(run_id, keeper))
         raise

@@ -140,6 +140,15 @@ def tell_of_lacking_policy(here: Session) -> None:
         alarm('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
 
 
+def tell_of_idle_addresses(here: Session) -> None:
+    """Tell the person at the terminal that an address of the environment is not asked: the reader is, in its place."""
+    from orga.activities.adapters.models.settings import EMBEDDED_MODEL, default_model, idle_addresses
+
+    if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
+        for told in idle_addresses(os.environ):
+            alarm(f"{told}; until then {EMBEDDED_MODEL} answers")
+
+
 def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
     if is_told:
         return f"no worker polls task queue {task_queue!r}: {waits}"
@@ -148,6 +157,7 @@ def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
 
 async def _announced(here: Session, start: Start) -> str:
     tell_of_lacking_policy(here)
+    tell_of_idle_addresses(here)
     run_id = await start(here)
     link = here.connection.link(run_id)
     note(f"run {run_id}" + (f"  {link}" if link else ""))

@@ -85,6 +85,8 @@ def standing_remarks(progress: Progress) -> list[str]:
 
 
 def _waiting(progress: Progress) -> str:
+    if progress.starts_worker:
+        return f"waiting for the worker that is being started for task queue {progress.task_queue!r}"
     return WAITING.format(progress.task_queue, progress.worker_command)
 
 
