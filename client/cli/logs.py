@@ -1,7 +1,9 @@
 """`orga logs`: what workers that commands brought along, and the embedded server, have written."""
 
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -44,10 +46,11 @@ def logs(
         raise UsageError("--json goes with --list")
     path = _chosen(which or "worker")
     note(str(path))
-    for line in _tail(path, lines):
+    found, read = _tail(path, lines)
+    for line in found:
         result(line)
     if follow:
-        for line in _news(path):
+        for line in _news(path, read):
             result(line)
     return 0
 
@@ -87,25 +90,33 @@ def _listed(*, as_json: bool) -> int:
     return 0
 
 
-def _tail(path: Path, count: int) -> list[str]:
+@dataclass(frozen=True)
+class _Read:
+    """How far a log was read, and which file it was: a server that starts anew has another."""
+
+    inode: int
+    at: int
+
+
+def _tail(path: Path, count: int) -> tuple[list[str], _Read]:
     with path.open("rb") as log:
-        log.seek(0, 2)
-        log.seek(max(log.tell() - TAIL_BYTES, 0))
-        return log.read().decode(errors="replace").splitlines()[-count:]
+        end = log.seek(0, os.SEEK_END)
+        log.seek(max(end - TAIL_BYTES, 0))
+        lines = log.read().decode(errors="replace").splitlines()[-count:]
+        return lines, _Read(os.fstat(log.fileno()).st_ino, log.tell())
 
 
-def _news(path: Path) -> Iterator[str]:
-    """Yield the lines that come, for ever; the log of a server that starts anew is another file."""
-    known, left = path.stat(), ""
-    at = known.st_size
+def _news(path: Path, read: _Read) -> Iterator[str]:
+    """Yield the lines that come, for ever."""
+    left = ""
     while True:
-        time.sleep(LOOK_S)
-        now = path.stat()
-        if now.st_ino != known.st_ino or now.st_size < at:
-            known, at, left = now, 0, ""
         with path.open("rb") as log:
-            log.seek(at)
+            now = os.fstat(log.fileno())
+            if now.st_ino != read.inode or now.st_size < read.at:
+                read, left = _Read(now.st_ino, 0), ""
+            log.seek(read.at)
             found = log.read()
-        at += len(found)
+        read = _Read(read.inode, read.at + len(found))
         *whole, left = (left + found.decode(errors="replace")).split("\n")
         yield from whole
+        time.sleep(LOOK_S)
