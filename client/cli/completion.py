@@ -35,7 +35,7 @@ def completion(
 
     Example: source <(orga completion bash)
     """
-    from typer.completion import get_completion_script
+    from typer._completion_shared import get_completion_script
 
     document(get_completion_script(prog_name="orga", complete_var=VARIABLE, shell=shell or _own_shell()))
     return 0
@@ -43,7 +43,8 @@ def completion(
 
 def complete_words(instruction: str) -> int:
     """Answer a shell's question for what may follow, on stdout; whatever goes wrong, nothing follows."""
-    from typer.completion import completion_init, shell_complete
+    from typer._completion_classes import completion_init
+    from typer.completion import shell_complete
 
     from orga.client.cli.commands import with_commands
     from orga.client.cli.main import app

@@ -2,6 +2,7 @@
 
 import errno
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,11 +88,11 @@ def test_an_address_without_a_key_is_told(env: dict[str, str], names: list[str])
 
 
 def test_who_starts_a_worker_is_not_told_to_start_one() -> None:
-    waits = {"task_queue": "q", "lacks_worker": True}
-    assert remarks(Progress(**waits, starts_worker=True)) == [
+    waits = Progress(task_queue="q", lacks_worker=True)
+    assert remarks(replace(waits, starts_worker=True)) == [
         "waiting for the worker that is being started for task queue 'q'"
     ]
-    assert "start one with: orga worker" in remarks(Progress(**waits))[0]
+    assert "start one with: orga worker" in remarks(waits)[0]
 
 
 def test_quiet_says_once_what_keeps_a_run_waiting_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:

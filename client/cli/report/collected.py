@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orga.client.cli.line import Tone
+from orga.client.cli.line import Line
 from orga.client.cli.narration import ANSWERING, Narrator
 from orga.client.cli.nesting import Nesting, run_of
 from orga.workflows.types.status import AgentResult, JournalEntry
@@ -28,7 +28,7 @@ class Step:
     since_s: float
     """Since the run's start."""
     event: str
-    lines: tuple[tuple[str, Tone], ...]
+    lines: tuple[Line, ...]
     details: tuple[Detail, ...] = ()
     depth: int = 0
     """How many delegations lead to the run whose step it is."""
@@ -77,7 +77,7 @@ def collected(run_id: str, entries: Iterable[JournalEntry], result: AgentResult 
 
 
 def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, ended: str) -> Iterable[tuple[str, str]]:
-    prepared = next((entry.data for entry in own if entry.event == "Prepared"), {})
+    prepared: dict[str, Any] = next((entry.data for entry in own if entry.event == "Prepared"), NOTHING)
     yield "Run", run_id
     if own:
         yield "Agent", own[-1].agent
@@ -104,6 +104,9 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
         yield "Last hash of the journal", own[-1].hash
 
 
+NOTHING: dict[str, Any] = {}
+
+
 def _moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -118,7 +121,7 @@ def _iterations(entries: list[JournalEntry]) -> Iterable[Iteration]:
             if steps:
                 yield Iteration(number, tuple(steps))
             number, steps = entry.iteration, []
-        told = tuple((line.text, line.tone) for line in narrators[run].tell(entry))
+        told = tuple(narrators[run].tell(entry))
         since = (entry.timestamp - entries[0].timestamp).total_seconds()
         steps.append(Step(since, entry.event, told, tuple(_details(entry)), depth))
     if steps:

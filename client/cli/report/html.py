@@ -67,7 +67,7 @@ def _iteration(iteration: Iteration) -> Iterator[str]:
 def _step(step: Step) -> Iterator[str]:
     head = f'<span class="at">+{step.since_s:.3f} s</span> <span class="event">{_line(step.event)}</span>'
     yield f'<li class="below">{head}' if step.depth else f"<li>{head}"
-    yield from (f'<div class="{tone}">{_line(text)}</div>' for text, tone in step.lines)
+    yield from (f'<div class="{line.tone}">{_line(line.text)}</div>' for line in step.lines)
     for detail in step.details:
         yield f"<details><summary>{_line(detail.title)}</summary>{_block(detail.text)}</details>"
     yield "</li>"

@@ -38,7 +38,7 @@ def _iteration(iteration: Iteration) -> Iterator[str]:
 def _step(step: Step) -> Iterator[str]:
     indent = "  " * step.depth
     yield f"{indent}- +{step.since_s:.3f} s **{_line(step.event)}**"
-    yield from (f"{indent}  - {_line(text)}" for text, _ in step.lines)
+    yield from (f"{indent}  - {_line(line.text)}" for line in step.lines)
     for detail in step.details:
         yield from (f"{indent}  - {_line(detail.title)}:", "")
         yield from _block(detail.text, f"{indent}    ")
