@@ -114,6 +114,8 @@ async def _by_model(run: Run, subject: Subject) -> Assessment:
             return Assessment(False, reviewer, failure=reply, usage=usage)
         run.change(critique.with_usage, reply)
         usage = summed(usage, reply.usage)
+        if reply.failed_over:
+            reviewer = f"model:{reply.model}"
         try:
             return assessment(reply, critic, reviewer)._replace(usage=usage)
         except ValueError as error:
