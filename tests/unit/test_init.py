@@ -1,8 +1,10 @@
 """`orga init`: what it writes is read back, whatever was chosen; it asks for trust of nothing but what was chosen."""
 
+import io
 import json
 import re
 import stat
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -136,3 +138,43 @@ def test_it_says_what_the_model_still_lacks_and_what_it_hides(
     assert "before the first run: openai has no key: set OPENAI_API_KEY" in said
     assert f"{tmp_path / 'orga.toml'} holds here no longer" in said
     assert "cd below && orga doctor" in said
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments", "expected"),
+    [
+        pytest.param("\n\n\n\n", [], Choices(), id="Enter all the way"),
+        pytest.param(
+            "gpt-4o\nollama:small\ny\nn\ngit status;\ngit pytest\n\n",
+            [],
+            Choices("ollama:small", write=True, programs=("git", "pytest"), approval=True),
+            id="what cannot be is asked again",
+        ),
+        pytest.param(
+            "y\nn\n",
+            ["-m", "ollama:x", "--write", "--commands", ""],
+            Choices("ollama:x", write=True, web=True, approval=False),
+            id="only what no option says",
+        ),
+        pytest.param("", ["--yes"], Choices(), id="nothing at all"),
+    ],
+)
+def test_at_a_terminal_it_asks(
+    typed: str, arguments: list[str], expected: Choices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert run_command(["init", *arguments]) == 0
+    assert (tmp_path / "orga.toml").read_text() == starter_text(expected)
+
+
+def test_who_leaves_at_a_question_has_written_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal(""))
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert run_command(["init"]) == 130
+    assert not (tmp_path / "orga.toml").exists()
