@@ -30,6 +30,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.workers.build import build_id
 from orga.client.workers.deliveries import configured_deliveries
 from orga.client.workers.knowledge import configured_store
+from orga.client.workers.stand_ins import KnownModels, StandIns
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.input import Workplace
@@ -97,18 +98,22 @@ def configured_parts(
     link: Link = no_link,
     place: Workplace | None = None,
     in_code: Sequence[PythonFunction] = (),
+    stand_ins: StandIns | None = None,
 ) -> Parts:
     """Return the parts that a config asks for; `link` knows the page of a run, `place` is where the worker is at home.
 
-    Functions that an application gives in code are tools beside those of the config.
+    Functions that an application gives in code are tools beside those of the config. In a test `stand_ins` are asked
+    and called instead.
 
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
     """
     store = configured_store(config, env, root)
     tools = configured_tools(config, root, env, store, in_code)
+    tools = tools if stand_ins is None else stand_ins.among(tools)
     servers = configured_servers(config, tools, env)
-    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env)
+    default = stand_ins.models.default if stand_ins else default_model(env)
     settings = policy_settings(config.policy, env)
     policy = policy_engine(settings)
     facts = Setup(
@@ -131,7 +136,7 @@ def configured_parts(
     agents = ConfiguredAgents(
         config.agents,
         {name: tool.spec for name, tool in tools.items()},
-        config.models.default or default_model(env),
+        config.models.default or default,
         models.check,
         facts,
         source=servers,
@@ -157,6 +162,10 @@ def configured_parts(
         knowledge=store,
         engine=engine_name(settings),
     )
+
+
+def _registry(config: OrgaConfig, env: Mapping[str, str]) -> ModelRegistry:
+    return ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
 
 
 def secret_names(config: OrgaConfig) -> set[str]:
