@@ -2,6 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from orga.activities.ports import ModelError, ModelRequest
     from orga.client.testing.assertions import JournalCall, assert_called, assert_denied, calls_in
     from orga.client.testing.at_work import AtWork, NotEnded, Ran
     from orga.client.testing.builders import agent_input, forbids, orga_config, permits, policy_folder
@@ -16,6 +17,8 @@ __all__ = [
     "Environment",
     "FakeTool",
     "JournalCall",
+    "ModelError",
+    "ModelRequest",
     "NotEnded",
     "Ran",
     "ReplayDiffers",
@@ -52,6 +55,7 @@ _PLACES = {
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }
 _MODULES = {name: f"{_ROOM}.{module}" for module, names in _PLACES.items() for name in names}
+_MODULES |= dict.fromkeys(("ModelError", "ModelRequest"), "orga.activities.ports")
 
 
 def __getattr__(name: str) -> object:

@@ -73,7 +73,9 @@ def assert_called(
         return
     wanted = "at least once" if times is None else f"{times} times"
     with_these = f" with {json.dumps(dict(arguments), ensure_ascii=False, default=str)}" if arguments else ""
-    raise AssertionError(f"{tool} should be called {wanted}{with_these}, was called {len(fitting)} times; {_told(made)}")
+    raise AssertionError(
+        f"{tool} should be called {wanted}{with_these}, was called {len(fitting)} times; {_told(made)}"
+    )
 
 
 def assert_denied(journal: Iterable[JournalEntry], tool: str, *, rule: str | None = None) -> None:

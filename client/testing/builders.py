@@ -42,7 +42,9 @@ def orga_config(text: str = "", **sections: Any) -> OrgaConfig:
 def permits(*tools: str, rule: str = "permitted") -> str:
     """Return a policy in Cedar that lets these tools be called, all where none is named, and answers be given."""
     named = f" when {{ {_any_of(tools)} }}" if tools else ""
-    answering = f'@id("{rule}-answers") permit (principal, action in [Action::"respond", Action::"terminate"], resource);'
+    answering = (
+        f'@id("{rule}-answers") permit (principal, action in [Action::"respond", Action::"terminate"], resource);'
+    )
     return f'@id("{rule}") permit (principal, action == Action::"tool_call", resource){named};\n{answering}\n'
 
 

@@ -1,12 +1,12 @@
 """A model that says what a test wrote down, and keeps what it was asked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
-from orga.workflows.types.messages import Reply, ReplyFields, ToolCall
+from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import MEANING, one_line, undelimited
 from orga.workflows.types.usage import Usage
 
@@ -51,7 +51,8 @@ def calls(
     """
     given = {**(arguments or {}), **named}
     made = (ToolCall(call_id=f"{name}_{index}", name=name, arguments=given) for index, name in enumerate(tools))
-    return _calling(made, text, **({} if cost_usd is None else {"cost_usd": cost_usd}))
+    said = _calling(made, text)
+    return said if cost_usd is None else said.with_cost(cost_usd)
 
 
 def together(*replies: Reply) -> Reply:
@@ -112,7 +113,9 @@ class ScriptedModel:
             return self._steps[number - 1]
         if self._repeats and self._steps:
             return self._steps[-1]
-        self.exhausted = f"the script has {len(self._steps)} steps, and the model was asked once more: {_asked(request)}"
+        self.exhausted = (
+            f"the script has {len(self._steps)} steps, and the model was asked once more: {_asked(request)}"
+        )
         raise ModelError("InvalidRequest", self.exhausted, retryable=False)
 
 
@@ -154,7 +157,9 @@ class ScriptedModels:
         """
         found = self._one or self._by_name.get(name)
         if found is None:
-            raise ValueError(f"no script stands in for the model {name!r}; there is {', '.join(self._by_name) or 'none'}")
+            raise ValueError(
+                f"no script stands in for the model {name!r}; there is {', '.join(self._by_name) or 'none'}"
+            )
         return found, name
 
     def check(self, name: str) -> None:
@@ -175,15 +180,15 @@ def bare(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != MEANING))
 
 
-def _calling(made: Any, text: str, **fields: Any) -> Reply:
-    named: ReplyFields = {"finish": "tool_calls", "usage": USAGE, **fields}
-    return Reply.of(text, calls=tuple(made), **named)
+def _calling(made: Iterable[ToolCall], text: str) -> Reply:
+    return Reply.of(text, calls=tuple(made), finish="tool_calls", usage=USAGE)
 
 
 def _asked(request: ModelRequest) -> str:
     last = request.messages[-1] if request.messages else None
     said = "nothing" if last is None else f"{last.role}: {one_line(last.text, SHOWN_CHARS)!r}"
-    return f"{len(request.messages)} messages, the last {said}; tools: {', '.join(t.name for t in request.tools) or 'none'}"
+    offered = ", ".join(tool.name for tool in request.tools) or "none"
+    return f"{len(request.messages)} messages, the last {said}; tools: {offered}"
 
 
 async def _said(step: Step, request: ModelRequest) -> Reply:

@@ -97,8 +97,13 @@ def _present() -> Path | None:
         return path
     if found := shutil.which(COMMAND):
         return Path(found)
+    return fetched() if shutil.which("java") else None
+
+
+def fetched() -> Path | None:
+    """Return the command that `fetch_with_maven` has made, if it has."""
     launcher = _folder() / COMMAND
-    return launcher if launcher.exists() and shutil.which("java") else None
+    return launcher if launcher.exists() else None
 
 
 def fetch_with_maven() -> Path:
