@@ -54,8 +54,10 @@ _PLACES = {
     "replay": ("ReplayDiffers", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }
-_MODULES = {name: f"{_ROOM}.{module}" for module, names in _PLACES.items() for name in names}
-_MODULES |= dict.fromkeys(("ModelError", "ModelRequest"), "orga.activities.ports")
+_MODULES = {name: f"{_ROOM}.{module}" for module, names in _PLACES.items() for name in names} | {
+    "ModelError": "orga.activities.ports",
+    "ModelRequest": "orga.activities.ports",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -115,8 +115,12 @@ class Environment:
             build_id=BUILD,
             graceful_shutdown_timeout=timedelta(0),
         )
+        at_work = AtWork(self.temporal, queue, models)
         async with worker:
-            yield AtWork(self.client, queue, models)
+            try:
+                yield at_work
+            finally:
+                await at_work.clear()
 
     async def run(
         self,

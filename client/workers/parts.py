@@ -11,7 +11,6 @@ from orga.activities.adapters.models.registry import ModelRegistry, default_mode
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
@@ -73,7 +72,7 @@ def configured_tools(
     root: Path,
     env: Mapping[str, str],
     store: KnowledgeStore | None = None,
-    in_code: Sequence[PythonFunction] = (),
+    in_code: Sequence[Tool] = (),
 ) -> ToolCatalog:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
@@ -97,7 +96,7 @@ def configured_parts(
     knows_attributes: bool,
     link: Link = no_link,
     place: Workplace | None = None,
-    in_code: Sequence[PythonFunction] = (),
+    in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
 ) -> Parts:
     """Return the parts that a config asks for; `link` knows the page of a run, `place` is where the worker is at home.

@@ -24,6 +24,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def letter_in(outbox: Path) -> str:
+    """Return the one letter that was filed."""
+    (letter,) = outbox.iterdir()
+    return letter.read_text(encoding="utf-8")
+
+
 async def test_the_clerk_reads_the_order_and_the_handbook(orga_environment: Environment) -> None:
     """The order that the question names is looked up before the model is asked."""
     orders = FakeTool("look_up_order", "ORD-7: two lamps, sent on Monday by parcel")
@@ -58,5 +64,4 @@ async def test_a_ticket_is_answered_and_filed(
         )
         await handle.result()
         assert await replay(handle, workflows=[Ticket]) == 1
-    (letter,) = [file.read_text(encoding="utf-8") for file in tmp_path.iterdir()]
-    assert letter.endswith("On Thursday.\n")
+    assert letter_in(tmp_path).endswith("On Thursday.\n")

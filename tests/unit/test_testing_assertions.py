@@ -9,8 +9,8 @@ from orga.testing import assert_called, assert_denied, calls_in
 from orga.workflows.types.status import JournalEntry
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
-PAY = {"tool": "pay", "call_id": "p", "arguments": {"cents": 9, "to": "ada"}}
-LOOK = {"tool": "look", "call_id": "l", "arguments": {}}
+PAY: dict[str, Any] = {"tool": "pay", "call_id": "p", "arguments": {"cents": 9, "to": "ada"}}
+LOOK: dict[str, Any] = {"tool": "look", "call_id": "l", "arguments": {}}
 
 
 def journal(*told: tuple[str, dict[str, Any]], iteration: int = 1) -> list[JournalEntry]:

@@ -15,6 +15,7 @@ from orga.testing import (
     FakeTool,
     ModelError,
     ModelRequest,
+    ScriptedModel,
     agent_input,
     answers,
     calls,
@@ -34,7 +35,7 @@ from orga.workflows.types.tools import ToolSpec
 ASKED = ModelRequest("m", messages=(Message.of("user", "find it"),), tools=(ToolSpec(name="search"),))
 
 
-async def said(model: Any, times: int = 1) -> list[str]:
+async def said(model: ScriptedModel, times: int = 1) -> list[str]:
     return [(await model.complete(ASKED, lambda text: None)).text for _ in range(times)]
 
 
