@@ -1,6 +1,8 @@
 """Which modules a workflow shares with its worker, and how rarely its sandbox is entered."""
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from temporalio.converter import DataConverter, StorageDriverStoreContext, WithSerializationContext
@@ -23,6 +25,8 @@ PASSED_THROUGH = (
 """Values and third-party packages. Never `orga.workflows.decisions` or the workflow files: those are made anew for
 each run, so that no run can leave anything behind for another."""
 
+KNOWN_SDK = "1.35."
+
 
 def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkflowRunner:
     """Return the sandbox that every worker and replayer uses, for the converter that it uses.
@@ -40,6 +44,12 @@ def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkf
     return _Runner(restrictions=restrictions, is_asked_for_contexts=asks)
 
 
+@cache
+def knows_sdk() -> bool:
+    """Return whether the parts of the SDK that no API names are those that `light.py` knows; else they do all alone."""
+    return version("temporalio").startswith(KNOWN_SDK)
+
+
 @dataclass(frozen=True)
 class _Runner(SandboxedWorkflowRunner):
     """The SDK's sandbox, left alone while payloads are converted.
@@ -52,8 +62,13 @@ class _Runner(SandboxedWorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Create the instance in a sandbox of its own."""
-        instance = super().create_instance(det)
+        instance = self._light_instance(det) if knows_sdk() else super().create_instance(det)
         return instance if self.is_asked_for_contexts else _WithoutContexts(instance)
+
+    def _light_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        from orga.client.runners.light import LightInstance
+
+        return LightInstance(det, self.runner_class, self.restrictions)
 
 
 class _WithoutContexts(WrappedInstance):

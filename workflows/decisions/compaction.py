@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from orga.workflows.decisions.conversation import sent_tokens, size_of, tokens_in, tokens_of, with_messages
 from orga.workflows.types.context import ContextRef
@@ -12,6 +12,7 @@ from orga.workflows.types.messages import Message, Reply, masked
 from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
+from orga.workflows.types.value import Value
 
 MAX_CONVERSATION_BYTES = 1_000_000
 """Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
@@ -166,7 +167,7 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
 NO_LIMIT = 10**12
 
 
-class Compaction(NamedTuple):
+class Compaction(Value):
     """What goes, by ranges of messages."""
 
     drop: Ranges = ()

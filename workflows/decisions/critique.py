@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from math import fsum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
@@ -23,6 +23,7 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, delimited
 from orga.workflows.types.usage import Usage, UsageTotals
+from orga.workflows.types.value import Value
 
 
 def subject_of(critic: Critic, call: ToolCall) -> tuple[str, str]:
@@ -40,7 +41,7 @@ MAX_PROBLEM_CHARS = 500
 Score = Annotated[float, Field(ge=0, le=1)]
 
 
-class Assessment(NamedTuple):
+class Assessment(Value):
     """What a critic says, or why it could not say anything."""
 
     approved: bool
