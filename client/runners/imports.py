@@ -13,48 +13,74 @@ from temporalio.worker.workflow_sandbox._importer import Importer
 
 from orga.own_code import is_ours, pin
 
-Import = Callable[..., ModuleType]
 
+class QuickImport:
+    """What stands for `__import__` in one sandbox."""
 
-def quick_import(importer: Importer) -> Import:
-    """Return what stands for `__import__` in the sandbox of this importer."""
-    modules, known = importer.new_modules, importer.modules_checked_for_restrictions
-    careful: Import = importer.import_func
+    def __init__(self, importer: Importer) -> None:
+        self._modules = importer.new_modules
+        self._looked_at = importer.modules_checked_for_restrictions
+        self._is_passed_through = importer.module_configured_passthrough
+        self._careful: Callable[..., ModuleType] = importer.import_func
+        self._ready: dict[str, ModuleType] = {}
+        """Those that were found to be ready: a restricted module is slow to say so."""
+        self._packages: set[str] = set()
+        """Those of them that have modules below."""
 
-    def load(name: str) -> ModuleType | None:
-        """Return a module that is there, or one of ours, whose code is run for it; None where the SDK is to say."""
-        if (there := modules.get(name)) is not None:
-            return there
-        if not is_ours(name) or importer.module_configured_passthrough(name):
-            return None
-        parent, _, child = name.rpartition(".")
-        package = load(parent) if parent else None
-        module = _run(name, modules) if package is not None or not parent else None
-        if module is None:
-            return None
-        known.add(name)
-        if package is not None:
-            setattr(package, child, module)
-        return module
-
-    def quick(
+    def __call__(
+        self,
         name: str,
         given: Mapping[str, object] | None = None,
         local: Mapping[str, object] | None = None,
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        module = None if level else load(name)
-        if module is not None and _is_ready(module, known):
+        """Return what an import statement asks for."""
+        module = None if level else self._module(name)
+        if module is not None and self._is_ready(name, module):
             if not fromlist:
-                top = modules.get(name.partition(".")[0])
-                if top is not None and _is_ready(top, known):
-                    return top
-            elif _has_all(module, fromlist, load):
+                top = name.partition(".")[0]
+                if top in self._modules and self._is_ready(top, self._modules[top]):
+                    return self._modules[top]
+            elif name not in self._packages or self._has_all(module, fromlist):
                 return module
-        return careful(name, given, local, fromlist or (), level)
+        return self._careful(name, given, local, fromlist or (), level)
 
-    return quick
+    def _module(self, name: str) -> ModuleType | None:
+        """Return a module that is there, or one of ours, whose code is run for it; None where the SDK is to say."""
+        if (there := self._modules.get(name)) is not None:
+            return there
+        if not is_ours(name) or self._is_passed_through(name):
+            return None
+        parent, _, child = name.rpartition(".")
+        package = self._module(parent) if parent else None
+        if parent and package is None:
+            return None
+        module = _run(name, self._modules)
+        if module is not None:
+            self._looked_at.add(name)
+            if package is not None:
+                setattr(package, child, module)
+        return module
+
+    def _is_ready(self, name: str, module: ModuleType) -> bool:
+        """Return whether its code was run to the end, and the SDK has looked whether it is to be restricted."""
+        if self._ready.get(name) is module:
+            return True
+        spec = module.__spec__
+        if spec is None or module.__name__ not in self._looked_at or getattr(spec, "_initializing", False):
+            return False
+        self._ready[name] = module
+        if spec.submodule_search_locations is not None:
+            self._packages.add(name)
+        return True
+
+    def _has_all(self, package: ModuleType, names: Sequence[str]) -> bool:
+        """Return whether all that is imported from it is there; modules of ours, in a package of ours, are brought."""
+        if type(package) is not ModuleType:  # the SDK's proxy of a restricted package says what may be had of it
+            return False
+        held = package.__dict__
+        return all(name in held or self._module(f"{package.__name__}.{name}") is not None for name in names)
 
 
 def _run(name: str, modules: dict[str, ModuleType]) -> ModuleType | None:
@@ -79,19 +105,3 @@ def _run(name: str, modules: dict[str, ModuleType]) -> ModuleType | None:
         raise
     spec._initializing = False  # pyright: ignore
     return module
-
-
-def _is_ready(module: ModuleType, known: set[str]) -> bool:
-    """Return whether its code was run to the end, and the SDK has looked whether it is to be restricted."""
-    if module.__name__ not in known or module.__spec__ is None:
-        return False
-    return not getattr(module.__spec__, "_initializing", False)
-
-
-def _has_all(module: ModuleType, names: Sequence[str], load: Callable[[str], ModuleType | None]) -> bool:
-    """Return whether all that is imported from it is there; modules of ours, in a package of ours, are brought."""
-    if module.__spec__ is None or module.__spec__.submodule_search_locations is None:
-        return True
-    if type(module) is not ModuleType:  # the SDK's proxy of a restricted package says what may be had of it
-        return False
-    return all(name in module.__dict__ or load(f"{module.__name__}.{name}") is not None for name in names)

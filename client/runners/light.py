@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.worker.workflow_sandbox._restrictions import RestrictionContext, _RestrictedProxy
 from temporalio.worker.workflow_sandbox._runner import _Instance
 
-from orga.client.runners.imports import quick_import
+from orga.client.runners.imports import QuickImport
 
 _UNWRAPPING = ("isinstance", "issubclass")
 """Which take what is restricted as what it is: the SDK puts functions of its own in their place, for all that ask."""
@@ -18,7 +18,7 @@ class LightInstance(_Instance):
 
     def _create_instance(self) -> None:
         importer = self.importer
-        importer.import_func = quick_import(importer)
+        importer.import_func = QuickImport(importer)
         builtins: list[tuple[str, Any, Any]] = importer.restricted_builtins  # pyright: ignore
         importer.restricted_builtins = [
             (name, local, _unwrapping(local.orig) if name in _UNWRAPPING else restricted)

@@ -1,8 +1,6 @@
 """Which modules a workflow shares with its worker, and how rarely its sandbox is entered."""
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from temporalio.converter import DataConverter, StorageDriverStoreContext, WithSerializationContext
@@ -13,6 +11,7 @@ from orga.client.errors import OrgaError
 from orga.client.history.converter import data_converter
 from orga.client.runners.wrapped import WrappedInstance
 from orga.own_code import foreign, pin
+from orga.workflows.types.definition import knows_sdk
 
 PASSED_THROUGH = (
     "orga.workflows.types",
@@ -24,8 +23,6 @@ PASSED_THROUGH = (
 )
 """Values and third-party packages. Never `orga.workflows.decisions` or the workflow files: those are made anew for
 each run, so that no run can leave anything behind for another."""
-
-KNOWN_SDK = "1.35."
 
 
 def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkflowRunner:
@@ -42,12 +39,6 @@ def workflow_runner(converter: DataConverter = data_converter) -> SandboxedWorkf
     asks = converter.external_storage is not None or isinstance(converter.payload_codec, WithSerializationContext)
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return _Runner(restrictions=restrictions, is_asked_for_contexts=asks)
-
-
-@cache
-def knows_sdk() -> bool:
-    """Return whether the parts of the SDK that no API names are those that `light.py` knows; else they do all alone."""
-    return version("temporalio").startswith(KNOWN_SDK)
 
 
 @dataclass(frozen=True)
