@@ -9,7 +9,7 @@ from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet, RunId
 from orga.client.cli.output import hush, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.server.pollers import may_be_polled
@@ -32,8 +32,8 @@ def attach(
     return completed(_attach(run, config, no_worker=no_worker, as_json=json))
 
 
-async def _attach(run_id: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
-    async with session(config) as here:
+async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         described = await here.run(run_id).describe()
         if link := here.connection.link(run_id):
             note(link)

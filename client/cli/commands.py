@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orga.client.cli.of_run import OfRun
+
 
 class Command(NamedTuple):
     """One command."""
@@ -28,7 +30,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "attach:attach",
             "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
         ),
-        Command("list", "list_runs:list_runs", "List runs, newest first."),
+        Command(
+            "list",
+            "list_runs:list_runs",
+            "List runs, newest first: what they are for, where they stand, what they cost, in which folder.",
+        ),
         Command(
             "status",
             "status:status",
@@ -37,7 +43,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command(
             "conversation",
             "conversation:conversation",
-            "Show what the model would see now: instructions, task, calls, results. A worker has to answer.",
+            "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
         ),
         Command("open", "open_run:open_run", "Open a run in the Temporal UI, in your browser, and write the address."),
         Command("journal", "journal:journal", "Show the journal of a run, live or ended; no worker is needed."),
@@ -223,7 +229,7 @@ def loaded(name: str, place: str) -> Any:
     if isinstance(target, typer.Typer):
         return typer.main.get_group(target)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name)(target)
+    alone.command(name, cls=OfRun)(target)
     return typer.main.get_command(alone)
 
 

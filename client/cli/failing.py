@@ -15,6 +15,7 @@ from orga.client.cli.trust import is_trusted_now
 from orga.client.config.file import ConfigError
 from orga.client.config.trust.check import Untrusted
 from orga.client.errors import (
+    AmbiguousRun,
     NotAnAgent,
     OrgaError,
     Refused,
@@ -38,6 +39,7 @@ _OF_USAGE = (
     InvalidInput,
     ConfigError,
     RunNotFound,
+    AmbiguousRun,
     ScheduleNotFound,
     ScheduleTaken,
     NotAnAgent,

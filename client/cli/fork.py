@@ -1,7 +1,7 @@
 """`orga fork`: a new run with the same past."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.task_input import pair_of, settings, task_text
 from orga.client.config.problems import nearest
 from orga.client.config.text_values import annotation_at, from_text
@@ -95,7 +95,8 @@ class _Wish:
 
 
 async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(wish.run_id, config) as (here, run_id):
+        wish = replace(wish, run_id=run_id)
         forked = await fork_run(
             here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
         )

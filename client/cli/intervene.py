@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import Session, session
+from orga.client.cli.session import Session, of_run
 from orga.client.cli.task_input import task_text
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.runs.agents import AgentHandle
@@ -27,7 +27,7 @@ def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = N
     Example: orga steer ID "Look at the tests as well."
     """
     text = clean_text(task_text(guidance))
-    return send_signal("steer", run, lambda handle: handle.steer(text), config, kind=AgentHandle, as_json=json)
+    return _signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
@@ -36,9 +36,7 @@ def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFil
     Example: orga add-context ID - < notes.md
     """
     text = clean_text(task_text(context))
-    return send_signal(
-        "add_context", run, lambda handle: handle.add_context(text), config, kind=AgentHandle, as_json=json
-    )
+    return _signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
 
 
 def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -46,7 +44,7 @@ def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga pause ID
     """
-    return send_signal("pause", run, AgentHandle.pause, config, kind=AgentHandle, as_json=json)
+    return _signal("pause", run, AgentHandle.pause, config, as_json=json)
 
 
 def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -54,7 +52,7 @@ def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga resume ID
     """
-    return send_signal("resume", run, AgentHandle.resume, config, kind=AgentHandle, as_json=json)
+    return _signal("resume", run, AgentHandle.resume, config, as_json=json)
 
 
 def abort(
@@ -68,7 +66,13 @@ def abort(
     Example: orga abort ID "The question is settled."
     """
     text = clean_text(why)
-    return send_signal("abort", run, lambda handle: handle.abort(text), config, kind=AgentHandle, as_json=json)
+    return _signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+
+
+def _signal(
+    name: str, run_id: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
+) -> int:
+    return send_signal(name, run_id, send, config, kind=AgentHandle, as_json=as_json)
 
 
 H = TypeVar("H", bound=AgentHandle)
@@ -76,7 +80,7 @@ H = TypeVar("H", bound=AgentHandle)
 
 def send_signal(
     name: str,
-    run_id: str,
+    run: str,
     send: Callable[[H], Awaitable[None]],
     config: Path | None,
     *,
@@ -86,7 +90,7 @@ def send_signal(
     """Send a signal by the handle of a run, say that it was sent, and return the exit code."""
 
     async def sent() -> int:
-        async with session(config) as here:
+        async with of_run(run, config) as (here, run_id):
             handle = kind(here.client, run_id)
             await send(handle)
             absent = await nobody_acts(here, handle)

@@ -14,7 +14,7 @@ from orga.client.cli.output import json_result, note, result
 from orga.client.cli.report.html import html
 from orga.client.cli.report.markdown import markdown
 from orga.client.cli.report.written import report
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.timeline import Timeline
 from orga.client.cli.watching import followed
 from orga.client.journal.reading import read_journal
@@ -67,8 +67,8 @@ def journal(
     return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
 
 
-async def _journal(run_id: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
-    async with session(config) as here:
+async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
         return await _written(entries, verify=verify, as_json=as_json)
 

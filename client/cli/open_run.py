@@ -10,7 +10,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.server.endpoint import Endpoint
 
 
@@ -31,8 +31,8 @@ def open_run(
     return completed(_opened(run, config, opens=not show and not json and sys.stdout.isatty(), as_json=json))
 
 
-async def _opened(run_id: str, config: Path | None, *, opens: bool, as_json: bool) -> int:
-    async with session(config) as here:
+async def _opened(named: str, config: Path | None, *, opens: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         await here.run(run_id).describe()  # an id that is none is told here, not in the browser
         link = here.connection.at_ui(here.loaded.config.notify.ui_url).link(run_id)
         if link is None:

@@ -18,8 +18,14 @@ def _possible(run_id: str) -> str:
 
 RunId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The run's id; `orga list` shows them.", show_default=False, callback=_possible),
+    typer.Argument(
+        metavar="ID",
+        help="The run's id, or a beginning of it that no other run's has.",
+        show_default=False,
+        callback=_possible,
+    ),
 ]
+"""As it was said: `session.of_run` tells which run that is."""
 
 Json = Annotated[bool, typer.Option("--json", "-j", help="The result alone on stdout, as JSON; all else on stderr.")]
 

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from orga.client.cli.deciding import in_one_line
+from orga.client.cli.flights import InFlight
 from orga.client.cli.held_calls import held_calls, in_words
 from orga.client.cli.line import Line
 from orga.client.cli.output import note
-from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.progress import Progress
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import in_full

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
+from orga.client.cli.of_run import NEWEST
 from orga.client.cli.output import note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
@@ -14,8 +15,10 @@ from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import own_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.named import newest_run, run_by_name
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
+from orga.workflows.types.text import in_full
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,22 @@ async def session(
     forward_core_logs()
     async with connection(loaded.config, note, root=root) as connected:
         yield Session(loaded, connected)
+
+
+@asynccontextmanager
+async def of_run(named: str, config_file: Path | None) -> AsyncGenerator[tuple[Session, str]]:
+    """Begin as `session` does, and find out which run is meant; people are told which where its id was not said.
+
+    Raises:
+        RunNotFound: None is.
+        AmbiguousRun: Several may be.
+    """
+    async with session(config_file) as here:
+        if named == NEWEST:
+            # all folders share the embedded server, and each has a task queue of its own there
+            meant = await newest_run(here.client, here.task_queue if here.connection.endpoint.embedded else None)
+        else:
+            meant = await run_by_name(here.client, named)
+        if not meant.is_told:
+            note(f"run {in_full(meant.id)}")
+        yield here, meant.id

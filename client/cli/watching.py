@@ -91,7 +91,8 @@ class Watch:
 
     async def _flight(self) -> None:
         description = await self._run.describe()
-        self._show(self._progress.with_in_flight(await in_flight(description, self._client.data_converter)))
+        activities = await in_flight(description, self._client.data_converter)
+        self._show(self._progress.with_in_flight(activities, datetime.now(UTC)))
 
     async def _status(self) -> None:
         if not self._progress.lacks_worker and self._progress.agent:
