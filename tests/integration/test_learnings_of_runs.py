@@ -14,9 +14,9 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import KnowledgeItem, Stored
 from tests.support.hold import Hold
-from tests.support.knowledge.runs import ON, PORT, Judging, all_of, store, stores, told
 from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.critics import a_critic
+from tests.support.runs.knowing import ON, PORT, Judging, all_of, store, stores, told
 from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
 
 __all__ = ["store"]
