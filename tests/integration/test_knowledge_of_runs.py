@@ -13,15 +13,15 @@ from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.cache import ByteCache
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, StoredItem
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.model.counting import counting
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.critics import a_critic
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop, a_worker
 
 ON: dict[str, Any] = {"knowledge": {}}
 BLOCK = "[KNOWLEDGE_CONTEXT]"
@@ -59,7 +59,9 @@ PORT = {"subject": "The billing service", "predicate": "listens on", "object": "
 
 
 async def test_run_one_learns_and_run_two_recalls_it(client: Client, store: SqliteStore) -> None:
-    provider = ScriptedProvider([stores(**PORT, confidence=0.9), answers("It is stored."), answers("Port 8441.")])
+    provider = ScriptedModel(
+        [stores(**PORT, confidence=0.9), answers("It is stored."), answers("Port 8441.")], repeats=True
+    )
     async with a_loop(client, provider, knowledge=store) as loop:
         first = await loop.run({"task": "Find out about the billing service", "tenant": "acme"}, **ON)
         second = await loop.run({"task": "On which port does billing listen?", "tenant": "acme"}, **ON)
@@ -80,7 +82,7 @@ async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -
     await store.store([a_fact(**PORT)])
     ask = calls("recall_knowledge", arguments={"query": "billing service port", "limit": 3})
     nothing = calls("recall_knowledge", arguments={"query": "penguins in the antarctic"})
-    provider = ScriptedProvider([ask, nothing, answers("done")])
+    provider = ScriptedModel([ask, nothing, answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         ran = await loop.run("hello", **ON)
 
@@ -94,7 +96,7 @@ async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -
 
 
 async def test_the_tools_are_offered_where_the_bridge_is_on(client: Client, store: SqliteStore) -> None:
-    provider = ScriptedProvider([answers("done")])
+    provider = ScriptedModel([answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         for settings in (None, {"enabled": False}, {}):
             await loop.run("hello there", knowledge=settings)
@@ -113,8 +115,9 @@ async def test_another_tenants_and_another_users_facts_are_never_recalled(client
     await store.store([*items, a_fact(secret, "is", "number 9", scope="user", owner=Reader(tenant="acme", user="ada"))])
     asked = {"query": secret, "limit": 20}
     claimed = {**asked, "tenant": "globex", "user": "bob"}
-    provider = ScriptedProvider(
-        [calls("recall_knowledge", arguments=asked), calls("recall_knowledge", arguments=claimed), answers("done")]
+    provider = ScriptedModel(
+        [calls("recall_knowledge", arguments=asked), calls("recall_knowledge", arguments=claimed), answers("done")],
+        repeats=True,
     )
     task = {"task": f"Tell me: {secret}", "tenant": "acme", "trusted_context": {"user": "ada"}}
     async with a_loop(client, provider, knowledge=store) as loop:
@@ -147,7 +150,7 @@ async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, 
     await store.store([fact])
     engine = Judging()
     look = FakeTool("look")
-    provider = ScriptedProvider([calls("look"), stores(**PORT), answers("done")])
+    provider = ScriptedModel([calls("look"), stores(**PORT), answers("done")], repeats=True)
     async with a_loop(client, provider, look, knowledge=store, engine=engine) as loop:
         ran = await loop.run("What does the invoice say?", **ON)
 
@@ -172,7 +175,9 @@ async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, 
     await store.store([marked, a_fact("The harbour", "lies in", "the north")])
     engine = Judging()
     queries = ({"query": "harbour north"}, {"query": "invoice says"}, {"query": "harbour"})
-    provider = ScriptedProvider([*(calls("recall_knowledge", arguments=each) for each in queries), answers("done")])
+    provider = ScriptedModel(
+        [*(calls("recall_knowledge", arguments=each) for each in queries), answers("done")], repeats=True
+    )
     async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
         ran = await loop.run("hello", knowledge={"max_context_items": 1, "auto_persist": False})
 
@@ -182,7 +187,7 @@ async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, 
 
 async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore) -> None:
     engine = Judging("store_knowledge")
-    provider = ScriptedProvider([stores(**PORT), answers("done")])
+    provider = ScriptedModel([stores(**PORT), answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
         ran = await loop.run("hello", **ON)
 
@@ -206,7 +211,7 @@ ENDINGS: dict[str, tuple[dict[str, Any], str]] = {
 async def test_every_ending_that_taught_something_is_learnt_from(
     client: Client, store: SqliteStore, config: dict[str, Any], reason: str
 ) -> None:
-    provider = ScriptedProvider([calls("look", text="The door is green."), answers("Green.")])
+    provider = ScriptedModel([calls("look", text="The door is green."), answers("Green.")], repeats=True)
     async with a_loop(client, provider, FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON, **config)
     assert ran.result.termination.reason == reason
@@ -217,7 +222,7 @@ async def test_every_ending_that_taught_something_is_learnt_from(
 async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
     config = LoopConfig(knowledge=RunKnowledge())
     agent = AgentConfig(tools=(), critics=(a_critic(tools=("store_knowledge",)),), config=config)
-    loop = Loop(client, f"critics-{uuid4()}", ScriptedProvider([answers("Green.")]))
+    loop = Loop(client, f"critics-{uuid4()}", ScriptedModel([answers("Green.")], repeats=True))
     async with a_worker(loop, knowledge=store, agents={"default": agent}):
         ran = await loop.run("Which colour?")
     assert ran.result.output == "Green."
@@ -229,7 +234,7 @@ async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore)
         await handle.signal("abort", "enough")
         return "never seen"
 
-    provider = ScriptedProvider([calls("look", text="The door is green.")])
+    provider = ScriptedModel([calls("look", text="The door is green.")], repeats=True)
     async with a_loop(client, provider, FakeTool("look", aborts), knowledge=store) as loop:
         handle = await loop.start("Which colour?", **ON)
         ran = await loop.ended(handle)
@@ -253,7 +258,7 @@ async def test_nothing_is_learnt_where_the_config_says_so(client: Client, store:
 TALK = ("warehouse harbour crane", "warehouse harbour crane", "invoice ledger", "nothing known here")
 
 
-async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_FACTS) -> tuple[Ran, ScriptedProvider]:
+async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_FACTS) -> tuple[Ran, ScriptedModel]:
     facts = [("The warehouse", "stands at", "the harbour crane"), ("An invoice", "enters", "the ledger by hand")]
     await store.store([a_fact(*each) for each in facts])
 
@@ -262,7 +267,7 @@ async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_F
 
     look = FakeTool("look", talk)
     steps = [calls("look", arguments={"n": n}) for n in range(4)]
-    provider = ScriptedProvider([*steps, answers("done")])
+    provider = ScriptedModel([*steps, answers("done")], repeats=True)
     async with a_loop(client, provider, look, knowledge=store, setup=setup) as loop:
         return await loop.run("See what there is", **ON, context_token_budget=30_000), provider
 
@@ -339,7 +344,7 @@ async def test_conventions_of_a_place_reach_who_works_there(client: Client, stor
         ]
     )
     asked = {"query": "conventions", "directory": "src/api/users.py", "scope": "conventions", "limit": 9}
-    provider = ScriptedProvider([calls("recall_knowledge", arguments=asked), answers("done")])
+    provider = ScriptedModel([calls("recall_knowledge", arguments=asked), answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         await loop.run("Work on src/api/users.py", **ON)
     result = next(message.text for message in provider.seen[-1].messages if message.role == "tool")
@@ -360,7 +365,7 @@ async def test_a_step_with_the_same_words_adds_no_event(client: Client, store: S
     look = FakeTool("look", lambda arguments, context: "warehouse harbour crane")
     for looks in (2, 6):
         for settings in (None, {"auto_persist": False}):
-            provider = ScriptedProvider([*[calls("look")] * looks, answers("done")])
+            provider = ScriptedModel([*[calls("look")] * looks, answers("done")], repeats=True)
             async with a_loop(client, provider, look, knowledge=store) as loop:
                 ran = await loop.run("warehouse harbour crane", knowledge=settings)
             lengths[settings is not None, looks] = len(events(ran))

@@ -15,14 +15,14 @@ from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
 from orga.client.runs.goals import start_goal
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import until
 from tests.support.model.goals import GoalModel, scored
-from tests.support.model.scripted import answers, calls
 from tests.support.runs import rewound
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.goals import ended, stands, tell
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, histories_of
+from tests.support.runs.loop import WORKER_FACTS, histories_of
 from tests.support.runs.pipelines import LEAD, Told, a_pipeline, line, start_line
 
 CHAIN: dict[str, Any] = {"kind": "chain", "steps": ["finder", "writer"]}
