@@ -25,6 +25,8 @@ SHOWS = {
     "budget-extended": ("ApprovalRequested", "ApprovalResolved", "extend_budget"),
     "step-limit": ("StepLimitReached",),
     "circuit": ("CircuitOpened", "CircuitClosed"),
+    "step-limit-counted": ("StepLimitReached",),
+    "step-limit-before": ("StepLimitReached",),
     "circuit-shown": ("CircuitOpened", "CircuitClosed"),
     "circuit-shown-before": ("CircuitOpened", "CircuitClosed"),
     "hydrated": ("PreHydrationComplete", "unresolvable"),

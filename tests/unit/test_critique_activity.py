@@ -11,9 +11,8 @@ from orga.activities.ports import ModelError, ModelRequest
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import handed_over
-from orga.workflows.types.agents import verdict_schema
-from orga.workflows.types.context import ContextRef, CritiqueRequest
-from orga.workflows.types.digest import reference
+from orga.workflows.types.agents import CritiqueRequest, verdict_schema
+from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.messages import Message, Reply
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.tools.activities import RUN, Beats, NoHistory

@@ -21,7 +21,7 @@ from orga.activities.replies import (
     normalised,
 )
 from orga.client.testing.script import USAGE
-from orga.workflows.types.digest import canonical
+from orga.workflows.types.context import canonical
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.usage import Usage
 from tests.support.values.core import a_call
