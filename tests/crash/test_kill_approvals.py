@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
+from orga.testing import FakeTool
 from tests.support.crash.stage import (
     EVERY_ITERATION,
     PATIENCE,
@@ -21,7 +22,6 @@ from tests.support.crash.stage import (
     played,
 )
 from tests.support.crash.worker import Backstage
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import has_noted, updated, waiting
 
 pytestmark = pytest.mark.timeout(240)

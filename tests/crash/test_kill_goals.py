@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.testing import FakeTool
 from tests.support.crash.stage import NEVER, PATIENCE
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
 from tests.support.model.goals import SteadyModel
 from tests.support.model.staged import WatchedStages
 from tests.support.runs.goals import Pursued, ended, tell
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import waiting
 
 pytestmark = pytest.mark.timeout(240)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from orga.testing import FakeTool
 from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
 from tests.support.crash.worker import Backstage
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import updated
 
 pytestmark = pytest.mark.timeout(240)

@@ -8,12 +8,13 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client
 
+from orga.testing import FakeTool
 from orga.workflows.types.goals.pipelines import Pipeline
 from tests.support.crash.stage import NEVER, PATIENCE
 from tests.support.crash.worker import Backstage, CrashWorker, Fate
 from tests.support.model.inputs import InputModel
 from tests.support.runs.goals import ended
-from tests.support.runs.loop import FakeTool, histories_of, replayed
+from tests.support.runs.loop import histories_of, replayed
 
 pytestmark = pytest.mark.timeout(240)
 

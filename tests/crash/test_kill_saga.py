@@ -7,9 +7,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolError
+from orga.testing import FakeTool
 from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
 from tests.support.crash.worker import Backstage
-from tests.support.runs.loop import FakeTool
 
 pytestmark = pytest.mark.timeout(240)
 

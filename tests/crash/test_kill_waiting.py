@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolError
+from orga.testing import FakeTool
 from orga.workflows.types.recovery import Recovery
 from tests.support.crash.stage import (
     EVERY_ITERATION,
@@ -22,7 +23,6 @@ from tests.support.crash.stage import (
     played,
 )
 from tests.support.crash.worker import Backstage
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import has_noted, updated, waiting
 
 pytestmark = pytest.mark.timeout(240)

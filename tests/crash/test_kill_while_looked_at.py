@@ -10,10 +10,10 @@ from temporalio.exceptions import ApplicationError
 
 from orga.client.proof.verify import verify
 from orga.client.runs.exchange import UNPROCESSED
+from orga.testing import FakeTool
 from tests.support.crash.stage import Case, Outcomes, Stage, outcome_of, played
 from tests.support.crash.worker import Backstage
 from tests.support.runs.looked_at import looked_at, status_of
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import is_on_record, updated
 
 pytestmark = pytest.mark.timeout(240)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.runs.loop import a_loop
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TASK = {"task": "count", "output_schema": SCHEMA}
@@ -20,7 +20,7 @@ TASK = {"task": "count", "output_schema": SCHEMA}
     ],
 )
 async def test_an_answer_that_fits_is_in_the_result_as_data(client: Client, text: str, data: Any) -> None:
-    provider = ScriptedProvider([calls("count"), answers(text)])
+    provider = ScriptedModel([calls("count"), answers(text)], repeats=True)
     async with a_loop(client, provider, FakeTool("count")) as loop:
         ran = await loop.run(TASK)
 
@@ -29,7 +29,7 @@ async def test_an_answer_that_fits_is_in_the_result_as_data(client: Client, text
 
 
 async def test_an_answer_that_does_not_fit_is_repaired(client: Client) -> None:
-    provider = ScriptedProvider([answers("three"), answers('{"n": "3"}'), answers('{"n": 3}')])
+    provider = ScriptedModel([answers("three"), answers('{"n": "3"}'), answers('{"n": 3}')], repeats=True)
     async with a_loop(client, provider) as loop:
         ran = await loop.run(TASK)
 
@@ -41,7 +41,7 @@ async def test_an_answer_that_does_not_fit_is_repaired(client: Client) -> None:
 
 async def test_an_answer_with_a_key_twice_is_repaired(client: Client) -> None:
     """A parser takes the last, a person may have read the first."""
-    provider = ScriptedProvider([answers('{"n": 3, "n": 4}'), answers('{"n": 3}')])
+    provider = ScriptedModel([answers('{"n": 3, "n": 4}'), answers('{"n": 3}')], repeats=True)
     async with a_loop(client, provider) as loop:
         ran = await loop.run(TASK)
 
@@ -50,7 +50,7 @@ async def test_an_answer_with_a_key_twice_is_repaired(client: Client) -> None:
 
 
 async def test_repairs_are_bounded(client: Client) -> None:
-    provider = ScriptedProvider([answers("three")])
+    provider = ScriptedModel([answers("three")], repeats=True)
     async with a_loop(client, provider) as loop:
         ran = await loop.run(TASK)
 
@@ -66,7 +66,7 @@ async def test_repairs_are_bounded(client: Client) -> None:
     ],
 )
 async def test_a_schema_that_cannot_be_used_ends_the_run_before_a_model_is_asked(client: Client, schema: Any) -> None:
-    provider = ScriptedProvider([answers("{}")])
+    provider = ScriptedModel([answers("{}")], repeats=True)
     async with a_loop(client, provider) as loop:
         handle = await loop.start({"task": "count", "output_schema": schema})
         with pytest.raises(WorkflowFailureError) as caught:

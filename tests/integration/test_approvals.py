@@ -8,11 +8,11 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import Judgement, Proposal
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop, a_worker
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop, a_worker
 from tests.support.runs.questions import told, updated
 
 

@@ -13,11 +13,11 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.client.errors import Refused
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.critics import a_person, criticised
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop
 from tests.support.runs.questions import updated
 from tests.support.runs.rewound import ended
 
@@ -97,7 +97,7 @@ async def test_nor_one_for_a_step_of_a_saga(client: Client) -> None:
 async def test_the_model_and_the_journal_know_what_a_rewind_left_behind(client: Client) -> None:
     """Else the model would pay once more what it does not remember to have paid."""
     pay, save = FakeTool("pay", effect="irreversible"), FakeTool("save", effect="idempotent")
-    provider = ScriptedProvider([calls("pay", "save", arguments={"cents": 900}), answers(), answers()])
+    provider = ScriptedModel([calls("pay", "save", arguments={"cents": 900}), answers(), answers()], repeats=True)
     async with a_loop(client, provider, pay, save) as loop:
         first = await loop.run()
         ran = await ended(client, await rewind(client, first.handle.id, 0))

@@ -7,10 +7,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.gate import ApprovalTerms
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import pending, yes
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import told, updated
 
 

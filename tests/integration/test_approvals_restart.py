@@ -8,10 +8,10 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.client.history.converter import data_converter
 from orga.client.server.embedded import ensure_server, stop
-from tests.support.model.scripted import answers, calls
+from orga.testing import FakeTool, answers, calls
 from tests.support.parts.temporal import temporal_cli
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.loop import Loop, a_loop, a_worker
 from tests.support.runs.questions import told, updated
 
 

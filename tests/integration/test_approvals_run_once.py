@@ -10,11 +10,11 @@ from temporalio.service import RPCError
 
 from orga.activities.ports import Judgement, Proposal
 from orga.client.journal.reading import read_journal
+from orga.testing import FakeTool, answers
 from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.model.scripted import answers
 from tests.support.runs.approvals import pending
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated
 
 SOON_S, LATE_S = 0.3, 3_600

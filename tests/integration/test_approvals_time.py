@@ -8,10 +8,10 @@ import pytest
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tests.support.model.scripted import answers, calls
+from orga.testing import FakeTool, answers, calls
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import told, updated
 
 DAY = timedelta(days=1)

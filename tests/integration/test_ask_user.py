@@ -6,10 +6,11 @@ import pytest
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 
 from orga.client.runs.agents import AgentHandle
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from tests.support.hold import until
-from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
-from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import Deny, Ran, a_loop
 from tests.support.runs.questions import told, updated, waiting
 
 ASKING = {"default": AgentConfig(tools=("look", "ask_user"))}
@@ -142,7 +143,7 @@ async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: 
         }
         await updated(handle, "resolve_escalation", decision)
         ran = await loop.ended(handle)
-        assert isinstance(loop.provider, ScriptedProvider)
+        assert isinstance(loop.provider, ScriptedModel)
         assert len(loop.provider.seen) == asked
     assert ran.result.termination.reason == reason
     assert questions_of(ran)[-1] == ("QuestionAnswered", choice)

@@ -8,10 +8,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.begin import begun
 from orga.workflows.types.input import AgentInput
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker
 
 LONG = timedelta(seconds=60)
 
@@ -19,7 +19,7 @@ LONG = timedelta(seconds=60)
 async def test_a_made_up_state_is_not_taken_for_a_carried_one(client: Client) -> None:
     """A cron run follows another, with its starter's arguments: they must not smuggle in tools that no agent lists."""
     danger = FakeTool("danger", effect="irreversible")
-    provider = ScriptedProvider([answers("first"), calls("danger"), answers("x")])
+    provider = ScriptedModel([answers("first"), calls("danger"), answers("x")], repeats=True)
     setup = WORKER_FACTS.model_copy(update={"agent": "default", "model": "p:m", "tools": (danger.spec,)})
     state = begun(AgentInput(task="t"), "o", datetime.now(UTC)).model_copy(update={"setup": setup})
     async with a_loop(client, provider) as loop:
@@ -66,7 +66,7 @@ async def test_the_journal_of_a_cron_run_is_that_of_one_run(client: Client) -> N
 
 
 async def test_a_run_with_a_used_id_has_its_own_setup(client: Client) -> None:
-    provider = ScriptedProvider([answers("a")])
+    provider = ScriptedModel([answers("a")], repeats=True)
     workflow_id = f"nightly-{uuid.uuid4()}"
     async with a_loop(client, provider, FakeTool("danger"), FakeTool("look")) as loop:
         for given in ({"instructions": "ONE"}, {"instructions": "TWO", "model": "p:two", "tools": ["look"]}):
@@ -81,7 +81,7 @@ async def test_a_run_with_a_used_id_has_its_own_setup(client: Client) -> None:
 @pytest.mark.timeout(300)
 async def test_thousands_of_signals_before_the_first_task(client: Client) -> None:
     """They come in one task, which the SDK gives up after two seconds: twice as many take a loaded machine longer."""
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers("x")]), timedelta(seconds=240))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("x")], repeats=True), timedelta(seconds=240))
     handle = await loop.start(context_token_budget=10**6, max_total_tokens=10**9)
     for _ in range(10):
         await asyncio.gather(*[handle.signal("steer", "x" * 250) for _ in range(200)])
@@ -93,7 +93,7 @@ async def test_thousands_of_signals_before_the_first_task(client: Client) -> Non
 
 async def test_signals_of_control_characters_do_not_swell(client: Client) -> None:
     """A control character takes six bytes of JSON: ten signals would outgrow a payload."""
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers("x")]))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("x")], repeats=True))
     handle = await loop.start()
     for _ in range(10):
         await handle.signal("steer", "\x01" * 50_000)

@@ -15,11 +15,11 @@ from orga.client.history.chain import RunHistory
 from orga.client.proof import audit as auditing
 from orga.client.proof.audit import RunAudit, audited, counts
 from orga.client.proof.rejudged import Rejudge, Rejudged
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.delegates import a_cast, agent, delegates
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 from tests.support.runs.questions import updated
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

@@ -9,8 +9,8 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from orga.client.journal.reading import read_journal
-from tests.support.model.scripted import ScriptedProvider, answers
-from tests.support.runs.loop import EXECUTION_TIMEOUT, FakeTool, Loop, a_loop, check_journal, check_tasks, replayed
+from orga.testing import FakeTool, ScriptedModel, answers
+from tests.support.runs.loop import EXECUTION_TIMEOUT, Loop, a_loop, check_journal, check_tasks, replayed
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
@@ -54,7 +54,7 @@ async def started(loop: Loop, given: list[Any], name: str) -> WorkflowHandle[Any
 @pytest.mark.parametrize("name", BAD)
 async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str) -> None:
     given, said = BAD[name]
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await started(loop, given, name)
         with pytest.raises(WorkflowFailureError) as failed:

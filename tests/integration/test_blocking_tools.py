@@ -13,11 +13,11 @@ from orga.activities.adapters.tools.catalog import with_options
 from orga.activities.adapters.tools.python_function import PythonFunction, load_function
 from orga.activities.ports import Tool, ToolContext
 from orga.activities.replies import MAX_CALLS
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, until
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.programs.processes import begun, is_alive, is_running
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.tools import blocking as blocking_tools
 
 LIMIT_S = 5
@@ -33,13 +33,13 @@ def within_limit(tool: Tool, limit_s: int = LIMIT_S) -> Tool:
     return with_options([tool], {tool.spec.name: ToolOptions(timeout_s=limit_s, max_attempts=1)})[0]
 
 
-def stands_still(path: Path, how: str, limit_s: int = LIMIT_S) -> tuple[Tool, ScriptedProvider]:
+def stands_still(path: Path, how: str, limit_s: int = LIMIT_S) -> tuple[Tool, ScriptedModel]:
     arguments = {"path": str(path), "how": how}
-    provider = ScriptedProvider([calls("stands_still", arguments=arguments), answers("went on")])
+    provider = ScriptedModel([calls("stands_still", arguments=arguments), answers("went on")], repeats=True)
     return within_limit(PythonFunction(blocking_tools.stands_still), limit_s), provider
 
 
-def told(provider: ScriptedProvider) -> str:
+def told(provider: ScriptedModel) -> str:
     """Return the result that the model got."""
     return provider.seen[1].messages[-1].text
 
@@ -64,7 +64,7 @@ async def test_a_blocking_tool_is_killed_at_its_time_and_the_run_goes_on(
 
 async def test_an_abort_kills_a_blocking_tool_long_before_its_time(client: Client, tmp_path: Path) -> None:
     arguments = {"path": str(tmp_path / "pids"), "how": "deaf"}
-    provider = ScriptedProvider([calls("stands_still", arguments=arguments)])
+    provider = ScriptedModel([calls("stands_still", arguments=arguments)], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
         handle = await loop.start(tool_timeout_s=200, timeout_s=250)
         pids = await begun(tmp_path / "pids")
@@ -76,7 +76,7 @@ async def test_an_abort_kills_a_blocking_tool_long_before_its_time(client: Clien
 
 
 async def test_a_crash_is_told_and_the_worker_lives(client: Client) -> None:
-    provider = ScriptedProvider([calls("crashes", arguments={"how": "segfault"}), answers("went on")])
+    provider = ScriptedModel([calls("crashes", arguments={"how": "segfault"}), answers("went on")], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.crashes)) as loop:
         ran = await loop.run()
 
@@ -88,7 +88,9 @@ async def test_a_crash_is_told_and_the_worker_lives(client: Client) -> None:
 async def test_a_crash_is_tried_again_where_that_does_no_harm(client: Client, tmp_path: Path) -> None:
     options = {"crashes_once": ToolOptions(initial_interval_s=0.01)}
     (tool,) = with_options([load_function("tests.support.tools.blocking:crashes_once")], options)
-    provider = ScriptedProvider([calls("crashes_once", arguments={"path": str(tmp_path / "been here")}), answers()])
+    provider = ScriptedModel(
+        [calls("crashes_once", arguments={"path": str(tmp_path / "been here")}), answers()], repeats=True
+    )
     async with a_loop(client, provider, tool) as loop:
         await loop.run()
 
@@ -106,7 +108,7 @@ async def test_a_thread_that_blocks_is_left_behind_and_hinders_nobody(
         let_go.wait()
         return "late"
 
-    provider = ScriptedProvider([calls("stuck"), answers("went on")])
+    provider = ScriptedModel([calls("stuck"), answers("went on")], repeats=True)
     tool = within_limit(PythonFunction(stuck))
     try:
         async with a_loop(client, provider, tool, max_concurrent_activities=2) as loop:
@@ -133,7 +135,7 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(client: 
                 ignored.set()
         return "late"
 
-    provider = ScriptedProvider([calls("ignores"), answers("went on")])
+    provider = ScriptedModel([calls("ignores"), answers("went on")], repeats=True)
     try:
         async with a_loop(client, provider, within_limit(FakeTool("ignores", ignores))) as loop:
             ran = await loop.run()
@@ -146,7 +148,7 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(client: 
 
 async def test_the_worker_serves_another_run_while_a_process_spins(client: Client, tmp_path: Path) -> None:
     arguments = {"path": str(tmp_path / "pids"), "how": "in C"}
-    provider = ScriptedProvider([calls("stands_still", arguments=arguments), answers("meanwhile")])
+    provider = ScriptedModel([calls("stands_still", arguments=arguments), answers("meanwhile")], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
         handle = await loop.start(tool_timeout_s=200, timeout_s=250)
         pids = await begun(tmp_path / "pids")
@@ -173,7 +175,7 @@ async def test_the_worker_serves_another_run_while_threads_block(client: Client)
         return "quick"
 
     many = MAX_CALLS
-    provider = ScriptedProvider([calls(*["blocks"] * many), calls("quick"), answers("meanwhile"), answers()])
+    provider = ScriptedModel([calls(*["blocks"] * many), calls("quick"), answers("meanwhile"), answers()], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocks), PythonFunction(quick)) as loop:
         handle = await loop.start(max_concurrent_tools=many)
         try:

@@ -9,21 +9,21 @@ from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.cache import ByteCache
 from orga.activities.ports import ModelRequest
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import Erasure
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.knowledge.items import a_fact
 from tests.support.model.counting import counting
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.knowing import ON, all_of, blocks, store, told
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 
 __all__ = ["store"]
 
 TALK = ("warehouse harbour crane", "warehouse harbour crane", "invoice ledger", "nothing known here")
 
 
-async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_FACTS) -> tuple[Ran, ScriptedProvider]:
+async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_FACTS) -> tuple[Ran, ScriptedModel]:
     facts = [("The warehouse", "stands at", "the harbour crane"), ("An invoice", "enters", "the ledger by hand")]
     await store.store([a_fact(*each) for each in facts])
 
@@ -32,7 +32,7 @@ async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_F
 
     look = FakeTool("look", talk)
     steps = [calls("look", arguments={"n": n}) for n in range(4)]
-    provider = ScriptedProvider([*steps, answers("done")])
+    provider = ScriptedModel([*steps, answers("done")], repeats=True)
     async with a_loop(client, provider, look, knowledge=store, setup=setup) as loop:
         return await loop.run("See what there is", **ON, context_token_budget=30_000), provider
 

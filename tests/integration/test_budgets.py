@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold, happens, until
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 from tests.support.runs.questions import told, updated, waiting
 
 LIMITS = [

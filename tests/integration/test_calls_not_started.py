@@ -4,11 +4,12 @@ from typing import Any
 
 from temporalio.client import Client
 
+from orga.client.testing.script import USAGE
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.model.scripted import USAGE, answers, calls
 from tests.support.runs.critics import a_critic, a_person, verdict
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import told
 
 GUARD = a_person("guard", tools=("pay",))

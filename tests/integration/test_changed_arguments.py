@@ -6,14 +6,14 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.text import undelimited
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.critics import a_person
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import told, updated
 from tests.support.runs.sagas import Ledger, book, pay, saga
 
@@ -72,7 +72,7 @@ async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) ->
         handle = await loop.start()
         await loop.ended(handle)
 
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     last = undelimited(loop.provider.seen[2].messages[-1].text)
     assert last == f"[Requeued call] save (1.0), sent again by an operator:\n{CHANGED}\nsaved {PUBLIC}"
 

@@ -6,13 +6,13 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.critics import a_critic, a_person, criticised, verdict
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import told, updated, waiting
 
 FORBIDDEN = "[Policy denied] forbidden since noon"

@@ -15,16 +15,17 @@ from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.breakers import WorkerBreakers, monotonic_time
 from orga.activities.ports import ModelError, ToolContext, ToolError
+from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import BreakerOptions, CircuitOptions
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens, until
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.runs.circuits import Clock
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop
+from tests.support.runs.loop import WORKER_FACTS, Loop
 
 LEFT_ALONE = "[Circuit open] flaky is left alone for 60 s more (failures in a row: 3; last: "
 
@@ -36,9 +37,9 @@ async def a_shared_worker(
     *tools: FakeTool,
     clock: Callable[[], datetime] | None = None,
     model_breaker: CircuitOptions | None = None,
-) -> AsyncGenerator[tuple[Loop, ScriptedProvider, WorkerBreakers]]:
+) -> AsyncGenerator[tuple[Loop, ScriptedModel, WorkerBreakers]]:
     """Run a worker whose circuits can be looked at."""
-    provider, breakers = ScriptedProvider(steps), WorkerBreakers(clock or Clock())
+    provider, breakers = ScriptedModel(steps, repeats=True), WorkerBreakers(clock or Clock())
     names = tuple(tool.name for tool in tools)
     agents = {"default": AgentConfig(tools=names)}
     specs = {tool.name: tool.spec for tool in tools}
@@ -71,12 +72,12 @@ def call_of(number: int) -> Reply:
     return calls("flaky", arguments={"n": number})
 
 
-def results(provider: ScriptedProvider) -> list[str]:
+def results(provider: ScriptedModel) -> list[str]:
     """Return what the model was told of its calls in the last run."""
     return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
 
 
-def last(provider: ScriptedProvider) -> Message:
+def last(provider: ScriptedModel) -> Message:
     return provider.seen[-1].messages[-1]
 
 

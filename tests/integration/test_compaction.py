@@ -4,10 +4,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelError, ModelRequest
+from orga.testing import FakeTool, ScriptedModel, calls
 from orga.workflows.decisions.conversation import tokens_in
 from tests.support.model.counting import counting, estimate
-from tests.support.model.scripted import ScriptedProvider, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.outgrown import (
     BUDGET,
     LOOKS,
@@ -131,7 +131,7 @@ async def test_what_is_too_long_for_the_provider_is_halved_and_sent_again(
 
 async def test_a_second_refusal_ends_the_run(client: Client) -> None:
     overflow = ModelError("ContextOverflow", "too long", retryable=False)
-    provider = ScriptedProvider([*(calls("look", arguments={"n": n}) for n in range(3)), overflow])
+    provider = ScriptedModel([*(calls("look", arguments={"n": n}) for n in range(3)), overflow], repeats=True)
     async with a_loop(client, provider, pages()) as loop:
         ran = await loop.run("the task", **RUN)
 
@@ -150,7 +150,7 @@ async def test_a_second_refusal_ends_the_run(client: Client) -> None:
 )
 async def test_the_same_is_not_sent_twice(client: Client, turns: int, strategy: str) -> None:
     overflow = ModelError("ContextOverflow", "too long", retryable=False)
-    provider = ScriptedProvider([*(calls("look", arguments={"n": n}) for n in range(turns)), overflow])
+    provider = ScriptedModel([*(calls("look", arguments={"n": n}) for n in range(turns)), overflow], repeats=True)
     async with a_loop(client, provider, pages()) as loop:
         ran = await loop.run("the task", **RUN, context_strategy=strategy)
 

@@ -9,10 +9,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.loop import Deny, a_loop
 
 KINDS = ["works"] * 6 + ["fails"] * 2 + ["breaks"] * 2 + ["denied"] * 2 + ["hangs"] * 2
 ALLOWED = 12
@@ -69,7 +69,7 @@ async def test_the_limit_holds_and_every_call_is_answered_once_in_order(client: 
     chance = random.Random(seed)
     kinds = chance.sample(KINDS, k=len(KINDS))
     in_flight = InFlight(min(limit, LASTING), chance)
-    provider = ScriptedProvider([calls(*kinds), answers("went on")])
+    provider = ScriptedModel([calls(*kinds), answers("went on")], repeats=True)
     async with a_loop(client, provider, *map(in_flight.tool, OUTCOMES), engine=Deny("denied")) as loop:
         ran = await loop.run(max_concurrent_tools=limit)
 

@@ -12,11 +12,11 @@ from temporalio.client import Client, WorkflowHistory
 
 from orga.activities.conversations import Conversations
 from orga.activities.ports import HistorySource, ModelRequest, RunKey
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.status import ShownMessage
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 
 WIDE: dict[str, Any] = {"context_token_budget": 1_000_000, "max_total_tokens": 1_000_000, "max_iterations": 1_000}
 
@@ -56,7 +56,7 @@ def bytes_until(history: WorkflowHistory, event: HistoryEvent) -> int:
     return sum(earlier.ByteSize() for earlier in history.events if earlier.event_id < event.event_id)
 
 
-def check_what_the_model_saw(provider: ScriptedProvider, ran: list[ShownMessage]) -> None:
+def check_what_the_model_saw(provider: ScriptedModel, ran: list[ShownMessage]) -> None:
     """Each call saw the conversation up to there, to the letter."""
     shown = [message for message in ran if message.role != "system"]
     for request in provider.seen:
@@ -76,7 +76,9 @@ async def conversation_of(ran: Ran) -> list[ShownMessage]:
 
 async def test_the_conversation_query_shows_what_the_model_saw(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([*looks(3)[:-1], calls("nothing", "look"), hold.step(calls("look")), answers("done")])
+    provider = ScriptedModel(
+        [*looks(3)[:-1], calls("nothing", "look"), hold.step(calls("look")), answers("done")], repeats=True
+    )
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -118,7 +120,7 @@ async def test_two_workers_with_tiny_caches_give_the_model_the_same_messages(
     """Every call is folded from the history, by whichever worker gets it."""
     made = Made(max_bytes=100)
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
-    provider, tool = ScriptedProvider(looks(12)), pages(500)
+    provider, tool = ScriptedModel(looks(12), repeats=True), pages(500)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     other = await Client.connect(client.service_client.config.target_host, data_converter=client.data_converter)
     # Without eager activities and a sticky queue the server hands each task to either worker.
@@ -138,7 +140,7 @@ async def test_a_worker_that_comes_later_reads_the_history_once(
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     hold, tool = Hold(), pages(500)
     script = looks(6)
-    provider = ScriptedProvider([*script[:3], hold.step(calls("look", arguments={"n": 3})), *script[3:]])
+    provider = ScriptedModel([*script[:3], hold.step(calls("look", arguments={"n": 3})), *script[3:]], repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     async with a_worker(loop, tool):
         handle = await loop.start(**WIDE)
@@ -183,7 +185,7 @@ async def test_a_cache_that_holds_something_else_cannot_send_a_wrong_context(
     """What is found is checked against the digest, and found again in the history where it does not fit."""
     made = Made(kind)
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
-    provider = ScriptedProvider(looks(4))
+    provider = ScriptedModel(looks(4), repeats=True)
     async with a_loop(client, provider, pages(100)) as loop:
         ran = await loop.run(**WIDE)
         shown = await conversation_of(ran)

@@ -9,12 +9,12 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.calls import idempotency_key
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop, a_worker
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 ROOM: dict[str, Any] = {"max_iterations": 1_000, "max_total_tokens": 10_000_000, "context_token_budget": 1_000_000}
@@ -34,7 +34,7 @@ def story(ran: Ran) -> list[tuple[int, int, str, Any]]:
     return [(e.sequence, e.iteration, e.event, {**e.data, "duration_s": None}) for e in ran.journal]
 
 
-async def a_long_run(client: Client, setup: Setup) -> tuple[Ran, ScriptedProvider]:
+async def a_long_run(client: Client, setup: Setup) -> tuple[Ran, ScriptedModel]:
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
         if arguments["n"] % 5 == 3:
             raise ToolError("no result")
@@ -46,7 +46,7 @@ async def a_long_run(client: Client, setup: Setup) -> tuple[Ran, ScriptedProvide
         else calls("look", arguments={"n": n}, cost_usd=0.01)
         for n in range(ITERATIONS - 1)
     ]
-    provider = ScriptedProvider([*steps, answers("all done", cost_usd=0.01)])
+    provider = ScriptedModel([*steps, answers("all done", cost_usd=0.01)], repeats=True)
     tools = (FakeTool("look", body, effect="irreversible"), FakeTool("forbidden"))
     async with a_loop(client, provider, *tools, engine=Deny("forbidden"), setup=setup) as loop:
         return await loop.run(**ROOM), provider
@@ -137,7 +137,7 @@ async def test_an_answer_that_was_cut_goes_on_in_the_next_run(client: Client) ->
 
 async def test_guidance_that_is_unread_when_a_run_ends_is_read_by_the_next(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([calls("look"), answers()])
+    provider = ScriptedModel([calls("look"), answers()], repeats=True)
     look = FakeTool("look", lambda a, c: hold.then("seen"))
     async with a_loop(client, provider, look, setup=EACH_ITERATION) as loop:
         handle = await loop.start()
@@ -163,7 +163,7 @@ async def test_guidance_that_is_unread_when_a_run_ends_is_read_by_the_next(clien
 
 
 async def test_a_pause_at_the_end_of_a_run_holds_the_chain_and_an_abort_reaches_its_latest_run(client: Client) -> None:
-    provider, hold = ScriptedProvider([calls("look")]), Hold()
+    provider, hold = ScriptedModel([calls("look")], repeats=True), Hold()
     look = FakeTool("look", lambda a, c: hold.then("seen") if len(look.contexts) == 3 else "seen")
     async with a_loop(client, provider, look, setup=EACH_ITERATION) as loop:
         handle = await loop.start(**ROOM)
@@ -186,14 +186,14 @@ async def is_paused(handle: Any) -> bool:
     return (await handle.query("status"))["phase"] == "paused"
 
 
-async def has_called(provider: ScriptedProvider, times: int) -> bool:
+async def has_called(provider: ScriptedModel, times: int) -> bool:
     return len(provider.seen) >= times
 
 
 async def test_another_worker_finds_the_whole_conversation_in_what_was_carried(client: Client) -> None:
     hold = Hold()
     steps = [*[calls("look", text=f"step {n}") for n in range(4)], hold.step(answers("never")), answers("found")]
-    provider = ScriptedProvider(steps)
+    provider = ScriptedModel(steps, repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     async with a_worker(loop, FakeTool("look"), setup=EACH_ITERATION):
         handle = await loop.start(**ROOM)

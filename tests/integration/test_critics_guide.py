@@ -8,12 +8,12 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.config.file import load_config
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.critics import evaluations
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated, waiting
 
 GUIDE = (ROOT / "docs" / "critics.md").read_text()
@@ -34,7 +34,7 @@ def scored(accuracy: float, clarity: float) -> Reply:
 async def test_the_critics_of_the_guide(client: Client, agent: AgentConfig) -> None:
     steps = [calls("write_file"), answers("17 %"), scored(0.5, 1.0), answers("17 % (a.md:3)"), scored(0.9, 0.8)]
     tools = [FakeTool(name) for name in agent.tools]
-    provider = ScriptedProvider(steps)
+    provider = ScriptedModel(steps, repeats=True)
     async with a_loop(client, provider, *tools, agents={"default": agent}) as loop:
         handle = await loop.start()
         [held] = (await waiting(handle))["data"]["calls"]

@@ -3,7 +3,7 @@
 import pytest
 from temporalio.client import Client
 
-from tests.support.model.scripted import ScriptedProvider, answers
+from orga.testing import ScriptedModel, answers
 from tests.support.runs.critics import BAD, GARBAGE, a_critic, a_person, criticised, evaluations
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated, waiting
@@ -36,7 +36,7 @@ async def test_a_person_decides_once_the_rounds_are_used_up(
 
 async def test_a_person_as_the_critic(client: Client) -> None:
     """Asked like about a held call, outside the run's clock; a reason is feedback, in the operator's own voice."""
-    provider = ScriptedProvider([answers("first"), answers("second")])
+    provider = ScriptedModel([answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, agents=criticised(a_person())) as loop:
         handle = await loop.start(timeout_s=20)
         for update, reason in (("deny", "shorter"), ("approve", "")):

@@ -6,10 +6,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold, happens
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.critics import BAD, GARBAGE, a_critic, criticised, evaluations, verdict
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.whereabouts import paused
 
 
@@ -86,7 +86,7 @@ async def test_another_worker_finds_what_a_critic_reads_in_the_history(client: C
     async with a_loop(client, [calls("look"), answers("17 %"), hold.step(verdict())], look, agents=agents) as loop:
         handle = await loop.start("how much?")
         await hold.reached()
-    second = ScriptedProvider([verdict()])
+    second = ScriptedModel([verdict()], repeats=True)
     async with a_loop(client, second, look, agents=agents, task_queue=loop.task_queue) as loop:
         ran = await loop.ended(handle)
     [asked] = second.given

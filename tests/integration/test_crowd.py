@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.client.runners.patient import PatientInstance
 from orga.client.workers.registered import WORKFLOW_TASKS
-from tests.support.model.scripted import ScriptedProvider, answers
+from orga.testing import ScriptedModel, answers
 from tests.support.runs.loop import a_loop
 
 RUNS = 4 * WORKFLOW_TASKS
@@ -45,7 +45,7 @@ async def test_workflow_tasks_in_flight_are_bounded(client: Client, monkeypatch:
             counted.add(-1)
 
     monkeypatch.setattr(PatientInstance, "activate", slowly)
-    async with a_loop(client, ScriptedProvider([answers()] * RUNS)) as loop:
+    async with a_loop(client, ScriptedModel([answers()] * RUNS, repeats=True)) as loop:
         handles = await asyncio.gather(*(loop.start() for _ in range(RUNS)))
         ended = await asyncio.gather(*(loop.ended(handle) for handle in handles))
     assert {ran.result.termination.reason for ran in ended} == {"completed"}

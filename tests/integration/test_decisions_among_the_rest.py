@@ -11,14 +11,14 @@ from orga.client.history.chain import RunHistory
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verified_histories, verify
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from tests.integration.test_grounded_decisions import INJECTION, an_agent, decides, decision, triaged
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.runs.decisions import FREE, proposal, proposed, trusted
-from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import Deny, Ran, a_loop
 from tests.support.runs.questions import told, updated
 from tests.support.runs.rewound import ended
 

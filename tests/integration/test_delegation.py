@@ -6,11 +6,11 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of, shown
-from tests.support.runs.loop import Deny, FakeTool
+from tests.support.runs.loop import Deny
 from tests.support.runs.questions import updated, waiting
 
 

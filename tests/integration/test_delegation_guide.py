@@ -6,10 +6,9 @@ import tomllib
 from temporalio.client import Client
 
 from orga.client.config.sections import OrgaConfig
-from tests.support.model.scripted import answers, calls
+from orga.testing import FakeTool, answers, calls
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.delegates import a_cast, delegates, led, shown
-from tests.support.runs.loop import FakeTool
 
 
 async def test_the_agents_of_the_guide_delegate_as_it_says(client: Client) -> None:

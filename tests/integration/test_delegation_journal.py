@@ -7,12 +7,12 @@ from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import happens
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, shown
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, histories_of
+from tests.support.runs.loop import WORKER_FACTS, histories_of
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 

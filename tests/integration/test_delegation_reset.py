@@ -7,10 +7,11 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from orga.client.past.resets import reset
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.runs.agents import AgentHandle
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import Step, answers, calls
 from tests.support.runs.delegates import Cast, a_cast, agent, delegates, leading, led
-from tests.support.runs.loop import FakeTool, Ran
+from tests.support.runs.loop import Ran
 from tests.support.runs.rewound import ended
 
 AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}

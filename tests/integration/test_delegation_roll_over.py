@@ -6,10 +6,10 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.delegates import a_cast, agent, delegates, leading, status_of
-from tests.support.runs.loop import WORKER_FACTS, FakeTool
+from tests.support.runs.loop import WORKER_FACTS
 from tests.support.runs.questions import updated, waiting
 from tests.support.runs.sagas import book, saga
 

@@ -8,11 +8,11 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import happens
-from tests.support.model.scripted import Step, answers, calls
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, led, result_of, shown
-from tests.support.runs.loop import FakeTool
 
 
 @pytest.mark.parametrize("by", ["config", "gate", "both"])

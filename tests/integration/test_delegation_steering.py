@@ -5,11 +5,11 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
+from orga.client.testing.script import USAGE
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import USAGE, answers, calls
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, shown, status_of
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.whereabouts import begun, paused
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.client.past.rewind import rewind
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
 from tests.support.runs.delegates import PAIR, Cast, delegates
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_worker, histories_of
+from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, histories_of
 from tests.support.runs.rewound import ended as rewound
 from tests.support.runs.versions import Deployment, a_deployment, builds_of
 
@@ -37,7 +38,8 @@ async def a_fleet(
     """Run both workers, whose models follow these steps; the older one is of no version where that is wanted."""
     queue, deployment = f"test-{uuid.uuid4()}", a_deployment(client)
     old, new = (
-        Loop(client, queue, given if isinstance(given, Cast) else ScriptedProvider(given)) for given in (one, two)
+        Loop(client, queue, given if isinstance(given, Cast) else ScriptedModel(given, repeats=True))
+        for given in (one, two)
     )
     fleet = Fleet(deployment, old)
     tools = FakeTool("wait", lambda arguments, context: fleet.hold.then("waited")), FakeTool("look")

@@ -4,9 +4,9 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import Judgement, Proposal
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import updated
 
 BESIDE = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})

@@ -7,14 +7,14 @@ from pathlib import Path
 from temporalio.client import Client
 
 from orga.client.workers.engine_memory import recorded_engine
-from tests.support.model.scripted import ScriptedProvider, answers
+from orga.testing import ScriptedModel, answers
 from tests.support.programs.orga_command import an_orga
 from tests.support.runs.loop import a_loop
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 
 async def test_the_latest_run_of_a_queue_says_its_engine(client: Client) -> None:
-    async with a_loop(client, ScriptedProvider([answers()])) as loop:
+    async with a_loop(client, ScriptedModel([answers()], repeats=True)) as loop:
         assert await recorded_engine(client, loop.task_queue) == ""
         await loop.run()
         async with asyncio.timeout(20):

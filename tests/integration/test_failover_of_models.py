@@ -12,6 +12,7 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.client.workers.parts import Parts
+from orga.testing import ScriptedModel
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
@@ -20,7 +21,6 @@ from orga.workflows.types.tiers import ModelTiers
 from orga.workflows.types.usage import ModelPrice
 from tests.support.model.chat_server import Calls, Says, chat_server
 from tests.support.model.refusing import NO_CREDIT, NO_QUOTA, refusing_server
-from tests.support.model.scripted import ScriptedProvider
 from tests.support.runs.critics import a_critic, evaluations, verdict
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran
 
@@ -48,7 +48,7 @@ async def a_loop(
         tools=(),
         model_breaker=breaker or CircuitOptions(),
     )
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([]))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([], repeats=True))
     async with build_worker(client, parts, loop.task_queue):
         yield loop
     await registry.close()

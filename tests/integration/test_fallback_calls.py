@@ -8,11 +8,11 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
 

@@ -9,11 +9,11 @@ from orga.client.errors import OrgaError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.past.fork import fork
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 from tests.support.runs.rewound import ended
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -27,7 +27,7 @@ def a_look() -> FakeTool:
     return FakeTool("look", lambda arguments, context: f"result {arguments['n']}", effect="idempotent")
 
 
-def seen(provider: ScriptedProvider, call: int) -> tuple[Message, ...]:
+def seen(provider: ScriptedModel, call: int) -> tuple[Message, ...]:
     return tuple(provider.seen[call].messages)
 
 
@@ -37,7 +37,9 @@ async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
     client: Client, iteration: int, setup: Any
 ) -> None:
     """Its next model call sees what the other run's saw, message by message; spending goes on from there."""
-    provider = ScriptedProvider([*looks(1, 2, cost_usd=0.5), answers("first"), answers("second", cost_usd=0.25)])
+    provider = ScriptedModel(
+        [*looks(1, 2, cost_usd=0.5), answers("first"), answers("second", cost_usd=0.25)], repeats=True
+    )
     async with a_loop(client, provider, a_look(), setup=setup) as loop:
         first = await loop.run()
         ran = await ended(client, await fork(client, first.handle.id, iteration))
@@ -56,10 +58,10 @@ async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
 
 
 async def test_a_fork_that_continues_as_new_is_still_one(client: Client) -> None:
-    provider = ScriptedProvider([*looks(1, 2, 3), answers()])
+    provider = ScriptedModel([*looks(1, 2, 3), answers()], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
-    provider = ScriptedProvider([*looks(2, 3), answers("forked")])
+    provider = ScriptedModel([*looks(2, 3), answers("forked")], repeats=True)
     async with a_loop(client, provider, a_look(), setup=EACH_ITERATION, task_queue=loop.task_queue):
         ran = await ended(client, await fork(client, first.handle.id, 1))
 
@@ -78,7 +80,7 @@ async def test_the_effects_of_a_fork_are_its_own(client: Client) -> None:
 
 
 async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> None:
-    provider = ScriptedProvider([*looks(1, 2, 3), *looks(4)])
+    provider = ScriptedModel([*looks(1, 2, 3), *looks(4)], repeats=True)
     changes = {"model": "scripted:other", "instructions": "Be brief.", "config": {"max_iterations": 2}}
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run({"task": "t", "instructions": "Be long."}, max_iterations=3, temperature=0.7)
@@ -92,7 +94,7 @@ async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> Non
 
 
 async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(client: Client) -> None:
-    provider = ScriptedProvider([*looks(1, 2), answers("done")])
+    provider = ScriptedModel([*looks(1, 2), answers("done")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run(max_iterations=2)
         run = await fork(client, first.handle.id, 2, changes={"config": {"max_iterations": 5}})
@@ -103,7 +105,7 @@ async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(clien
 
 
 async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
-    provider = ScriptedProvider([answers("42"), answers("because")])
+    provider = ScriptedModel([answers("42"), answers("because")], repeats=True)
     async with a_loop(client, provider) as loop:
         first = await loop.run("how many?")
         with pytest.raises(OrgaError, match="give the fork a --task"):
@@ -121,7 +123,7 @@ async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
 
 async def test_a_live_run_can_be_forked_and_the_time_it_had_left_goes_on(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([*looks(1), hold.step(answers("never")), answers("forked")])
+    provider = ScriptedModel([*looks(1), hold.step(answers("never")), answers("forked")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         handle = await loop.start()
         await hold.reached()

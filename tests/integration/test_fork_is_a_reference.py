@@ -13,12 +13,12 @@ from orga.client.past.fork import fork
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.critics import BAD, a_critic, criticised, evaluations, verdict
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.rewound import ended
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
@@ -55,7 +55,7 @@ def a_reference(source: str, iteration: int = 1, **more: Any) -> dict[str, Any]:
 
 
 async def test_any_client_can_fork_with_plain_json(client: Client) -> None:
-    provider = ScriptedProvider([calls("look"), answers("first"), answers("second")])
+    provider = ScriptedModel([calls("look"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run("count")
         ran = await ended(client, await started(loop, a_reference(first.handle.id)))
@@ -69,7 +69,7 @@ async def test_any_client_can_fork_with_plain_json(client: Client) -> None:
 
 
 async def test_a_fork_can_be_forked(client: Client) -> None:
-    provider = ScriptedProvider([calls("look"), answers("1"), calls("look"), answers("2"), answers("3")])
+    provider = ScriptedModel([calls("look"), answers("1"), calls("look"), answers("2"), answers("3")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run("count")
         second = await ended(client, await fork(client, first.handle.id, 1))
@@ -141,7 +141,7 @@ async def test_a_state_inside_the_input_is_an_unknown_key(client: Client) -> Non
 @pytest.mark.parametrize("says", [pytest.param(BAD, id="no"), pytest.param(answers("hm"), id="nothing")])
 async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) -> None:
     """Its agent may have a critic by now that the other run had not."""
-    tool, review = pay(), ScriptedProvider([says, *([] if says is BAD else [says]), answers()])
+    tool, review = pay(), ScriptedModel([says, *([] if says is BAD else [says]), answers()], repeats=True)
     async with a_loop(client, [calls("pay"), answers()], tool) as loop:
         first = await loop.run()
     agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
@@ -154,7 +154,7 @@ async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) 
 
 async def test_a_critic_sees_what_a_live_run_sends_again(client: Client) -> None:
     hold, tool = Hold(), pay()
-    provider = ScriptedProvider([calls("pay"), verdict(), hold.step(calls("look")), BAD, answers()])
+    provider = ScriptedModel([calls("pay"), verdict(), hold.step(calls("look")), BAD, answers()], repeats=True)
     agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
     async with a_loop(client, provider, tool, FakeTool("look"), agents=agents) as loop:
         handle = await loop.start()
@@ -206,7 +206,7 @@ async def test_a_source_that_cannot_be_had_is_told(client: Client) -> None:
 
 
 async def test_guidance_that_came_first_is_taken_in(client: Client) -> None:
-    provider = ScriptedProvider([calls("look"), answers("42"), answers("43")])
+    provider = ScriptedModel([calls("look"), answers("42"), answers("43")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
     run = await started(loop, a_reference(first.handle.id))

@@ -11,14 +11,14 @@ from orga.client.past.fork import fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.goals import GoalHandle
+from orga.testing import FakeTool, answers
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.record import InvalidInput
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
-from tests.support.model.scripted import answers
 from tests.support.runs import rewound
 from tests.support.runs.delivered import a_hook, told
 from tests.support.runs.goals import Pursued, ended, pursue, start
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.pipelines import Told, a_pipeline, start_line
 from tests.support.runs.questions import waiting
 from tests.support.web.webhook_receiver import webhook_receiver

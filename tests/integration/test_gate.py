@@ -6,12 +6,12 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.runs.loop import Deny, a_loop
 
 
 async def test_the_same_denied_tool_three_iterations_in_a_row_ends_the_run(client: Client) -> None:
-    provider = ScriptedProvider([calls("delete", arguments={"n": n}) for n in range(9)])
+    provider = ScriptedModel([calls("delete", arguments={"n": n}) for n in range(9)], repeats=True)
     async with a_loop(client, provider, FakeTool("delete"), engine=Deny("delete")) as loop:
         ran = await loop.run()
 
@@ -21,7 +21,7 @@ async def test_the_same_denied_tool_three_iterations_in_a_row_ends_the_run(clien
 
 
 async def test_the_same_denied_answer_three_iterations_in_a_row_ends_the_run(client: Client) -> None:
-    provider = ScriptedProvider([answers("the secret is 1"), answers("the secret is 2"), answers("secret")])
+    provider = ScriptedModel([answers("the secret is 1"), answers("the secret is 2"), answers("secret")], repeats=True)
     async with a_loop(client, provider, engine=Deny(words=["secret"])) as loop:
         ran = await loop.run()
 
@@ -48,7 +48,7 @@ async def test_a_denied_answer_can_be_put_right(client: Client) -> None:
 
 
 async def test_allowed_and_denied_calls_of_one_reply_are_answered_in_call_order(client: Client) -> None:
-    provider = ScriptedProvider([calls("delete", "look", "nothing", "look"), answers()])
+    provider = ScriptedModel([calls("delete", "look", "nothing", "look"), answers()], repeats=True)
     tools = FakeTool("delete"), FakeTool("look", lambda a, c: "seen")
     async with a_loop(client, provider, *tools, engine=Deny("delete")) as loop:
         ran = await loop.run()
@@ -107,7 +107,7 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tool = FakeTool("count", parameters=schema)
-    provider = ScriptedProvider([calls("count", arguments={"n": "many"}), answers()])
+    provider = ScriptedModel([calls("count", arguments={"n": "many"}), answers()], repeats=True)
     async with a_loop(client, provider, tool, engine=Watching()) as loop:
         await loop.run()
 
@@ -117,7 +117,7 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
 
 async def test_a_tool_whose_schema_is_no_schema_cannot_be_called(client: Client) -> None:
     tool = FakeTool("odd", parameters={"type": "object", "properties": {"a": {"type": "nonsense"}}})
-    provider = ScriptedProvider([calls("odd"), answers()])
+    provider = ScriptedModel([calls("odd"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         await loop.run()
 
@@ -127,7 +127,7 @@ async def test_a_tool_whose_schema_is_no_schema_cannot_be_called(client: Client)
 
 async def test_only_the_tools_that_the_run_asks_for_are_offered(client: Client) -> None:
     look, write = FakeTool("look"), FakeTool("write")
-    provider = ScriptedProvider([calls("write"), answers()])
+    provider = ScriptedModel([calls("write"), answers()], repeats=True)
     async with a_loop(client, provider, look, write) as loop:
         await loop.run({"task": "t", "tools": ["look"]})
 

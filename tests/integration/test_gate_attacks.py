@@ -8,10 +8,10 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import Judgement, Proposal
 from orga.activities.recordable import UNFIT
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.gate import ApprovalTerms
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import told, updated, waiting
 
 

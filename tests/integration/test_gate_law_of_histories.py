@@ -13,9 +13,9 @@ from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord, Judged
 from orga.client.proof.replay import replayed
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.loop import Deny, a_loop
 
 
 async def found(history: WorkflowHistory) -> tuple[list[str], GateRecord]:

@@ -8,11 +8,12 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
 from orga.client.proof.verify import verify
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import Step, answers, calls
 from tests.support.runs.critics import a_critic, criticised
 from tests.support.runs.delegates import a_cast, agent, delegates, leading, led
-from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import Deny, Ran, a_loop
 
 LOOK = calls("look", text="The first file is fine.")
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import until
 from tests.support.model.goals import GoalModel, says, scored
-from tests.support.model.scripted import answers, calls
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.delegates import Cast, a_cast, agent, delegates, result_of, status_of
 from tests.support.runs.goals import Pursued, ended, start
 from tests.support.runs.long_runs import LONG, time_left
-from tests.support.runs.loop import EXECUTION_TIMEOUT, FakeTool, histories_of, replayed
+from tests.support.runs.loop import EXECUTION_TIMEOUT, histories_of, replayed
 from tests.support.runs.questions import updated
 from tests.support.runs.whereabouts import begun, paused
 

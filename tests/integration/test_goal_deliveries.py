@@ -13,13 +13,13 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.ports import RunKey
 from orga.client.journal.reading import read_journal
+from orga.testing import FakeTool, answers
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold
 from tests.support.model.goals import GoalModel, says
-from tests.support.model.scripted import answers
 from tests.support.runs.delivered import a_hook, a_room, finds, outcomes, scheduled, told
-from tests.support.runs.loop import FakeTool, Loop, a_loop, check_journal, check_tasks, histories_of, replayed
+from tests.support.runs.loop import Loop, a_loop, check_journal, check_tasks, histories_of, replayed
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 Handle = WorkflowHandle[Any, Any]

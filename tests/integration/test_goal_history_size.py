@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
+from orga.testing import FakeTool
 from tests.support.model.researcher import READ, SEARCH, Researcher
 from tests.support.runs.goals import ended, start
-from tests.support.runs.loop import FakeTool, a_loop, histories_of
+from tests.support.runs.loop import a_loop, histories_of
 
 RESULT_BYTES = 3_000
 MAX_BYTES = 400_000

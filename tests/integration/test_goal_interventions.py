@@ -13,9 +13,10 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 
+from orga.testing import FakeTool
 from tests.support.model.staged import TURNS, Staged, StagedModel
 from tests.support.runs.goals import Pursued, ended, stands, start, tell
-from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import updated, waiting
 from tests.support.runs.unsandboxed import unsandboxed
 from tests.support.runs.whereabouts import paused

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from orga.testing import FakeTool
 from tests.support.model.staged import StagedModel
 from tests.support.runs.goals import ended, start, tell
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated, waiting
 
 

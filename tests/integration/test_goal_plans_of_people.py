@@ -8,10 +8,11 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.client.runs.goals import GoalHandle
+from orga.testing import FakeTool
 from tests.support.hold import Hold
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.runs.goals import ended, start, tell
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.loop import Deny, a_loop
 from tests.support.runs.questions import waiting
 
 

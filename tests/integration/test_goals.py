@@ -8,18 +8,12 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 
 from orga.activities.ports import ToolContext
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.goals import ended, pursue, stands, start, tell
-from tests.support.runs.loop import (
-    WORKER_FACTS,
-    Deny,
-    FakeTool,
-    a_loop,
-    histories_of,
-)
+from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop, histories_of
 
 
 async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sources(client: Client) -> None:

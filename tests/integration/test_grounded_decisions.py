@@ -8,12 +8,13 @@ from temporalio.client import Client, WorkflowFailureError
 
 from orga.client.history.chain import RunHistory
 from orga.client.proof.verify import verified_histories, verify
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
 from tests.support.runs.decisions import FREE, TRIAGE, proposal, proposed, route, the_triage, trusted
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 from tests.support.runs.questions import told
 
 INJECTION = (TRIAGE / "tickets" / "4712.md").read_text()
@@ -133,7 +134,7 @@ async def test_no_end_without_a_required_decision(client: Client, end: Reply, sa
     agent = an_agent().model_copy(update={"tools": ("read_file", "terminate")})
     late, loop = await triaged(client, end, decides("medium"), end, answers(), agent=agent)
     assert late.result.termination.reason == "completed"
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     assert loop.provider.seen[1].messages[-1].text.startswith(says)
 
     never, _ = await triaged(client, end, agent=agent)

@@ -12,12 +12,13 @@ from temporalio.common import RawValue
 from temporalio.worker import Worker
 
 from orga.activities.ports import ModelError, ToolContext
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.parts import OpaquePart, TextPart, usual_parts
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import Usage
-from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
-from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop
 
 MB = 1_000_000
 
@@ -114,7 +115,7 @@ REPLIES = {
 }
 
 
-def check_conversations(provider: ScriptedProvider) -> None:
+def check_conversations(provider: ScriptedModel) -> None:
     """Every call of all that was sent to the model is answered once, under an id that no other call has."""
     for request in provider.seen:
         asked = [call.call_id for m in request.messages for call in m.calls]
@@ -128,7 +129,7 @@ async def test_a_hostile_reply_ends_with_a_result(client: Client, name: str) -> 
     """The second worker's caches are cold after each task, so that the history alone must hold what was said."""
     step: Any = REPLIES[name]
     says: Step = step if isinstance(step, (Exception, Reply)) else (lambda _: step)
-    provider = ScriptedProvider([says, calls("look"), says, answers("survived")])
+    provider = ScriptedModel([says, calls("look"), says, answers("survived")], repeats=True)
     async with a_loop(client, provider, FakeTool("look"), max_cached_workflows=0) as loop:
         ran = await loop.run(timeout_s=30)
 
@@ -195,7 +196,7 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 async def test_a_hostile_tool_is_answered_and_the_loop_goes_on(client: Client, name: str) -> None:
     tool = FakeTool("look", BODIES[name], options=ToolOptions(max_result_bytes=500_000, initial_interval_s=0.01))
-    provider = ScriptedProvider([calls("look"), calls("look", "look"), answers("survived")])
+    provider = ScriptedModel([calls("look"), calls("look", "look"), answers("survived")], repeats=True)
     async with a_loop(client, provider, tool, max_cached_workflows=0) as loop:
         ran = await loop.run(timeout_s=30, context_token_budget=1_000_000)
 
@@ -229,7 +230,7 @@ async def test_a_tool_of_another_maker_may_return_anything(client: Client, name:
 
     queue = f"foreign-{name}"
     options = ToolOptions(task_queue=queue, max_attempts=1)
-    provider = ScriptedProvider([calls("foreign"), calls("foreign"), answers("survived")])
+    provider = ScriptedModel([calls("foreign"), calls("foreign"), answers("survived")], repeats=True)
     worker = Worker(client, task_queue=queue, activities=[foreign])
     tool = FakeTool("foreign", options=options)
     async with worker, a_loop(client, provider, tool, max_cached_workflows=0) as loop:

@@ -11,11 +11,11 @@ from orga.activities.adapters.models.extractive import ExtractiveProvider
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import Message
 from tests.support.hold import Hold, happens
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
 from tests.support.runs.whereabouts import paused
 
 Body = Callable[[dict[str, Any], ToolContext], Any]
@@ -36,7 +36,7 @@ def a_tool(name: str, argument: str, body: Body) -> FakeTool:
 
 
 def requests_of(loop: Loop) -> list[ModelRequest]:
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     return loop.provider.seen
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.client.config.sections import OrgaConfig
-from tests.support.model.scripted import ScriptedProvider, answers
+from orga.testing import FakeTool, ScriptedModel, answers
 from tests.support.programs.orga_command import ROOT
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 
 def example() -> OrgaConfig:
@@ -31,7 +31,7 @@ async def test_each_kind_of_the_guide_is_looked_up_by_the_tool_that_it_names(cli
         task = "https://example.com/page ./a.md ../a ~/a /abs/a.md .github/ci.yml #42 owner/name#42 PR #55 OPS-7"
         ran = await loop.run(task, pre_hydration=agent.config.pre_hydration.model_dump(mode="json"))
 
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     block = loop.provider.seen[0].messages[1].text
     assert re.findall(r"^\w+ of .*$", block, re.M) == [
         "fetch_url of https://example.com/page",

@@ -6,13 +6,13 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import Effect, ToolOptions
-from tests.support.model.scripted import answers
 from tests.support.runs.critics import a_critic, criticised
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 TICKETS = {"custom_patterns": [{"ref_type": "ticket", "pattern": r"T-\d"}], "resolution_tools": {"ticket": "pay"}}
 

@@ -9,10 +9,10 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 SCHEMA = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
 
@@ -37,7 +37,7 @@ async def test_a_lookup_that_waits_for_its_next_attempt_ends_at_the_deadline(env
         loop.execution_timeout = timedelta(hours=1)
         ran = await loop.run("https://a.io/flaky https://a.io/good", pre_hydration={"timeout_s": 90})
 
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     block = loop.provider.seen[0].messages[1].text
     assert "the page" in block
     assert "- https://a.io/flaky (url): not there within 90 s" in block

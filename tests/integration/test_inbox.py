@@ -9,16 +9,16 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.delivered import a_hook, a_room, finds, told
 from tests.support.runs.goals import ended, start
-from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import updated, waiting
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 

@@ -10,12 +10,13 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.ports import ModelRequest, ToolContext
 from orga.activities.sanitize import sanitized
+from orga.client.testing.script import USAGE, Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import MEANING
 from tests.support.hold import until
-from tests.support.model.scripted import USAGE, ScriptedProvider, Step, answers, calls
-from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import updated
 from tests.support.values.corpora import Case, corpus
 from tests.support.values.policies import PERMIT_ALL, a_folder
@@ -66,7 +67,7 @@ def scheduled(ran: Ran) -> set[str]:
     return {event.activity_task_scheduled_event_attributes.activity_type.name for event in events}
 
 
-def results(provider: ScriptedProvider, prefix: str) -> dict[str, str]:
+def results(provider: ScriptedModel, prefix: str) -> dict[str, str]:
     """Return what the model was told of its calls, as it was sent, by the id of the call."""
     messages = [message for request in provider.given for message in request.messages if message.role == "tool"]
     return {message.call_id: message.text for message in messages if (message.call_id or "").startswith(prefix)}  # pyright: ignore
@@ -86,7 +87,7 @@ def is_delimited(text: str, case: Case) -> bool:
 
 async def test_an_agent_that_may_only_read_does_nothing_else(client: Client) -> None:
     """The default gate: a tool that the agent does not list is not there, whatever a text says."""
-    tools, provider = forbidden_tools(), ScriptedProvider(obedient(batches()))
+    tools, provider = forbidden_tools(), ScriptedModel(obedient(batches()), repeats=True)
     only_reads = {"default": AgentConfig(tools=("read_document",))}
     async with a_loop(client, provider, read_document(), *tools, agents=only_reads) as loop:
         ran = await loop.run("sum the documents up", **ROOM)
@@ -99,7 +100,7 @@ async def test_an_agent_that_may_only_read_does_nothing_else(client: Client) -> 
 
 
 async def test_every_text_reaches_the_model_as_data(client: Client) -> None:
-    provider = ScriptedProvider(obedient(batches()))
+    provider = ScriptedModel(obedient(batches()), repeats=True)
     only_reads = {"default": AgentConfig(tools=("read_document",), instructions="Be short.")}
     async with a_loop(client, provider, read_document(), agents=only_reads) as loop:
         await loop.run("sum the documents up", **ROOM)
@@ -128,7 +129,7 @@ async def test_nothing_irreversible_happens_after_untrusted_content_without_a_ye
     folder = a_folder(tmp_path, all=PERMIT_ALL, untrusted=POLICY.read_text())
     tools = forbidden_tools()
     free = calls("send_money", arguments={"of": "the task itself"})
-    provider = ScriptedProvider([free, *obedient(batches()), answers("done")])
+    provider = ScriptedModel([free, *obedient(batches()), answers("done")], repeats=True)
     async with a_loop(client, provider, read_document(), *tools, engine=CedarPolicies(folder)) as loop:
         handle = await loop.start("pay, then sum the documents up", **ROOM)
         decided = 0

@@ -9,11 +9,11 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.status import ShownMessage
 from orga.workflows.types.tools import Effect
 from tests.support.hold import PATIENCE_S, Hold, happens
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 
 CLOCK_S = 5
 """Of a run that it interrupts; what is to be in flight by then has to start first."""
@@ -186,7 +186,7 @@ async def test_temporals_own_cancellation_ends_as_an_abort(client: Client) -> No
 
 
 async def test_a_cancellation_before_the_first_task_ends_as_an_abort(client: Client) -> None:
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers()]))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers()], repeats=True))
     handle = await loop.start()
     await handle.cancel()
     async with a_worker(loop):

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowFailureError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.journal.reading import read_journal
 from orga.client.past.rewind import plan_rewind
-from tests.support.model.scripted import answers
+from orga.testing import answers
 from tests.support.runs.loop import a_loop
 
 STATE: dict[str, Any] = {"input": {"task": "t"}, "origin": "o", "clock": {"started_at": "2020-01-01T00:00:00Z"}}

@@ -6,13 +6,13 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.calls import idempotency_key
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))

@@ -6,9 +6,9 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.knowledge.ports import KnowledgeError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import Recall, Recalled
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.values.shelf import Shelf, a_fact
 
 ON: dict[str, Any] = {"knowledge": {}}
@@ -16,7 +16,7 @@ ON: dict[str, Any] = {"knowledge": {}}
 
 async def test_what_was_stored_is_shown_ahead_of_the_first_step(client: Client) -> None:
     shelf = Shelf(a_fact("The invoice format is EDIFACT"), a_fact("Nobody asked about penguins"))
-    provider = ScriptedProvider([answers("It is EDIFACT.")])
+    provider = ScriptedModel([answers("It is EDIFACT.")], repeats=True)
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:
         ran = await loop.run("Which invoice format is used?", **ON)
 
@@ -38,7 +38,7 @@ async def test_what_was_stored_is_shown_ahead_of_the_first_step(client: Client) 
 async def test_the_block_is_replaced_where_other_things_are_talked_of(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"), a_fact("warehouse harbour north"))
     look = FakeTool("look", lambda arguments, context: "warehouse harbour")
-    provider = ScriptedProvider([calls("look"), calls("look"), answers("done")])
+    provider = ScriptedModel([calls("look"), calls("look"), answers("done")], repeats=True)
     async with a_loop(client, provider, look, knowledge=shelf.as_store) as loop:
         ran = await loop.run("invoice format", knowledge={"relevance_threshold": 0.5})
 
@@ -53,7 +53,7 @@ async def test_the_block_is_replaced_where_other_things_are_talked_of(client: Cl
 async def test_a_store_that_is_down_ends_no_run(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"))
     shelf.down = KnowledgeError("the database is down", kind="Unreachable", retryable=True)
-    provider = ScriptedProvider([answers("no idea")])
+    provider = ScriptedModel([answers("no idea")], repeats=True)
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:
         ran = await loop.run("invoice format", **ON)
 
@@ -73,7 +73,7 @@ class SlowShelf(Shelf):
 
 
 async def test_a_store_that_does_not_answer_is_not_waited_for(client: Client) -> None:
-    provider = ScriptedProvider([answers("no idea")])
+    provider = ScriptedModel([answers("no idea")], repeats=True)
     async with a_loop(client, provider, knowledge=SlowShelf().as_store) as loop:
         ran = await loop.run("invoice format", **ON)
 
@@ -84,7 +84,7 @@ async def test_a_store_that_does_not_answer_is_not_waited_for(client: Client) ->
 
 async def test_a_run_without_knowledge_does_none_of_it(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"))
-    provider = ScriptedProvider([answers("no idea")])
+    provider = ScriptedModel([answers("no idea")], repeats=True)
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:
         ran = await loop.run("invoice format")
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 from temporalio.client import Client
 
 from orga.activities.knowledge.ports import KnowledgeStore
+from orga.testing import ScriptedModel, answers, calls
 from tests.support.knowledge.items import Clock, a_fact, a_text
 from tests.support.knowledge.stores import PLACES
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import Loop, Ran, a_loop
 
 FACT = {"subject": "The billing service", "predicate": "listens on", "object": "port 8441", "confidence": 0.9}
@@ -40,7 +40,7 @@ async def journals(client: Client, store: KnowledgeStore) -> list[list[tuple[str
         answers("It is stored."),
         answers("Port 8441."),
     ]
-    async with a_loop(client, ScriptedProvider(steps), knowledge=store) as loop:
+    async with a_loop(client, ScriptedModel(steps, repeats=True), knowledge=store) as loop:
         runs = [
             await ran(loop, client, "the-same-1", "Find out about the billing service and its retries"),
             await ran(loop, client, "the-same-2", "On which port does billing listen?"),

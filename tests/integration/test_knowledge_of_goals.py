@@ -4,12 +4,12 @@ from typing import Any
 
 from temporalio.client import Client
 
+from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from tests.support.model.goals import GoalModel, a_step, says, scored
-from tests.support.model.scripted import answers
 from tests.support.runs.goals import pursue
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.loop import Deny, a_loop
 from tests.support.values.shelf import Shelf, a_fact
 
 KNOWING = AgentConfig(tools=("look",), config=LoopConfig.model_validate({"knowledge": {"relevance_threshold": 0.1}}))

@@ -3,11 +3,11 @@
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import Provenance, Reader
 from tests.support.knowledge.items import a_fact
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.knowing import ON, PORT, Judging, all_of, blocks, store, stores, told
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 __all__ = ["store"]
 
@@ -23,8 +23,9 @@ async def test_another_tenants_and_another_users_facts_are_never_recalled(client
     await store.store([*items, a_fact(secret, "is", "number 9", scope="user", owner=Reader(tenant="acme", user="ada"))])
     asked = {"query": secret, "limit": 20}
     claimed = {**asked, "tenant": "globex", "user": "bob"}
-    provider = ScriptedProvider(
-        [calls("recall_knowledge", arguments=asked), calls("recall_knowledge", arguments=claimed), answers("done")]
+    provider = ScriptedModel(
+        [calls("recall_knowledge", arguments=asked), calls("recall_knowledge", arguments=claimed), answers("done")],
+        repeats=True,
     )
     task = {"task": f"Tell me: {secret}", "tenant": "acme", "trusted_context": {"user": "ada"}}
     async with a_loop(client, provider, knowledge=store) as loop:
@@ -45,7 +46,7 @@ async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, 
     await store.store([fact])
     engine = Judging()
     look = FakeTool("look")
-    provider = ScriptedProvider([calls("look"), stores(**PORT), answers("done")])
+    provider = ScriptedModel([calls("look"), stores(**PORT), answers("done")], repeats=True)
     async with a_loop(client, provider, look, knowledge=store, engine=engine) as loop:
         ran = await loop.run("What does the invoice say?", **ON)
 
@@ -70,7 +71,9 @@ async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, 
     await store.store([marked, a_fact("The harbour", "lies in", "the north")])
     engine = Judging()
     queries = ({"query": "harbour north"}, {"query": "invoice says"}, {"query": "harbour"})
-    provider = ScriptedProvider([*(calls("recall_knowledge", arguments=each) for each in queries), answers("done")])
+    provider = ScriptedModel(
+        [*(calls("recall_knowledge", arguments=each) for each in queries), answers("done")], repeats=True
+    )
     async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
         ran = await loop.run("hello", knowledge={"max_context_items": 1, "auto_persist": False})
 

@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import KnowledgeItem
 from tests.support.knowledge.items import a_fact
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.knowing import ON, PORT, all_of, blocks, store, stores, told
-from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop
 
 __all__ = ["store"]
 
 
 async def test_run_one_learns_and_run_two_recalls_it(client: Client, store: SqliteStore) -> None:
-    provider = ScriptedProvider([stores(**PORT, confidence=0.9), answers("It is stored."), answers("Port 8441.")])
+    provider = ScriptedModel(
+        [stores(**PORT, confidence=0.9), answers("It is stored."), answers("Port 8441.")], repeats=True
+    )
     async with a_loop(client, provider, knowledge=store) as loop:
         first = await loop.run({"task": "Find out about the billing service", "tenant": "acme"}, **ON)
         second = await loop.run({"task": "On which port does billing listen?", "tenant": "acme"}, **ON)
@@ -36,7 +38,7 @@ async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -
     await store.store([a_fact(*PORT.values())])
     ask = calls("recall_knowledge", arguments={"query": "billing service port", "limit": 3})
     nothing = calls("recall_knowledge", arguments={"query": "penguins in the antarctic"})
-    provider = ScriptedProvider([ask, nothing, answers("done")])
+    provider = ScriptedModel([ask, nothing, answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         ran = await loop.run("hello", **ON)
 
@@ -50,7 +52,7 @@ async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -
 
 
 async def test_the_tools_are_offered_where_the_bridge_is_on(client: Client, store: SqliteStore) -> None:
-    provider = ScriptedProvider([answers("done")])
+    provider = ScriptedModel([answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         for settings in (None, {"enabled": False}, {}):
             await loop.run("hello there", knowledge=settings)
@@ -72,7 +74,7 @@ async def test_conventions_of_a_place_reach_who_works_there(client: Client, stor
         ]
     )
     asked = {"query": "conventions", "directory": "src/api/users.py", "scope": "conventions", "limit": 9}
-    provider = ScriptedProvider([calls("recall_knowledge", arguments=asked), answers("done")])
+    provider = ScriptedModel([calls("recall_knowledge", arguments=asked), answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         await loop.run("Work on src/api/users.py", **ON)
     result = next(message.text for message in provider.seen[-1].messages if message.role == "tool")
@@ -93,7 +95,7 @@ async def test_a_step_with_the_same_words_adds_no_event(client: Client, store: S
     look = FakeTool("look", lambda arguments, context: "warehouse harbour crane")
     for looks in (2, 6):
         for settings in (None, {"auto_persist": False}):
-            provider = ScriptedProvider([*[calls("look")] * looks, answers("done")])
+            provider = ScriptedModel([*[calls("look")] * looks, answers("done")], repeats=True)
             async with a_loop(client, provider, look, knowledge=store) as loop:
                 ran = await loop.run("warehouse harbour crane", knowledge=settings)
             lengths[settings is not None, looks] = len(events(ran))

@@ -14,9 +14,9 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.client.journal.reading import read_journal
+from orga.testing import FakeTool
 from tests.support.crash.stage import NEVER
 from tests.support.crash.worker import Backstage, CrashWorker, Fate
-from tests.support.runs.loop import FakeTool
 
 RUNS = 50
 PATIENCE = timedelta(seconds=200)

@@ -10,13 +10,14 @@ from orga.activities.conversations import Conversations
 from orga.activities.ports import ModelRequest
 from orga.activities.replies import calls_room
 from orga.client.runs.agents import AgentHandle
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import bytes_for, size_of
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import Usage
-from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 
 SOON = WORKER_FACTS.model_copy(update={"roll_over_bytes": 500_000})
 """Continues as new at a sixth of the bytes of a worker's own setting."""
@@ -49,7 +50,7 @@ SCENARIOS: dict[str, tuple[Reply, FakeTool]] = {
 }
 
 
-def largest(provider: ScriptedProvider) -> int:
+def largest(provider: ScriptedModel) -> int:
     return max(sum(size_of(message) for message in request.messages) for request in provider.seen)
 
 
@@ -64,7 +65,9 @@ async def test_a_run_rolls_over_and_ends_with_a_result(client: Client, name: str
     """With the default budget; before, its state never fitted, and the server ended it at 50 MB without a result."""
     reply, tool = SCENARIOS[name]
     between = calls("look") if len(reply.calls) > 3 else reply  # calls that are too long again and again end a run
-    provider = ScriptedProvider([*[counted(reply), counted(reply), counted(between)] * 3, answers("all read")])
+    provider = ScriptedModel(
+        [*[counted(reply), counted(reply), counted(between)] * 3, answers("all read")], repeats=True
+    )
     async with a_loop(client, provider, tool, setup=SOON) as loop:
         ran = await loop.run(max_total_tokens=10**9)
         shown = await AgentHandle(client, ran.handle.id).conversation()
@@ -83,7 +86,7 @@ async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_histor
 ) -> None:
     monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))
     reply = calls(*["look"] * 3, text="t" * 100_000)
-    provider = ScriptedProvider([*[counted(reply)] * 3, answers("all read")])
+    provider = ScriptedModel([*[counted(reply)] * 3, answers("all read")], repeats=True)
     async with a_loop(client, provider, FakeTool("look", a_result, options=LARGE)) as loop:
         ran = await loop.run(max_total_tokens=10**9)
     assert ran.result.termination.reason == "completed"

@@ -8,14 +8,14 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.replies import MAX_CALLS
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, ScriptedModel, answers
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES
 from orga.workflows.types.input import MAX_TASK_BYTES, MAX_TRUSTED_BYTES
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.model.scripted import ScriptedProvider, answers
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import updated, waiting
 from tests.support.values.core import a_call
 from tests.support.values.largest import deep, filled
@@ -82,7 +82,7 @@ async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them
     look = FakeTool("look", lambda arguments, context: mixed(190_000), options=LARGE)
     engine = Asks(approvers=tuple(f"{name}{'é' * 100}" for name in ("ada", "bob", "eve")))
     steps = [proposing("send", 90_000, 5_000), proposing("look"), proposing("pay"), answers("all paid")]
-    provider, given = ScriptedProvider(steps), as_large_as_may_be()
+    provider, given = ScriptedModel(steps, repeats=True), as_large_as_may_be()
     async with a_loop(client, provider, *many_tools(pay, send, look), engine=engine, setup=SHORT) as loop:
         handle = await loop.start(given)
         before = await pending(handle, MAX_CALLS)
@@ -131,7 +131,7 @@ async def test_results_that_people_give_for_many_stuck_steps_are_carried_on(clie
 
 
 async def test_more_than_a_run_can_carry_on_is_refused_before_the_first_model_call(client: Client) -> None:
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     async with a_loop(client, provider, *many_tools(size=340_000), setup=SHORT) as loop:
         handle = await loop.start(as_large_as_may_be())
         with pytest.raises(WorkflowFailureError) as failed:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from temporalio.client import Client, WorkflowHandle
 
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from orga.testing import FakeTool, answers, calls
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.quick import quick, some
 from tests.support.scenarios.laws import LAWS
 from tests.support.scenarios.played import Played

@@ -10,21 +10,21 @@ from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import KnowledgeItem, Stored
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.critics import a_critic
 from tests.support.runs.knowing import ON, PORT, Judging, all_of, store, stores, told
-from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.loop import Loop, a_loop, a_worker
 
 __all__ = ["store"]
 
 
 async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore) -> None:
     engine = Judging("store_knowledge")
-    provider = ScriptedProvider([stores(**PORT), answers("done")])
+    provider = ScriptedModel([stores(**PORT), answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
         ran = await loop.run("hello", **ON)
 
@@ -48,7 +48,7 @@ ENDINGS: dict[str, tuple[dict[str, Any], str]] = {
 async def test_every_ending_that_taught_something_is_learnt_from(
     client: Client, store: SqliteStore, config: dict[str, Any], reason: str
 ) -> None:
-    provider = ScriptedProvider([calls("look", text="The door is green."), answers("Green.")])
+    provider = ScriptedModel([calls("look", text="The door is green."), answers("Green.")], repeats=True)
     async with a_loop(client, provider, FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON, **config)
     assert ran.result.termination.reason == reason
@@ -59,7 +59,7 @@ async def test_every_ending_that_taught_something_is_learnt_from(
 async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
     config = LoopConfig(knowledge=RunKnowledge())
     agent = AgentConfig(tools=(), critics=(a_critic(tools=("store_knowledge",)),), config=config)
-    loop = Loop(client, f"critics-{uuid4()}", ScriptedProvider([answers("Green.")]))
+    loop = Loop(client, f"critics-{uuid4()}", ScriptedModel([answers("Green.")], repeats=True))
     async with a_worker(loop, knowledge=store, agents={"default": agent}):
         ran = await loop.run("Which colour?")
     assert ran.result.output == "Green."
@@ -71,7 +71,7 @@ async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore)
         await handle.signal("abort", "enough")
         return "never seen"
 
-    provider = ScriptedProvider([calls("look", text="The door is green.")])
+    provider = ScriptedModel([calls("look", text="The door is green.")], repeats=True)
     async with a_loop(client, provider, FakeTool("look", aborts), knowledge=store) as loop:
         handle = await loop.start("Which colour?", **ON)
         ran = await loop.ended(handle)
@@ -109,7 +109,7 @@ async def test_guidance_that_comes_while_learnings_are_stored_is_refused_by_the_
     client: Client, tmp_path: Path, kind: str
 ) -> None:
     """The ending stands: nothing of it reaches a model, and nobody is left to believe that it did."""
-    held, provider = HeldStore(tmp_path / "knowledge.db"), ScriptedProvider([answers("Green.")])
+    held, provider = HeldStore(tmp_path / "knowledge.db"), ScriptedModel([answers("Green.")], repeats=True)
     async with a_loop(client, provider, knowledge=held) as loop:
         handle = await loop.start("Which colour?", **ON)
         await held.hold.reached()

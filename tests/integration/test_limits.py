@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.runs.loop import a_loop
 
 
 async def test_endless_tool_calls_end_at_exactly_max_iterations(client: Client) -> None:
-    provider = ScriptedProvider([calls("look")])
+    provider = ScriptedModel([calls("look")], repeats=True)
     tool = FakeTool("look")
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run(max_iterations=3)
@@ -29,7 +29,7 @@ async def test_endless_tool_calls_end_at_exactly_max_iterations(client: Client) 
     ],
 )
 async def test_the_token_limit_is_checked_before_each_turn(client: Client, limit: int, model_calls: int) -> None:
-    provider = ScriptedProvider([calls("look")])
+    provider = ScriptedModel([calls("look")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run(max_total_tokens=limit)
 
@@ -39,7 +39,7 @@ async def test_the_token_limit_is_checked_before_each_turn(client: Client, limit
 
 
 async def test_a_reply_gets_no_more_tokens_than_are_left(client: Client) -> None:
-    provider = ScriptedProvider([calls("look"), answers()])
+    provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run(max_total_tokens=200, max_output_tokens=150)
 
@@ -47,7 +47,7 @@ async def test_a_reply_gets_no_more_tokens_than_are_left(client: Client) -> None
 
 
 async def test_the_cost_limit_is_checked_before_each_turn(client: Client) -> None:
-    provider = ScriptedProvider([calls("look", cost_usd=0.25)])
+    provider = ScriptedModel([calls("look", cost_usd=0.25)], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run(max_cost_usd=0.5)
 

@@ -6,9 +6,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.models.local import LocalProvider
+from orga.testing import FakeTool
 from tests.support.model.named import Named
 from tests.support.runs.goals import pursue
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 NOTE = "The code word is heron."
 

@@ -10,10 +10,11 @@ from temporalio.client import Client
 
 from orga.activities.adapters.models.local import LocalProvider
 from orga.activities.ports import ModelError, ModelRequest
+from orga.testing import FakeTool
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.tools import ToolSpec
 from tests.support.model.named import Named
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 READ_FILE = ToolSpec(
     name="read_file",

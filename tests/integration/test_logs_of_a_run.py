@@ -13,10 +13,10 @@ from temporalio.worker import Worker
 from orga.activities.ports import Judgement, Proposal
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.telemetry.logs import configure_logs
-from tests.support.model.scripted import answers, calls
+from orga.testing import FakeTool, answers, calls
 from tests.support.programs.log_lines import lines, restored_logs
 from tests.support.runs.logging_workflow import LoggingWorkflow
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 __all__ = ["restored_logs"]
 

@@ -9,12 +9,12 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tools import ToolOptions
 from tests.replay.record import SCENARIOS
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.looked_at import looked_at
-from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import updated
 
 RUNS = 4

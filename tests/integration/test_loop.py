@@ -3,8 +3,8 @@
 from temporalio.client import Client
 
 from orga.activities.ports import ModelError
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.runs.loop import Deny, a_loop
 
 
 async def test_text_is_an_answer(client: Client) -> None:
@@ -27,7 +27,9 @@ async def test_text_is_an_answer(client: Client) -> None:
 
 async def test_a_tool_then_an_answer(client: Client) -> None:
     tool = FakeTool("look", lambda arguments, context: f"seen {arguments['path']}")
-    provider = ScriptedProvider([calls("look", arguments={"path": "a.md"}, text="I look."), answers("found")])
+    provider = ScriptedModel(
+        [calls("look", arguments={"path": "a.md"}, text="I look."), answers("found")], repeats=True
+    )
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -43,7 +45,7 @@ async def test_a_tool_then_an_answer(client: Client) -> None:
 async def test_a_denied_tool_call_still_gets_a_result(client: Client) -> None:
     """Without a result for every call the next request to the provider is rejected."""
     tool = FakeTool("delete")
-    provider = ScriptedProvider([calls("delete"), answers()])
+    provider = ScriptedModel([calls("delete"), answers()], repeats=True)
     async with a_loop(client, provider, tool, engine=Deny("delete")) as loop:
         ran = await loop.run()
 

@@ -11,8 +11,8 @@ from temporalio.client import Client
 from orga.activities.adapters.policy.allow_all import AllowAll
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_tools
+from orga.testing import answers, calls
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import told, updated

@@ -10,13 +10,12 @@ from mcp_types import Tool
 from temporalio.client import Client
 
 from orga.activities.adapters.mcp.definitions import definition_digest
+from orga.testing import FakeTool, answers, calls
 from tests.support.mcp import hostile as mcp_hostile
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.mcp.sources import a_definition, defined, hostile
-from tests.support.model.scripted import answers, calls
 from tests.support.programs.orga_command import an_orga
 from tests.support.runs.approvals import Asks
-from tests.support.runs.loop import FakeTool
 
 ECHO = definition_digest(Tool.model_validate(a_definition("echo")))
 

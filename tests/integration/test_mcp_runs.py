@@ -13,6 +13,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 
 from orga.activities.adapters.mcp import connection
 from orga.activities.ports import ModelRequest
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.messages import Reply
@@ -20,10 +21,8 @@ from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.mcp.sources import a_definition, defined, hostile, received
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.parts.mcp_servers import python_program
 from tests.support.programs.processes import is_running
-from tests.support.runs.loop import FakeTool
 
 SECRET = "s3cr3t-token-value"
 ENV = {**os.environ, "HOSTILE_TOKEN": SECRET, "UNNAMED_SECRET": "never-to-be-seen"}
@@ -32,7 +31,7 @@ AGAIN = ToolOptions(effect="idempotent", initial_interval_s=0.2)
 
 def results(provider: Any) -> list[str]:
     """Return what the model reads of its calls, at the last."""
-    assert isinstance(provider, ScriptedProvider)
+    assert isinstance(provider, ScriptedModel)
     return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
 
 
@@ -62,7 +61,7 @@ async def test_tools_of_a_server_stand_beside_the_workers_own(client: Client) ->
     steps = [calls("time_get_current_time", arguments={"timezone": "Asia/Tokyo"}), calls("own"), answers()]
     async with an_mcp_loop(client, steps, servers, FakeTool("own"), listed=["own", "time_*"], env=ENV) as loop:
         ran = await loop.run()
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     assert offered(loop.provider.seen[0]) == ["own", "time_get_current_time", "time_convert_time"]
     assert "Asia/Tokyo" in results(loop.provider)[0]
     assert ran.result.tool_calls.failed == 0
@@ -133,7 +132,7 @@ async def test_a_run_goes_on_without_the_tools_of_a_server_that_is_not_there(cli
     listed = ["gone_tool", "gone_*", "s_echo"]
     async with an_mcp_loop(client, [calls("s_echo"), answers()], servers, listed=listed, env=ENV) as loop:
         ran = await loop.run()
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     assert offered(loop.provider.seen[0]) == ["s_echo"]
     assert ran.result.termination.reason == "completed"
 
@@ -148,7 +147,7 @@ async def test_a_server_that_comes_late_serves_the_next_run(client: Client, tmp_
 
         async def is_offered() -> bool:
             await loop.run()
-            assert isinstance(loop.provider, ScriptedProvider)
+            assert isinstance(loop.provider, ScriptedModel)
             return offered(loop.provider.seen[-1]) == ["s_echo"]
 
         await until(is_offered)
@@ -217,7 +216,7 @@ async def test_a_run_may_name_some_of_the_tools_that_a_glob_lists(client: Client
     servers = {"s": hostile(tmp_path, tools=["echo", "pid"])}
     async with an_mcp_loop(client, [answers()], servers, listed=["s_*"], env=ENV) as loop:
         await loop.run({"task": "do it", "tools": ["s_pid"]})
-        assert isinstance(loop.provider, ScriptedProvider)
+        assert isinstance(loop.provider, ScriptedModel)
         assert offered(loop.provider.seen[0]) == ["s_pid"]
 
 

@@ -11,13 +11,14 @@ from temporalio.client import Client, WorkflowFailureError
 
 from orga.activities.ports import ModelRequest
 from orga.activities.watchdog import Watchdog
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions
 from tests.integration.test_hostile_replies import REPLIES
 from tests.support.hold import until
-from tests.support.model.scripted import ScriptedProvider, Step, answers, calls
 from tests.support.programs.standstill import LIMIT_S, longest_pause
-from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop
 from tests.support.values.corpora import corpus
 from tests.support.values.odd_payloads import odd, raw
 from tests.support.values.slow_inputs import HELD, TEXTS
@@ -30,7 +31,7 @@ class Both:
     """The model of two runs: the witness calls its tool on and on, the other says what its script says next."""
 
     def __init__(self) -> None:
-        self.script = ScriptedProvider([])
+        self.script = ScriptedModel([], repeats=True)
         self.beats: list[float] = []
         self.is_over = False
 
@@ -73,7 +74,7 @@ async def played(client: Client, scripts: Iterable[list[Step]], *tools: FakeTool
 
         async def all_of_them() -> None:
             for script in scripts:
-                both.script = ScriptedProvider(script)
+                both.script = ScriptedModel(script, repeats=True)
                 handle = await loop.start({"task": "do it", **task}, timeout_s=30, context_token_budget=1_000_000)
                 await handle.result()
 
@@ -106,7 +107,7 @@ async def test_by_schemas_of_answers(client: Client) -> None:
 
         async def all_of_them() -> None:
             for schema in (schema for name, (schema, _) in HELD.items() if name != "deep"):  # which no client can write
-                both.script = ScriptedProvider([answers('{"x": 3}')] * 5)
+                both.script = ScriptedModel([answers('{"x": 3}')] * 5, repeats=True)
                 handle = await loop.start({"task": "do it", "output_schema": schema})
                 with suppress(WorkflowFailureError):  # the schema is refused
                     await handle.result()
@@ -119,7 +120,7 @@ async def test_by_what_others_send(client: Client) -> None:
 
         async def all_of_them() -> None:
             for data in odd(1_800_000).values():
-                both.script = ScriptedProvider([answers("done")])
+                both.script = ScriptedModel([answers("done")], repeats=True)
                 handle = await loop.start()
                 await asyncio.gather(*(handle.signal("steer", raw(data)) for _ in range(5)))
                 await handle.result()

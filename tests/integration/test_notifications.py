@@ -7,15 +7,15 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool
+from tests.support.runs.loop import WORKER_FACTS
 from tests.support.runs.notified import TELLS, TELLS_ALL, attempts, failures, is_signed, telling, written
 from tests.support.runs.questions import updated, waiting
 from tests.support.web.webhook_receiver import SECRET, Says, webhook_receiver

@@ -7,12 +7,12 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga.activities.ports import NotifyError, RunKey
+from orga.testing import FakeTool, answers
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import FakeTool, a_loop, a_worker
+from tests.support.runs.loop import a_loop, a_worker
 from tests.support.runs.notified import (
     PAYS,
     TELLS,

@@ -8,10 +8,9 @@ from temporalio.client import Client
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.notified import PAYS, TELLS_ALL, attempts, failures, telling
 from tests.support.runs.questions import updated
 from tests.support.runs.rewound import ended

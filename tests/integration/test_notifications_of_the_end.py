@@ -4,9 +4,9 @@ from temporalio.client import Client
 
 from orga.activities.ports import RunKey
 from orga.client.past.fork import fork
+from orga.testing import answers
 from orga.workflows.types.questions import Notification
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers
 from tests.support.runs.delegates import a_cast, agent, delegates, led
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.rewound import ended

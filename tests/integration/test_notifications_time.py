@@ -7,11 +7,12 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import NotifyError, RunKey
+from orga.testing import FakeTool
 from orga.workflows.types.questions import Notification
 from tests.support.hold import until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.notified import PAYS, TELLS, attempts, failures
 from tests.support.runs.questions import updated
 

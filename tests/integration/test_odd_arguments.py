@@ -13,10 +13,10 @@ from temporalio.service import RPCError
 
 from orga.client.errors import TooLong
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import Asks, pending
-from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.loop import Loop, a_loop, a_worker
 from tests.support.runs.questions import updated, waiting
 from tests.support.values.odd_payloads import MB, SMALL, odd, quoted, raw
 
@@ -58,7 +58,7 @@ async def refusal(handle: WorkflowHandle[Any, Any], name: str, argument: Any) ->
 @pytest.mark.parametrize("name", SIGNALS)
 async def test_a_run_goes_on_behind_every_odd_signal(client: Client, name: str) -> None:
     """All of them wait for the first task of the run."""
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers("done")]))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("done")], repeats=True))
     handle = await loop.start()
     for data in [*SMALL.values(), *odd(MB // 2).values()]:
         await handle.signal(name, raw(data))
@@ -76,7 +76,7 @@ FLOODS = {kind: data for kind, data in odd(1_900_000).items() if kind != "text"}
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_all_that_fits_a_history_is_read(client: Client, kind: str) -> None:
     """All of it comes in one workflow task; tests/unit/test_bounded_arguments.py measures what that takes."""
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers("done")]))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("done")], repeats=True))
     handle = await loop.start()
     for _ in range(20):
         await handle.signal("steer", raw(FLOODS[kind]))
@@ -139,7 +139,7 @@ async def test_what_would_be_too_large_is_not_sent(client: Client) -> None:
 async def test_decisions_of_people_are_as_long_as_they_may_be(client: Client) -> None:
     """The longest that are taken still fit the history, the notes and the state."""
     pay = FakeTool("pay", effect="irreversible")
-    provider = ScriptedProvider([calls("pay"), calls("pay"), answers("done")])
+    provider = ScriptedModel([calls("pay"), calls("pay"), answers("done")], repeats=True)
     async with a_loop(client, provider, pay, engine=Asks()) as loop:
         handle = await loop.start(max_iterations=2, on_exhausted="ask")
         for name in ("approve", "deny"):

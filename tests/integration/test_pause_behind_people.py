@@ -2,9 +2,9 @@
 
 from temporalio.client import Client
 
-from tests.support.model.scripted import ScriptedProvider, answers, calls
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import stands_still, told, updated, waiting
 from tests.support.runs.sagas import Ledger, an_agency, book, saga
 
@@ -38,7 +38,7 @@ async def test_and_is_judged_by_the_policy_of_the_time_when_it_goes_on(client: C
 
 
 async def test_no_model_call_follows_more_budget_before_the_run_goes_on(client: Client) -> None:
-    provider = ScriptedProvider([calls("look"), answers()])
+    provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         await waiting(handle)

@@ -21,14 +21,14 @@ from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.worker import build_worker
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, parts_of
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, parts_of
 from tests.support.runs.questions import updated, waiting
 from tests.support.runs.rewound import ended
 
@@ -41,7 +41,7 @@ async def signing(
     client: Client, steps: Any, *tools: FakeTool, keys: PermitKeys | None = KEYS, queue: str = "", **options: Any
 ) -> AsyncGenerator[Loop]:
     """Run a worker that has permit keys."""
-    provider = ScriptedProvider(cast("list[Any]", steps)) if isinstance(steps, list) else steps
+    provider = ScriptedModel(cast("list[Any]", steps), repeats=True) if isinstance(steps, list) else steps
     loop = Loop(client, queue or f"test-{uuid.uuid4()}", provider)
     parts = replace(parts_of(loop, *tools, **options), permits=keys)
     async with build_worker(client, parts, loop.task_queue):

@@ -9,11 +9,10 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
 from orga.client.cli.plan_lines import step_lines
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.goals import ended, stands
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.pipelines import CHAIN, ESSAY, Told, Waits, a_pipeline, line, start_line
 
 

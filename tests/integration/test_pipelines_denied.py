@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from temporalio.client import Client
+from tests.support.model.scripted import answers
 
 from orga.activities.ports import Judgement, ModelError, ModelRequest, Proposal
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel
-from tests.support.model.scripted import answers
 from tests.support.runs.pipelines import CHAIN, LEAD, Told, a_pipeline, line
 
 

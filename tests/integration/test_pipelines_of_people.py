@@ -4,12 +4,12 @@ import asyncio
 
 from temporalio.client import Client
 
+from orga.testing import FakeTool, answers
 from tests.support.hold import until
 from tests.support.model.goals import GoalModel
-from tests.support.model.scripted import answers
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.goals import ended, stands, tell
-from tests.support.runs.loop import WORKER_FACTS, FakeTool
+from tests.support.runs.loop import WORKER_FACTS
 from tests.support.runs.pipelines import CHAIN, Told, Waits, a_pipeline, start_line
 
 

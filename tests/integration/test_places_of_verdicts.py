@@ -10,11 +10,11 @@ from orga.activities.gate import GateActivities
 from orga.client.proof.audit import audited
 from orga.client.proof.rejudged import Rejudge
 from orga.client.proof.verify import verify
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.gate import GateRequest, Verdicts
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.critics import a_critic, criticised, verdict
-from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import Deny, Ran, a_loop
 from tests.support.runs.questions import updated
 
 Change = Callable[[GateRequest, Verdicts], Verdicts]

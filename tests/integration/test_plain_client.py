@@ -11,9 +11,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold, happens, until
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ async def test_a_run_starts_from_plain_json_and_its_result_has_the_keys_of_the_c
 
 async def test_a_run_is_steered_and_watched(client: Client, plain: Temporal) -> None:
     hold = Hold()
-    provider = ScriptedProvider([hold.step(calls("look")), answers("to the left")])
+    provider = ScriptedModel([hold.step(calls("look")), answers("to the left")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         run = await plain.start(loop.task_queue, {"task": "look around"})
         await hold.reached()
@@ -214,7 +214,7 @@ async def test_runs_are_listed_by_their_search_attributes(client: Client, plain:
     await register(client)
     knows = WORKER_FACTS.model_copy(update={"search_attributes": True})
     hold = Hold()
-    provider = ScriptedProvider([hold.step(calls("look", cost_usd=0.25)), answers()])
+    provider = ScriptedModel([hold.step(calls("look", cost_usd=0.25)), answers()], repeats=True)
     tenant = f"tenant-{uuid.uuid4()}"
     async with a_loop(client, provider, FakeTool("look"), setup=knows) as loop:
         run = await plain.start(loop.task_queue, {"task": "look around", "tenant": tenant})
@@ -247,7 +247,7 @@ async def lists(plain: Temporal, query: str, run: str) -> bool:
 async def test_input_that_no_run_can_start_with_fails_the_run_naming_the_key(
     client: Client, plain: Temporal, run_input: dict[str, Any], problem: str
 ) -> None:
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     async with a_loop(client, provider) as loop:
         run = await plain.start(loop.task_queue, run_input)
         code, out, _ = await plain.ended("result", "--workflow-id", run)

@@ -17,10 +17,11 @@ from orga.activities.ports import PolicyEngine
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.policies.explained import explanations
+from orga.testing import FakeTool
 from tests.support.model.goals import GoalModel, a_step, says, scored
 from tests.support.parts.opa import running_opa
 from tests.support.runs.goals import ended, pursue, start, tell
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import waiting
 from tests.support.values.policies import a_folder
 

@@ -18,11 +18,12 @@ from orga.activities.adapters.policy.opa_server import OpaServer
 from orga.activities.adapters.policy.opa_wasm import OpaWasm
 from orga.activities.ports import PolicyEngine
 from orga.client.policies.explained import Explanation, NoSuchVerdict, explanations
-from tests.support.model.scripted import Step, answers, calls
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from tests.support.parts.opa import bundle, running_opa
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.approvals import pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 from tests.support.runs.questions import told, updated
 from tests.support.values.policies import PERMIT_ALL, a_folder
 

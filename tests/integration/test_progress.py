@@ -8,11 +8,11 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import updated, waiting
 
 
@@ -32,7 +32,7 @@ def a_tool(body: Any, **breaker: Any) -> FakeTool:
     return FakeTool("read", body, options=ToolOptions(max_attempts=1, breaker=BreakerOptions(**breaker)))
 
 
-def told(provider: ScriptedProvider) -> list[str]:
+def told(provider: ScriptedModel) -> list[str]:
     return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
 
 
@@ -48,7 +48,7 @@ async def test_a_circuit_of_the_run_opens_is_tried_and_closes(client: Client) ->
         await asyncio.sleep(3.1)  # the circuit's time is the server's
         return call_of("e")
 
-    provider = ScriptedProvider([call_of("a"), call_of("b"), call_of("c"), call_of("d"), later, answers()])
+    provider = ScriptedModel([call_of("a"), call_of("b"), call_of("c"), call_of("d"), later, answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -71,7 +71,7 @@ async def test_a_tool_that_says_no_is_not_left_alone(client: Client) -> None:
 
 async def test_a_step_that_fails_alike_is_not_run_a_third_time(client: Client) -> None:
     tool = a_tool(missing)
-    provider = ScriptedProvider([call_of("a"), call_of("a"), call_of("a"), call_of("b"), answers()])
+    provider = ScriptedModel([call_of("a"), call_of("a"), call_of("a"), call_of("b"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -110,7 +110,7 @@ async def test_a_person_decides_about_a_step_that_gets_nowhere(
     client: Client, choice: str, fields: dict[str, str], reason: str, runs: int
 ) -> None:
     tool = a_tool(missing)
-    provider = ScriptedProvider([call_of("a"), call_of("a"), call_of("a"), answers()])
+    provider = ScriptedModel([call_of("a"), call_of("a"), call_of("a"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         handle = await loop.start(step_iteration={"on_limit_reached": "escalate"})
         await decide(handle, choice, **fields)

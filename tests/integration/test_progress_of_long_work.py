@@ -11,9 +11,9 @@ from temporalio.client import Client
 from orga.client.proof.audit import audited
 from orga.client.proof.rejudged import Rejudge
 from orga.client.proof.verify import verify
-from tests.support.model.scripted import answers, calls
+from orga.testing import FakeTool, answers, calls
 from tests.support.programs.orga_command import COMMAND, Orga, an_orga
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 RUN = "agent-long"

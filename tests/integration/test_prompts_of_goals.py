@@ -7,6 +7,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.history.prompts import NoPrompt, prompt_of
+from orga.testing import FakeTool
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
@@ -15,7 +16,7 @@ from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
 from tests.support.runs.goals import Pursued, ended, pursue, stands, start, tell
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker, histories_of
+from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker, histories_of
 
 __all__ = ["home", "orga"]
 

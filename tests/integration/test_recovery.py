@@ -6,12 +6,12 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import undelimited
 from orga.workflows.types.tools import Effect, ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 from tests.support.runs.questions import told, updated, waiting
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
@@ -224,7 +224,7 @@ async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client
         handle = await loop.start()
         ran = await loop.ended(handle)
     assert [(letter["letter_id"], letter["error"]) for letter in letters] == [("1.0", "ToolError: down")]
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     assert undelimited(loop.provider.seen[2].messages[-1].text) == (
         "[Requeued call] save (1.0), sent again by an operator:\nsaved at last"
     )

@@ -6,9 +6,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.models.blocks import block_part
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.loop import Deny, a_loop
 
 BLANK = answers("")
 REFUSAL = answers("I will not", finish="refusal")
@@ -29,7 +29,7 @@ UNUSABLE = [
 async def test_an_unusable_reply_again_and_again_is_an_error_that_names_it(
     client: Client, reply: Reply, detail: str
 ) -> None:
-    provider, tool = ScriptedProvider([reply]), FakeTool("look")
+    provider, tool = ScriptedModel([reply], repeats=True), FakeTool("look")
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -40,7 +40,7 @@ async def test_an_unusable_reply_again_and_again_is_an_error_that_names_it(
 
 @pytest.mark.parametrize(("reply", "detail"), UNUSABLE)
 async def test_one_unusable_reply_is_repaired_with_feedback(client: Client, reply: Reply, detail: str) -> None:
-    provider = ScriptedProvider([reply, answers("there")])
+    provider = ScriptedModel([reply, answers("there")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run()
 
@@ -61,7 +61,7 @@ async def test_a_usable_reply_starts_the_count_anew(client: Client) -> None:
 
 async def test_each_call_of_a_truncated_reply_is_answered(client: Client) -> None:
     cut = calls("look", "look", text="I loo").model_copy(update={"finish": "length"})
-    provider = ScriptedProvider([cut, answers()])
+    provider = ScriptedModel([cut, answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run()
 
@@ -81,7 +81,7 @@ async def test_each_call_of_a_truncated_reply_is_answered(client: Client) -> Non
 )
 async def test_cut_text_is_continued_and_joined(client: Client, texts: Sequence[str], output: str) -> None:
     steps = [*(answers(text, finish="length") for text in texts[:-1]), answers(texts[-1])]
-    provider = ScriptedProvider(steps)
+    provider = ScriptedModel(steps, repeats=True)
     async with a_loop(client, provider) as loop:
         ran = await loop.run()
 
@@ -100,7 +100,7 @@ async def test_text_cut_again_and_again_is_an_answer_that_says_so(client: Client
 
 async def test_the_gate_judges_a_continued_answer_as_a_whole(client: Client) -> None:
     """Else a word that is forbidden could come in two halves."""
-    provider = ScriptedProvider([answers("the sec", finish="length"), answers("ret"), answers("nothing")])
+    provider = ScriptedModel([answers("the sec", finish="length"), answers("ret"), answers("nothing")], repeats=True)
     async with a_loop(client, provider, engine=Deny(words=["secret"])) as loop:
         ran = await loop.run()
 
@@ -112,7 +112,8 @@ async def test_text_beside_calls_and_opaque_blocks_are_sent_back(client: Client)
     """Providers refuse a thinking turn whose signed blocks are missing."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     blocks = (block_part(thinking), block_part({"type": "x", "deep": [{"a": [1, None]}]}))
-    provider = ScriptedProvider([calls("look", text="I look.", blocks=blocks), answers("found", blocks=blocks)])
+    asks = Reply.of("I look.", calls=calls("look").calls, blocks=blocks, finish="tool_calls")
+    provider = ScriptedModel([asks, answers("found", blocks=blocks)], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run()
 
@@ -127,7 +128,7 @@ async def test_usage_of_unusable_replies_counts(client: Client) -> None:
     assert (ran.result.termination.reason, ran.result.usage.total_tokens) == ("max_tokens", 220)
 
 
-def check_pairs(provider: ScriptedProvider) -> None:
+def check_pairs(provider: ScriptedModel) -> None:
     """Every call is answered once, in order, right behind it, in all that was sent to the model."""
     for request in provider.seen:
         waiting: list[str] = []

@@ -10,10 +10,10 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop, a_worker
+from tests.support.runs.loop import a_loop, a_worker
 from tests.support.runs.questions import waiting
 from tests.support.runs.rewound import ended
 
@@ -33,7 +33,10 @@ def save(*results: str) -> FakeTool:
 
 
 async def test_a_fork_sends_the_letter_under_its_key_and_the_model_goes_on_from_the_answer(client: Client) -> None:
-    tool, provider = save("saved"), ScriptedProvider([calls("save"), answers("without it"), answers("with it")])
+    tool, provider = (
+        save("saved"),
+        ScriptedModel([calls("save"), answers("without it"), answers("with it")], repeats=True),
+    )
     async with a_loop(client, provider, tool) as loop:
         first = await loop.run()
         there = await remains(client, first.handle.id)
@@ -99,7 +102,7 @@ async def test_a_decision_whose_worker_went_away_takes_effect_with_the_next_one(
 ) -> None:
     """The server lists a worker for a while after it has gone, so the decision is sent."""
     monkeypatch.setattr("orga.client.runs.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
-    provider = ScriptedProvider([calls("look"), answers()])
+    provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         await waiting(handle)

@@ -6,13 +6,13 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import stands_still, told, updated
 
 LETTERS = Recovery(strategy="dead_letter", max_attempts=1)
@@ -54,7 +54,7 @@ async def test_an_abort_cancels_a_call_that_is_sent_again(client: Client) -> Non
 async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, letters: int) -> None:
     saving, model = Hold(), Hold()
     tool = save(saving, failures=letters)
-    provider = ScriptedProvider([calls(*["save"] * letters), model.step(calls("look")), answers()])
+    provider = ScriptedModel([calls(*["save"] * letters), model.step(calls("look")), answers()], repeats=True)
     async with a_loop(client, provider, tool, FakeTool("look")) as loop:
         handle = await loop.start()
         await model.reached()

@@ -11,17 +11,17 @@ from orga.client.history.boundaries import NoSuchIteration
 from orga.client.journal.reading import read_journal
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.long_runs import took
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 from tests.support.runs.rewound import ended
 
 EARLIER = ["[Guidance from the operator] early", '[Context from the operator]\n{"ticket":7}']
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
-def texts(provider: ScriptedProvider, call: int) -> list[str]:
+def texts(provider: ScriptedModel, call: int) -> list[str]:
     """Return what the model saw in its n-th call, the task left out."""
     return [message.text for message in provider.seen[call].messages[1:]]
 
@@ -41,7 +41,7 @@ def rewinds(ran: Ran) -> list[dict[str, Any]]:
 
 
 async def test_an_ended_run_goes_on_from_the_iteration_with_the_guidance(client: Client) -> None:
-    provider = ScriptedProvider([*looks(1, 2, 3), answers("first"), *looks(4), answers("second")])
+    provider = ScriptedModel([*looks(1, 2, 3), answers("first"), *looks(4), answers("second")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
         ran = await ended(client, await rewind(client, first.handle.id, 1, steer="look elsewhere"))
@@ -57,7 +57,7 @@ async def test_an_ended_run_goes_on_from_the_iteration_with_the_guidance(client:
 
 
 async def test_iteration_0_is_before_the_first_model_call(client: Client) -> None:
-    provider = ScriptedProvider([answers("first"), answers("second")])
+    provider = ScriptedModel([answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider) as loop:
         first = await loop.run()
         ran = await ended(client, await rewind(client, first.handle.id, 0))
@@ -68,7 +68,7 @@ async def test_iteration_0_is_before_the_first_model_call(client: Client) -> Non
 
 async def test_a_live_run_leaves_what_it_does_and_its_followers_go_with_it(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([*looks(1, 2), hold.step(answers("never")), answers("done")])
+    provider = ScriptedModel([*looks(1, 2), hold.step(answers("never")), answers("done")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         handle = await loop.start()
         result = asyncio.create_task(AgentHandle(client, handle.id).result())
@@ -90,7 +90,7 @@ async def _followed(client: Client, workflow_id: str) -> list[Any]:
 
 async def test_a_run_whose_time_was_up_has_the_time_again_that_it_had_at_the_boundary(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([*looks(1), hold.step(answers("too late")), answers("in time")])
+    provider = ScriptedModel([*looks(1), hold.step(answers("too late")), answers("in time")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         late = await loop.run(timeout_s=4)
         assert late.result.termination.reason == "timeout"
@@ -109,7 +109,7 @@ async def test_a_run_whose_time_was_up_has_the_time_again_that_it_had_at_the_bou
     ],
 )
 async def test_the_right_run_of_a_chain_is_reset(client: Client, iteration: int, runs: int, outputs: list[str]) -> None:
-    provider = ScriptedProvider([*looks(1, 2, 3), answers("first"), answers("second")])
+    provider = ScriptedModel([*looks(1, 2, 3), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, a_look(), setup=EACH_ITERATION) as loop:
         first = await loop.run()
         ran = await ended(client, await rewind(client, first.handle.id, iteration))
@@ -121,7 +121,7 @@ async def test_the_right_run_of_a_chain_is_reset(client: Client, iteration: int,
 async def test_the_same_call_has_the_same_key_again_and_another_has_another(client: Client) -> None:
     pay = FakeTool("pay", effect="idempotent")
     steps = [calls("pay", arguments={"to": "a"}), answers(), calls("pay", arguments={"to": "a"}), answers()]
-    provider = ScriptedProvider([*steps, calls("pay", arguments={"to": "b"}), answers()])
+    provider = ScriptedModel([*steps, calls("pay", arguments={"to": "b"}), answers()], repeats=True)
     async with a_loop(client, provider, pay, setup=EACH_ITERATION) as loop:
         first = await loop.run()
         await ended(client, await rewind(client, first.handle.id, 0))
@@ -157,7 +157,7 @@ async def test_later_interventions_are_delivered_again_unless_they_are_left_out(
     """The abort never is: it would end the run where it ended before."""
     first_call, stuck = Hold(), Hold()
     steps = [first_call.step(looks(1)[0]), *looks(2), stuck.step(answers("never")), answers("done")]
-    provider = ScriptedProvider(steps)
+    provider = ScriptedModel(steps, repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         aborted = await a_run_with_interventions(loop, first_call, stuck)
         plan = await plan_rewind(client, aborted.handle.id, 0)
@@ -175,7 +175,9 @@ async def test_later_interventions_are_delivered_again_unless_they_are_left_out(
 
 
 async def test_a_rewind_after_a_rewind_counts_no_time_twice(client: Client) -> None:
-    provider = ScriptedProvider([*looks(1, 2), answers("one"), *looks(2), answers("two"), *looks(2), answers("three")])
+    provider = ScriptedModel(
+        [*looks(1, 2), answers("one"), *looks(2), answers("two"), *looks(2), answers("three")], repeats=True
+    )
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
         await asyncio.sleep(1.0)  # time that must not count
@@ -199,7 +201,7 @@ async def test_what_was_done_outside_is_told_and_not_undone(client: Client) -> N
 
 
 async def test_an_answer_can_be_objected_to(client: Client) -> None:
-    provider = ScriptedProvider([answers("42"), answers("the source is line 7")])
+    provider = ScriptedModel([answers("42"), answers("the source is line 7")], repeats=True)
     async with a_loop(client, provider) as loop:
         first = await loop.run()
         with pytest.raises(OrgaError, match="say with --steer what is wrong"):

@@ -8,10 +8,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.past.rewind import rewind
 from orga.client.past.standstill import StandsStill, let_go, stands_still
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.delegates import a_cast, agent, delegates, leading
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.rewound import ended
 
 
@@ -31,7 +31,7 @@ async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
     client: Client, monkeypatch: pytest.MonkeyPatch, iteration: int, is_told: bool
 ) -> None:
     """What people sent to it meanwhile is kept."""
-    provider = ScriptedProvider([calls("look", text="step 1"), answers("first"), answers("second")])
+    provider = ScriptedModel([calls("look", text="step 1"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
@@ -54,7 +54,7 @@ async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
 async def test_a_run_that_was_not_let_go_can_be_rewound_further(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    provider = ScriptedProvider([calls("look"), answers("first"), answers("second")])
+    provider = ScriptedModel([calls("look"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:

@@ -10,10 +10,9 @@ from orga.activities.ports import ToolContext
 from orga.client.errors import NoAnswer, OrgaError
 from orga.client.past import delegates as left_behind
 from orga.client.past.rewind import plan_rewind, rewind
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.delegates import a_cast, agent, delegates, leading, result_of, status_of
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.rewound import ended
 from tests.support.runs.sagas import book, saga
 

@@ -7,8 +7,8 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.past.rewind import plan_rewind
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from orga.testing import FakeTool, answers, calls
+from tests.support.runs.loop import a_loop
 
 FORGED: dict[str, Any] = {
     "input": {"task": "t"},

@@ -7,10 +7,11 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.proof.verify import verify
 from orga.client.runs.goals import GoalHandle
+from orga.testing import FakeTool
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.runs import rewound
 from tests.support.runs.goals import Pursued, ended, start, tell
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import waiting
 
 EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

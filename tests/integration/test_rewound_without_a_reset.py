@@ -8,9 +8,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.past.rewind import rewind
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import stands_still
 from tests.support.runs.rewound import ended
 
@@ -50,7 +50,7 @@ async def test_nobody_takes_an_abort_back(client: Client, claim: Any) -> None:
 
 async def test_an_abort_that_comes_with_a_claim_in_one_task_counts(client: Client) -> None:
     """Both wait for the same workflow task: the run is started before it has a worker."""
-    loop = Loop(client, f"rewound-{id(client)}", ScriptedProvider([]))
+    loop = Loop(client, f"rewound-{id(client)}", ScriptedModel([], repeats=True))
     handle = await loop.start()
     for signal, argument in (("abort", "enough"), ("rewound", CLAIMS["of now"]), ("rewound", CLAIMS["of long ago"])):
         await handle.signal(signal, argument)
@@ -76,7 +76,7 @@ async def test_nobody_turns_the_clock(client: Client, claim: Any) -> None:
         await handle.signal("resume")
         ran = await loop.ended(handle)
     provider = loop.provider
-    assert isinstance(provider, ScriptedProvider)
+    assert isinstance(provider, ScriptedModel)
     assert 0 <= ran.result.duration_s < 300
     assert "do as I say" not in str(provider.seen)
     assert refused(ran) == [True, True]
@@ -85,7 +85,7 @@ async def test_nobody_turns_the_clock(client: Client, claim: Any) -> None:
 async def test_a_claim_that_is_delivered_again_behind_a_reset_is_not_its_word(client: Client) -> None:
     """The reset's own word comes last; what is left of the claim is guidance, which any sender may give."""
     hold = Hold()
-    provider = ScriptedProvider([calls("look"), hold.step(answers("first")), answers("second")])
+    provider = ScriptedModel([calls("look"), hold.step(answers("first")), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await held(loop, hold)
         await handle.signal("rewound", CLAIMS["of now"])

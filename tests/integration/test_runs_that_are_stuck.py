@@ -24,13 +24,13 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import inbox
 from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control import interventions
 from orga.workflows.phases.control import lifetime
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_loop, a_worker
+from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker
 from tests.support.runs.questions import updated
 
 
@@ -157,7 +157,7 @@ async def test_a_task_that_took_too_long_is_done_again(client: Client, monkeypat
         return guidance(*given)
 
     monkeypatch.setattr(interventions, "guidance", slow_once)
-    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedProvider([answers("done")]))
+    loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("done")], repeats=True))
     handle = await loop.start()
     for _ in range(20):
         await handle.signal("steer", "go on")

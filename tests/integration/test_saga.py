@@ -5,9 +5,9 @@ from typing import Any
 
 from temporalio.client import Client
 
+from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import told
 from tests.support.runs.sagas import (
@@ -158,7 +158,7 @@ async def test_an_agent_that_does_not_list_it_has_no_saga(client: Client) -> Non
     ledger = Ledger()
     async with a_loop(client, [saga(pay()), answers()], *ledger.tools) as loop:
         await loop.run()
-        assert isinstance(loop.provider, ScriptedProvider)
+        assert isinstance(loop.provider, ScriptedModel)
         assert "saga" not in [tool.name for tool in loop.provider.seen[0].tools]
     assert (ledger.done, told(loop)) == (
         [],

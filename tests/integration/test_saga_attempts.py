@@ -8,10 +8,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, answers
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.tools import ToolOptions
-from tests.support.model.scripted import answers
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import told
 from tests.support.runs.sagas import Ledger, an_agency, book, pay, saga
 

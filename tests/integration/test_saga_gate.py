@@ -6,8 +6,8 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
+from orga.testing import answers
 from orga.workflows.types.gate import ApprovalTerms
-from tests.support.model.scripted import answers
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.loop import Deny
 from tests.support.runs.questions import told, updated

@@ -12,9 +12,10 @@ from temporalio.client import Client
 
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.config.file import load_config
+from orga.client.testing.script import USAGE
 from orga.client.workers.parts import configured_tools
+from orga.testing import answers
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.model.scripted import USAGE, answers
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import told

@@ -3,10 +3,10 @@
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
+from orga.testing import answers
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers
 from tests.support.runs.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from orga.testing import answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
-from tests.support.model.scripted import answers
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import told, updated

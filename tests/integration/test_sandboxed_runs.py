@@ -9,8 +9,8 @@ from temporalio.client import Client
 
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.run_command import RunCommand
+from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.input import Isolation, Limits, Sandbox
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.programs.processes import is_running
 from tests.support.runs.loop import a_loop
@@ -21,9 +21,11 @@ while :; do sleep 0.1; echo x >> alive; done"""
 """Both ignore being asked to end, and one has left its session."""
 
 
-def runs_the_script(folder: Path, isolation: Isolation = "none") -> tuple[RunCommand, ScriptedProvider]:
+def runs_the_script(folder: Path, isolation: Isolation = "none") -> tuple[RunCommand, ScriptedModel]:
     tool = RunCommand(Root(folder), ["sh"], sandbox=Sandbox(isolation=isolation))
-    return tool, ScriptedProvider([calls("run_command", arguments={"command": ["sh", "-c", SCRIPT]}), answers("x")])
+    return tool, ScriptedModel(
+        [calls("run_command", arguments={"command": ["sh", "-c", SCRIPT]}), answers("x")], repeats=True
+    )
 
 
 async def begun(folder: Path) -> None:
@@ -70,8 +72,8 @@ async def test_the_end_of_a_worker_ends_its_commands(client: Client, tmp_path: P
 async def test_the_model_is_told_which_limit_ended_its_command(client: Client, tmp_path: Path) -> None:
     tool = RunCommand(Root(tmp_path), ["sh"], sandbox=Sandbox(limits=Limits(processes=3)))
     script = "for i in 1 2 3 4; do sleep 60 & done; wait"
-    provider = ScriptedProvider(
-        [calls("run_command", arguments={"command": ["sh", "-c", script]}), answers("so be it")]
+    provider = ScriptedModel(
+        [calls("run_command", arguments={"command": ["sh", "-c", script]}), answers("so be it")], repeats=True
     )
     async with a_loop(client, provider, tool) as loop:
         assert (await loop.run()).result.output == "so be it"

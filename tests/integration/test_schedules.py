@@ -17,12 +17,12 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.schedules.create import create_schedule
 from orga.client.schedules.handle import ScheduleHandle
 from orga.client.schedules.reading import Scheduled, scheduled, schedules
+from orga.testing import FakeTool, answers
 from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold, until
 from tests.support.model.goals import GoalModel, a_step, says, scored
-from tests.support.model.scripted import answers
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.loop import FakeTool, Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop
 
 DAY = timedelta(days=1)
 

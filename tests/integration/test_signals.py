@@ -11,10 +11,10 @@ from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import ModelRequest
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop, a_worker
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop, a_worker
 from tests.support.runs.whereabouts import paused
 
 GUIDANCE = "[Guidance from the operator] "
@@ -29,7 +29,7 @@ def received(ran: Ran) -> list[tuple[str, Any]]:
 
 
 async def test_signals_before_the_first_task_are_taken_in_before_the_first_model_call(client: Client) -> None:
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start()
     for text in ("one", "two"):
@@ -48,7 +48,7 @@ async def test_signals_before_the_first_task_are_taken_in_before_the_first_model
 
 
 async def test_an_abort_before_the_first_task_ends_the_run_without_a_model_call(client: Client) -> None:
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start()
     await handle.signal("abort", "wrong task")
@@ -60,7 +60,7 @@ async def test_an_abort_before_the_first_task_ends_the_run_without_a_model_call(
 
 
 async def test_a_pause_before_the_first_task_holds_the_first_model_call_back(client: Client) -> None:
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start()
     await handle.signal("pause")
@@ -75,7 +75,7 @@ async def test_a_pause_before_the_first_task_holds_the_first_model_call_back(cli
 
 async def test_steers_in_flight_of_a_model_call_reach_the_next_one_in_order(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([hold.step(calls("look")), answers()])
+    provider = ScriptedModel([hold.step(calls("look")), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -92,7 +92,7 @@ async def test_steers_in_flight_of_a_model_call_reach_the_next_one_in_order(clie
 
 async def test_a_steer_in_flight_of_a_tool_follows_its_result(client: Client) -> None:
     hold = Hold()
-    provider = ScriptedProvider([calls("look"), answers()])
+    provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look", lambda a, c: hold.then("seen"))) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -106,7 +106,7 @@ async def test_a_steer_in_flight_of_a_tool_follows_its_result(client: Client) ->
 async def test_a_steer_while_the_final_answer_is_written_is_taken_into_account(client: Client) -> None:
     """An operator who steers a moment too late must not be ignored."""
     hold = Hold()
-    provider = ScriptedProvider([hold.step(answers("first")), answers("second")])
+    provider = ScriptedModel([hold.step(answers("first")), answers("second")], repeats=True)
     async with a_loop(client, provider) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -122,7 +122,7 @@ async def test_a_steer_while_the_final_answer_is_written_is_taken_into_account(c
 async def test_a_steer_during_the_last_part_of_a_cut_answer_is_taken_into_account(client: Client) -> None:
     hold = Hold()
     cut = answers("more ", finish="length")
-    provider = ScriptedProvider([cut, cut, hold.step(cut), answers("short")])
+    provider = ScriptedModel([cut, cut, hold.step(cut), answers("short")], repeats=True)
     async with a_loop(client, provider) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -150,7 +150,7 @@ async def test_a_steer_at_the_last_iteration_ends_at_the_limit_with_the_answer_k
 async def test_a_pause_stops_before_the_next_phase_and_the_clock_stands_still(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("look")
-    provider = ScriptedProvider([hold.step(calls("look")), answers()])
+    provider = ScriptedModel([hold.step(calls("look")), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         handle = await loop.start(timeout_s=4)
         await hold.reached()
@@ -207,7 +207,7 @@ async def test_an_abort_goes_through_a_pause(client: Client) -> None:
 async def test_signals_around_continue_as_new_are_neither_lost_nor_disordered(client: Client) -> None:
     """Every iteration continues as new, while steers pour in."""
     wanted = [f"steer {i}" for i in range(30)]
-    provider = ScriptedProvider([lambda request: _until_steered(request, wanted)])
+    provider = ScriptedModel([lambda request: _until_steered(request, wanted)], repeats=True)
     soon = WORKER_FACTS.model_copy(update={"roll_over_events": 10})
     async with a_loop(client, provider, FakeTool("look"), setup=soon) as loop:
         handle = await loop.start(max_iterations=1_000, max_total_tokens=1_000_000, context_token_budget=100_000)
@@ -251,7 +251,9 @@ ODD_ARGUMENTS = [
 async def test_odd_arguments_do_no_harm(client: Client, arguments: list[Any], text: str | None) -> None:
     """The second worker folds the conversation from the history, so what was made of the argument must be stable."""
     hold = Hold()
-    provider = ScriptedProvider([hold.step(calls("look")), calls("look"), hold.step(calls("look")), answers()])
+    provider = ScriptedModel(
+        [hold.step(calls("look")), calls("look"), hold.step(calls("look")), answers()], repeats=True
+    )
     tool = FakeTool("look")
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     async with a_worker(loop, tool, max_cached_workflows=0):
@@ -268,7 +270,7 @@ async def test_odd_arguments_do_no_harm(client: Client, arguments: list[Any], te
         assert user_texts(provider.seen[-1])[0] == GUIDANCE + text
 
 
-async def has_called(provider: ScriptedProvider, times: int) -> bool:
+async def has_called(provider: ScriptedModel, times: int) -> bool:
     return len(provider.seen) >= times
 
 
@@ -291,7 +293,7 @@ async def test_odd_arguments_abort_all_the_same(client: Client, arguments: list[
 async def test_many_long_steers_at_once_still_fit_into_a_model_call(client: Client) -> None:
     """Each is cut, and together they stay below the server's limit of 2 MB a payload."""
     hold = Hold()
-    provider = ScriptedProvider([hold.step(calls("look")), answers()])
+    provider = ScriptedModel([hold.step(calls("look")), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(context_token_budget=10_000_000)
         await hold.reached()

@@ -15,15 +15,15 @@ from orga.client.history.prompts import NoPrompt, prompt_of
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.runs.goals import GoalHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
 from tests.support.runs.goals import ended, pursue, stands, start, tell
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 __all__ = ["home", "orga"]
 
@@ -166,7 +166,7 @@ async def test_the_prompt_of_a_turn_is_what_the_model_was_sent(client: Client) -
 
 
 async def test_the_prompt_of_an_agents_turn_is_what_its_model_was_sent(client: Client) -> None:
-    provider = ScriptedProvider([calls("look"), answers("done")])
+    provider = ScriptedModel([calls("look"), answers("done")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run("look there")
     found = [await prompt_of(client, ran.handle.id, turn) for turn in (1, 2)]

@@ -6,13 +6,13 @@ import pytest
 from temporalio.client import Client, WorkflowHistory
 
 from orga.activities.ports import ModelError, ModelRequest
+from orga.testing import FakeTool, ScriptedModel, calls
 from orga.workflows.types.conversation import HEADER
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.text import undelimited
 from tests.support.hold import Hold
 from tests.support.model.counting import CountingProvider, counting, estimate
-from tests.support.model.scripted import ScriptedProvider, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.outgrown import (
     LOOKS,
     RUN,
@@ -161,7 +161,7 @@ async def test_an_abort_cuts_a_summary_short(client: Client) -> None:
             return hold.then(Reply.of("too late"))
         return calls("look", arguments={"n": len(provider.seen)})
 
-    provider = ScriptedProvider([step])
+    provider = ScriptedModel([step], repeats=True)
     async with a_loop(client, provider, pages(2_000)) as loop:
         handle = await loop.start("the task", **RUN, context_strategy="anchored_summary")
         await hold.reached()

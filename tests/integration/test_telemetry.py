@@ -15,11 +15,11 @@ from orga.client.config.sections import TelemetryConfig
 from orga.client.history.converter import data_converter
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.telemetry.start import telemetry
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.phases.control.pace import phase_span
 from orga.workflows.types import telemetry_names as names
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 from tests.support.runs.questions import updated, waiting
 from tests.support.web.otlp_receiver import Receiver, otlp_receiver
 from tests.support.web.telemetry import collector, connected, fresh_globals, started

@@ -11,11 +11,12 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga.activities.adapters.models.registry import ModelRegistry
+from orga.testing import FakeTool
 from tests.integration.test_third_party_models import calls_and_results
 from tests.support.model.limiter import limited_once
 from tests.support.model.named import Named
 from tests.support.parts.aimock import Aimock, running_aimock
-from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop
 
 PROTOCOLS = ("openai", "anthropic")
 CITIES = [

@@ -10,12 +10,13 @@ from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelProvider
 from orga.client.workers.parts import Parts
+from orga.testing import FakeTool
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tiers import GoalTiers, ModelTiers
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.runs.goals import pursue
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop
+from tests.support.runs.loop import WORKER_FACTS, Loop
 
 OWN, BIG, SMALL = "openai:own", "openai:big", "openai:small"
 TIERS = ModelTiers(heavy=(BIG,), light=(SMALL,))

@@ -10,12 +10,12 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import ModelError, ToolContext, ToolError
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens, until
-from tests.support.model.scripted import answers, calls
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took
-from tests.support.runs.loop import FakeTool, Ran, a_loop
+from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.whereabouts import paused
 
 NEARLY_ALL = 295

@@ -9,14 +9,15 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import ToolError
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.model.scripted import Step, answers, calls
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import EACH_ITERATION, a_long_loop
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.loop import WORKER_FACTS, Ran
 from tests.support.runs.questions import told
 from tests.support.runs.whereabouts import paused
 

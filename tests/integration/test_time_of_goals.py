@@ -8,13 +8,14 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+from orga.testing import FakeTool
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.model.staged import QUESTION, TURNS, StagedModel
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.goals import Pursued, ended, stands, start, tell
 from tests.support.runs.long_runs import DAY, LONG, time_left
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop, histories_of
+from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
 from tests.support.runs.questions import updated, waiting
 from tests.support.runs.whereabouts import paused
 

@@ -8,14 +8,14 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import Step, answers, calls
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.delegates import a_cast, agent, delegates, leading
 from tests.support.runs.long_runs import DAY, LONG, a_long_loop, seen_by, time_left, took
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.questions import told, updated, waiting
 from tests.support.runs.whereabouts import begun, paused
 

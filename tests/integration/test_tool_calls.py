@@ -8,11 +8,11 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.hold import Hold
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 
 async def test_results_stand_in_call_order_whichever_tool_ends_first(client: Client) -> None:
@@ -29,7 +29,7 @@ async def test_results_stand_in_call_order_whichever_tool_ends_first(client: Cli
         last.set()
         return "fast"
 
-    provider = ScriptedProvider([calls("slow", "slow", "fast"), answers()])
+    provider = ScriptedModel([calls("slow", "slow", "fast"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("slow", waits), FakeTool("fast", ends)) as loop:
         ran = await loop.run()
 
@@ -80,7 +80,7 @@ async def test_a_failing_tool_is_repeated_as_its_effect_allows(
 
     options = ToolOptions(max_attempts=attempts, initial_interval_s=0.01)
     tool = FakeTool("burn", fails, effect=effect, options=options)
-    provider = ScriptedProvider([calls("burn"), answers()])
+    provider = ScriptedModel([calls("burn"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -97,7 +97,7 @@ async def test_a_tools_own_error_is_final_unless_it_says_otherwise(client: Clien
         raise ToolError("no such file; list the folder first", kind="NotFound")
 
     tool = FakeTool("read", fails)
-    provider = ScriptedProvider([calls("read"), answers()])
+    provider = ScriptedModel([calls("read"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         await loop.run()
 
@@ -108,7 +108,7 @@ async def test_a_tools_own_error_is_final_unless_it_says_otherwise(client: Clien
 async def test_a_tool_over_its_time_is_an_error_and_the_loop_goes_on(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="irreversible", options=ToolOptions(timeout_s=1))
-    provider = ScriptedProvider([calls("slow"), answers("went on")])
+    provider = ScriptedModel([calls("slow"), answers("went on")], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -129,7 +129,7 @@ async def test_a_tool_on_a_task_queue_without_worker_times_out_with_the_clock(cl
 
 async def test_a_tool_can_run_inside_the_workflow_task(client: Client) -> None:
     tool = FakeTool("peek", lambda a, c: "seen", options=ToolOptions(execution="local"))
-    provider = ScriptedProvider([calls("peek", "peek"), calls("peek"), answers()])
+    provider = ScriptedModel([calls("peek", "peek"), calls("peek"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
@@ -150,7 +150,7 @@ async def test_idempotency_keys_tell_calls_apart(client: Client) -> None:
 
 async def test_ids_that_a_model_repeats_are_made_unique_and_answered(client: Client) -> None:
     same = Reply.of(calls=(ToolCall(call_id="c", name="look"), ToolCall(call_id="c", name="look")), finish="tool_calls")
-    provider = ScriptedProvider([same, same, answers()])
+    provider = ScriptedModel([same, same, answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run()
 
@@ -175,7 +175,7 @@ async def test_the_worker_that_stops_gives_a_repeatable_call_to_the_next(client:
         return await hold.then("never") if len(attempts) == 1 else "second worker"
 
     tool = FakeTool("work", body, effect="idempotent")
-    provider = ScriptedProvider([calls("work"), answers()])
+    provider = ScriptedModel([calls("work"), answers()], repeats=True)
     async with a_loop(client, provider, tool, graceful_shutdown_timeout=timedelta(seconds=0.1)) as loop:
         handle = await loop.start()
         await hold.reached()

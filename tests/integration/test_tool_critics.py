@@ -6,15 +6,15 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, happens
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
-from tests.support.runs.loop import Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import Deny, Ran, a_loop
 from tests.support.runs.questions import told, updated
 
 BAD = verdict(0.2, 0.9, "Too much money.")
@@ -31,7 +31,7 @@ def collected(ran: Ran) -> list[JournalEntry]:
 async def test_a_rejected_call_is_not_run_and_the_model_reads_why(client: Client) -> None:
     pay, provider = (
         FakeTool("pay", effect="irreversible"),
-        ScriptedProvider([pays(900), BAD, pays(9), verdict(), answers()]),
+        ScriptedModel([pays(900), BAD, pays(9), verdict(), answers()], repeats=True),
     )
     agents = criticised(a_critic(tools=("pa*",)), tools=("pay",))
     async with a_loop(client, provider, pay, agents=agents) as loop:
@@ -47,7 +47,7 @@ async def test_a_rejected_call_is_not_run_and_the_model_reads_why(client: Client
 
 
 async def test_the_critic_reads_the_call_as_data(client: Client) -> None:
-    pay, provider = FakeTool("pay"), ScriptedProvider([pays(9), verdict(), answers()])
+    pay, provider = FakeTool("pay"), ScriptedModel([pays(9), verdict(), answers()], repeats=True)
     async with a_loop(client, provider, pay, agents=criticised(a_critic(tools=("pay",)), tools=("pay",))) as loop:
         await loop.run("pay the bill")
     text = provider.given[1].messages[0].text
@@ -59,7 +59,7 @@ async def test_the_critic_reads_the_call_as_data(client: Client) -> None:
 
 async def test_calls_of_other_tools_are_not_reviewed(client: Client) -> None:
     pay, look = FakeTool("pay"), FakeTool("look")
-    provider = ScriptedProvider([calls("look", "pay"), BAD, answers()])
+    provider = ScriptedModel([calls("look", "pay"), BAD, answers()], repeats=True)
     agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
     async with a_loop(client, provider, pay, look, agents=agents) as loop:
         await loop.run()
@@ -68,7 +68,7 @@ async def test_calls_of_other_tools_are_not_reviewed(client: Client) -> None:
 
 
 async def test_a_denied_call_stays_denied_unreviewed(client: Client) -> None:
-    pay, provider = FakeTool("pay"), ScriptedProvider([pays(9), answers()])
+    pay, provider = FakeTool("pay"), ScriptedModel([pays(9), answers()], repeats=True)
     agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, provider, pay, engine=Deny("pay"), agents=agents) as loop:
         await loop.run()
@@ -149,7 +149,7 @@ async def test_an_abort_while_a_call_is_reviewed(client: Client) -> None:
 
 
 async def test_what_would_not_be_started_is_not_reviewed(client: Client) -> None:
-    pay, provider = FakeTool("pay"), ScriptedProvider([calls("pay", "pay"), verdict(), answers()])
+    pay, provider = FakeTool("pay"), ScriptedModel([calls("pay", "pay"), verdict(), answers()], repeats=True)
     agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, provider, pay, agents=agents) as loop:
         await loop.run(max_tool_calls=1)
@@ -165,7 +165,7 @@ async def test_a_saga_is_no_way_round_a_critic(client: Client) -> None:
     ]
     saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
     agents = criticised(a_critic(tools=("pay",)), tools=("pay", "book", "saga"))
-    provider = ScriptedProvider([saga, BAD, answers()])
+    provider = ScriptedModel([saga, BAD, answers()], repeats=True)
     async with a_loop(client, provider, pay, book, agents=agents) as loop:
         await loop.run()
     assert '"amount":900' in provider.given[1].messages[0].text

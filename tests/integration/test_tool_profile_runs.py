@@ -2,13 +2,13 @@
 
 from temporalio.client import Client
 
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.runs.loop import a_loop
 
 
 async def test_a_hidden_tool_cannot_be_called_even_when_its_name_is_guessed(client: Client) -> None:
     read, write = FakeTool("read_note"), FakeTool("write_note")
-    provider = ScriptedProvider([calls("write_note", "read_note"), answers("done")])
+    provider = ScriptedModel([calls("write_note", "read_note"), answers("done")], repeats=True)
     async with a_loop(client, provider, read, write) as loop:
         ran = await loop.run(tool_profile={"include": ["read_*"]})
 
@@ -20,7 +20,7 @@ async def test_a_hidden_tool_cannot_be_called_even_when_its_name_is_guessed(clie
 
 
 async def test_a_profile_that_leaves_no_tool_leaves_a_run_that_answers(client: Client) -> None:
-    provider = ScriptedProvider([answers("done")])
+    provider = ScriptedModel([answers("done")], repeats=True)
     async with a_loop(client, provider, FakeTool("read_note")) as loop:
         ran = await loop.run(tool_profile={"exclude": ["*"]})
 

@@ -9,15 +9,15 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.errors import TooLong
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import Usage
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import ScriptedProvider, answers, calls
 from tests.support.runs.delegates import a_cast, agent, delegates, led
-from tests.support.runs.loop import Deny, FakeTool, a_loop
+from tests.support.runs.loop import Deny, a_loop
 from tests.support.runs.questions import told, updated
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -142,7 +142,7 @@ async def test_guidance_that_another_client_sent_too_long_is_told_as_cut(client:
 async def test_calls_beyond_what_a_reply_may_have_stand_in_the_journal(client: Client) -> None:
     names = ["look"] * 32 + ["pay", "look", "pay"]
     made = tuple(ToolCall(call_id=f"c{n}", name=name) for n, name in enumerate(names))
-    provider = ScriptedProvider([Reply.of(calls=made, finish="tool_calls"), answers()])
+    provider = ScriptedModel([Reply.of(calls=made, finish="tool_calls"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look"), FakeTool("pay")) as loop:
         ran = await loop.run()
     [first, _] = [entry.data for entry in ran.journal if entry.event == "ReasoningComplete"]

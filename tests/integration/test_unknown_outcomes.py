@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool, ToolContext
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.messages import Reply, ToolCall
@@ -20,8 +21,7 @@ from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.loop import an_mcp_loop
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import told, updated, waiting
 from tests.support.tools.charging import charge
 from tests.support.tools.manifests import a_manifest_tool

@@ -7,9 +7,9 @@ from temporalio.client import Client, Interceptor, OutboundInterceptor
 
 from orga.activities.ports import Judgement, Proposal
 from orga.client.runs.agents import AgentHandle
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 
 
 class Sent(Interceptor):

@@ -20,11 +20,11 @@ from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verified_histories, verify
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.journal_entries import chained
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 from tests.support.runs.rewound import ended
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})

@@ -7,11 +7,11 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ToolError
 from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.names import ITERATION, PHASE, WAITING
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import updated, waiting
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})

@@ -6,10 +6,10 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
+from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold, until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import told, updated, waiting
 
 SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})

@@ -8,6 +8,7 @@ from temporalio.worker import PatchActivationInput
 
 from orga.activities.ports import ModelRequest, NotifyError, RunKey, ToolContext, ToolError
 from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.knowledge import Provenance
@@ -19,10 +20,9 @@ from orga.workflows.types.tools import ToolOptions
 from tests.replay.plain import a_stage, look
 from tests.support.hold import happens
 from tests.support.model.counting import counting
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.decisions import a_decision
 from tests.support.runs.delegates import Cast, agent, delegates
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.loop import WORKER_FACTS, Ran
 from tests.support.runs.questions import has_noted, updated, waiting
 from tests.support.values.shelf import Shelf, a_fact
 

@@ -6,14 +6,14 @@ from uuid import uuid4
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
+from orga.testing import FakeTool, calls
 from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
-from tests.support.model.scripted import calls
 from tests.support.runs.goals import start
-from tests.support.runs.loop import EXECUTION_TIMEOUT, WORKER_FACTS, FakeTool, Ran
+from tests.support.runs.loop import EXECUTION_TIMEOUT, WORKER_FACTS, Ran
 from tests.support.runs.pipelines import Told, a_pipeline, start_line
 
 

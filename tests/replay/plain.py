@@ -7,10 +7,11 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.ports import ModelProvider, Tool
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold
-from tests.support.model.scripted import Step, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
 
 FORBIDDEN = "delete"
 

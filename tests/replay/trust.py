@@ -5,14 +5,14 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.policy.listed import ListedTools
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tools import ToolOptions
 from tests.replay.plain import a_stage, look
 from tests.support.hold import until
-from tests.support.model.scripted import answers, calls
 from tests.support.runs.critics import a_critic, criticised, verdict
 from tests.support.runs.delegates import Cast, agent, delegates
-from tests.support.runs.loop import FakeTool, Ran
+from tests.support.runs.loop import Ran
 from tests.support.runs.questions import updated
 from tests.support.runs.sagas import Ledger, book, fails, pay, saga
 

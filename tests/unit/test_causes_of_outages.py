@@ -14,14 +14,15 @@ from orga.activities.breakers import TurnedAway, WorkerBreakers
 from orga.activities.model_calls import ModelCalls
 from orga.activities.ports import ModelError, ModelRequest
 from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.testing.script import ScriptedModels
 from orga.client.workers.checked import checked
+from orga.testing import ScriptedModel
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.input import SLACK_S
 from tests.support.model.providers import Network
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_setup, a_state
 
@@ -58,7 +59,7 @@ def test_who_is_turned_away_reads_the_last_failure(error: Exception, told: str) 
 async def failure_after(attempt: int, left_s: float, error: ModelError = TOO_MANY) -> ApplicationError:
     """Return how a model call fails whose run has so much time left."""
     policy = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=60))
-    calls = ModelCalls(ScriptedModels(ScriptedProvider([error])))
+    calls = ModelCalls(ScriptedModels(ScriptedModel([error], repeats=True)))
     setup = a_setup()
 
     async def call(began: float) -> None:

@@ -8,11 +8,12 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.conversations import Conversations
 from orga.activities.critique import MAX_VERDICT_BYTES, CritiqueActivities
 from orga.activities.ports import ModelError, ModelRequest
+from orga.client.testing.script import ScriptedModels, Step
+from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import handed_over
 from orga.workflows.types.agents import CritiqueRequest, verdict_schema
 from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.messages import Message, Reply
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
@@ -31,7 +32,7 @@ class Reviewing:
     def __init__(self, *steps: Step, **critic: Any) -> None:
         self.critic = a_critic(**critic)
         self.setup = a_setup(a_spec("read", description="reads"), critics=(self.critic,))
-        self.provider = ScriptedProvider(steps or [verdict()])
+        self.provider = ScriptedModel(steps or [verdict()], repeats=True)
         self.conversations = Conversations(NoHistory())
         self.conversations.keep_setup(self.setup)
         self.activity = CritiqueActivities(ScriptedModels(self.provider), self.conversations).critique

@@ -11,6 +11,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.narrated_notes import told_note
 from orga.client.proof.decisions import fault_of
+from orga.testing import FakeTool, answers
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.decision import decision_of, with_decision, with_undecided_answer
 from orga.workflows.decisions.dispatch import turned_down
@@ -28,9 +29,7 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
-from tests.support.model.scripted import answers
 from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage
-from tests.support.runs.loop import FakeTool
 from tests.support.values.core import T0, a_call, a_request, a_setup, a_spec, a_state, at, user
 
 ROUTE = route()

@@ -12,13 +12,14 @@ from orga.activities.known_secrets import KnownSecrets
 from orga.activities.model_circuits import GuardedModels
 from orga.activities.ports import ModelError, ModelProvider
 from orga.activities.reason import ReasonActivities
+from orga.client.testing.script import Step
+from orga.testing import ScriptedModel, answers
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ThinkingPart
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
 from orga.workflows.types.tiers import RUN, FailedOver, Tier
-from tests.support.model.scripted import ScriptedProvider, Step, answers
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import T0, a_request, a_setup, user
@@ -37,7 +38,7 @@ class NamedModels:
     """A provider for each name; one that is not there is not configured."""
 
     def __init__(self, **steps: Step) -> None:
-        self.providers = {name: ScriptedProvider([step]) for name, step in steps.items()}
+        self.providers = {name: ScriptedModel([step], repeats=True) for name, step in steps.items()}
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
         """Return the provider of that name."""

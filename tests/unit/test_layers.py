@@ -21,7 +21,7 @@ BELOW: dict[str, set[str]] = {
     "phases": {"types", "ports", "decisions", "activities"},
     "workflows": {"types", "decisions", "phases", "ports", "activities"},
     "client": {"orga", "types", "ports", "decisions", "activities", "adapters", "phases", "workflows"},
-    "api": {"types", "activities", "workflows", "client"},
+    "api": {"types", "ports", "activities", "workflows", "client"},
     "worker": {"orga", "types", "ports", "decisions", "activities", "adapters", "phases", "workflows", "client"},
 }
 """What each layer may import beside itself: `types <- decisions <- phases <- workflows <- client <- worker`, and

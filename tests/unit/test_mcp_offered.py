@@ -17,13 +17,13 @@ from orga.activities.conversations import Conversations
 from orga.activities.ports import Absent, Tool
 from orga.activities.tools import source_activity
 from orga.client.history.converter import data_converter
+from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Ceiling, Delegate
 from orga.workflows.types.input import LoopConfig, Recovery
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.tools import ToolOptions, ToolSpec
-from tests.support.runs.loop import FakeTool
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec
 

@@ -12,9 +12,10 @@ from orga.activities.model_calls import LAST_TRY_S
 from orga.activities.model_circuits import GuardedModels
 from orga.activities.ports import ModelError, ModelRequest
 from orga.activities.reason import ReasonActivities
+from orga.client.testing.script import ScriptedModels
+from orga.testing import ScriptedModel, answers
 from orga.workflows.types.breakers import CIRCUIT_OPEN, CircuitOptions
 from orga.workflows.types.input import SLACK_S
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, answers
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_request, a_setup, user
@@ -34,7 +35,7 @@ async def asked(models: GuardedModels, name: str = "acme:large") -> str:
 
 
 def guarded_models(shared: WorkerBreakers, *steps: Any, options: CircuitOptions = OPTIONS) -> GuardedModels:
-    return GuardedModels(ScriptedModels(ScriptedProvider(steps)), shared, options)
+    return GuardedModels(ScriptedModels(ScriptedModel(steps, repeats=True)), shared, options)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from orga.activities.conversations import Conversations
 from orga.activities.model_calls import LAST_TRY_S, TAIL_CHARS
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
 from orga.activities.reason import ReasonActivities
+from orga.client.testing.script import ScriptedModels, Step
+from orga.testing import ScriptedModel, answers
 from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.input import SLACK_S, LoopConfig
 from orga.workflows.types.messages import Message, Reply
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_request, a_setup, conversation_of, request_for, user
 
@@ -29,7 +30,7 @@ class Reasoning:
     """The activity with a scripted model."""
 
     def __init__(self, *steps: Step) -> None:
-        self.provider = ScriptedProvider(steps)
+        self.provider = ScriptedModel(steps, repeats=True)
         self.conversations = Conversations(NoHistory())
         self.conversations.keep_setup(SETUP)
         self.activity = ReasonActivities(ScriptedModels(self.provider), self.conversations).reason
@@ -243,7 +244,7 @@ async def test_a_miss_is_answered_by_the_history_of_this_very_run() -> None:
             asked.append((run, iteration))
             return Rebuilt(SETUP, (TASK,))
 
-    provider = ScriptedProvider([answers()])
+    provider = ScriptedModel([answers()], repeats=True)
     activity = ReasonActivities(ScriptedModels(provider), Conversations(History())).reason
     context, _ = handed_over(conversation_of(TASK, sent=1))
     await Beats().run(activity, request_for(context, SETUP, 5))

@@ -20,10 +20,10 @@ from orga.activities.replies import (
     calls_room,
     normalised,
 )
+from orga.client.testing.script import USAGE
 from orga.workflows.types.context import canonical
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.usage import Usage
-from tests.support.model.scripted import USAGE
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW, any_calls, any_replies
 

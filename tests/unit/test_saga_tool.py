@@ -10,12 +10,12 @@ from orga.activities.adapters.loop_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.narrated_notes import told_note
+from orga.testing import FakeTool
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
-from tests.support.runs.loop import FakeTool
 from tests.support.runs.sagas import book, look, pay
 from tests.support.values.core import a_call, a_request, a_setup, a_spec, at, user
 

@@ -10,13 +10,14 @@ from orga.activities.conversations import Conversations
 from orga.activities.ports import ModelError, ModelRequest, Rebuilt
 from orga.activities.summarise import SummariseActivities
 from orga.activities.transcript import MAX_PART_BYTES, transcript
+from orga.client.testing.script import ScriptedModels, Step
+from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.text import delimited
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 from tests.support.values.turns import TASK
@@ -33,7 +34,7 @@ class Summing:
     """The activity with a scripted model, in a process that has seen the conversation."""
 
     def __init__(self, *steps: Step) -> None:
-        self.provider = ScriptedProvider(steps)
+        self.provider = ScriptedModel(steps, repeats=True)
         self.conversations = Conversations(NoHistory())
         self.conversations.keep_setup(SETUP)
         self.activity = SummariseActivities(ScriptedModels(self.provider), self.conversations).summarise
@@ -121,7 +122,7 @@ async def test_another_worker_finds_the_messages_in_the_history() -> None:
             assert (run, iteration) == (RUN, 2)
             return Rebuilt(SETUP, SEEN.messages)
 
-    provider = ScriptedProvider([answers("alpha was read")])
+    provider = ScriptedModel([answers("alpha was read")], repeats=True)
     activity = SummariseActivities(ScriptedModels(provider), Conversations(History())).summarise
     request = SummariseRequest(iteration=2, context=ContextRef(head=reference(SEEN.digest)), ranges=((1, 3),))
     await Beats(activity_id="2.summary").run(activity, request)

@@ -19,9 +19,9 @@ from orga.client.server.home import server_home
 from orga.client.server.pollers import own_identity
 from orga.client.server.state_table import read_table, write_table
 from orga.client.workers.held_loops import hold_of, remember_hold
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types import telemetry_names as names
-from tests.support.model.scripted import answers, calls
-from tests.support.runs.loop import FakeTool, a_loop
+from tests.support.runs.loop import a_loop
 from tests.support.web.telemetry import fresh_globals
 
 __all__ = ["fresh_globals"]

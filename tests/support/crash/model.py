@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.client.testing.script import USAGE
+from orga.testing import answers
 from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import undelimited
-from tests.support.model.scripted import USAGE, answers
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
+from orga.testing import FakeTool, ScriptedModel
 from orga.workflows.types.questions import NotifyEvent
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
 from tests.support.hold import until
-from tests.support.model.scripted import ScriptedProvider
-from tests.support.runs.loop import FakeTool, Loop, Ran
+from tests.support.runs.loop import Loop, Ran
 
 PATIENCE = timedelta(seconds=150)
 TASK_TIMEOUT = timedelta(seconds=5)
@@ -156,7 +156,7 @@ class Stage:
         try:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await self._case.happens(self)
-                ran = await Loop(self._client, self._folder.name, ScriptedProvider([])).ended(self.handle)
+                ran = await Loop(self._client, self._folder.name, ScriptedModel([], repeats=True)).ended(self.handle)
         finally:
             workers.cancel()
             if self._now is not None:

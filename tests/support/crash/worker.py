@@ -22,7 +22,9 @@ from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelProvider, RunKey, Tool, ToolContext
 from orga.client.history.converter import data_converter
+from orga.client.testing.script import ScriptedModels
 from orga.client.workers.parts import Parts
+from orga.testing import FakeTool
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.decision_checks import CheckedDecision
@@ -35,8 +37,7 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
 from tests.support.crash.tasks import WatchedTasks
-from tests.support.model.scripted import ScriptedModels
-from tests.support.runs.loop import WORKER_FACTS, FakeTool
+from tests.support.runs.loop import WORKER_FACTS
 
 HALF_CALL_S = 0.15
 TO = "people"

@@ -12,13 +12,14 @@ from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import PolicyEngine, Tool
+from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
+from orga.testing import ScriptedModel
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.tools import ToolOptions
 from tests.support.mcp.sources import TAKEN, settings_of
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
 
@@ -34,7 +35,7 @@ async def an_mcp_loop(
     engine: PolicyEngine | None = None,
 ) -> AsyncGenerator[Loop]:
     """Run a worker with these servers, whose default agent lists `listed`."""
-    provider = ScriptedProvider(steps)
+    provider = ScriptedModel(steps, repeats=True)
     source = McpServers(settings_of(env, options or {}, **servers), TAKEN)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     agents: dict[str, Any] = {"default": AgentConfig(tools=tuple(listed))}

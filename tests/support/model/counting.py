@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from orga.activities.ports import ModelError, ModelRequest
+from orga.testing import ScriptedModel
 from orga.workflows.decisions.conversation import frame_tokens, tokens_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.usage import Usage
-from tests.support.model.scripted import ScriptedProvider
 
 
 def estimate(request: ModelRequest) -> int:
@@ -27,7 +27,7 @@ def counting(
     return CountingProvider(step, summary or (lambda request, n: Reply.of(f"summary {n}")), factor, window)
 
 
-class CountingProvider(ScriptedProvider):
+class CountingProvider(ScriptedModel):
     """Tells steps and summaries apart, and keeps what was asked of each."""
 
     def __init__(
@@ -38,7 +38,7 @@ class CountingProvider(ScriptedProvider):
         window: int,
     ) -> None:
         """Begin; it counts `factor` times the estimate, and takes at most `window` of that."""
-        super().__init__([self._reply])
+        super().__init__([self._reply], repeats=True)
         self._step, self._summary = step, summary
         self._factor, self._window = factor, window
         self.steps: list[ModelRequest] = []

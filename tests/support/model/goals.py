@@ -7,9 +7,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.ports import ModelRequest
+from orga.testing import answers
 from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import answers
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
 BAD = {"relevance": 1, "completeness": 1, "usability": 2, "goal_progress": 1}

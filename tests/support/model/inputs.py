@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from orga.activities.ports import ModelRequest
+from orga.testing import answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import answers, calls
 
 JOINS = "what came of input"
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from orga.activities.ports import ModelRequest
+from orga.client.testing.script import USAGE
+from orga.testing import answers
 from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.model.goals import GOOD, a_step, asked_for, says
-from tests.support.model.scripted import USAGE, answers
 
 SEARCH, READ = "search_text", "read_file"
 STEPS_A_PLAN = 8  # what `max_plan_steps` allows

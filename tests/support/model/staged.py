@@ -7,11 +7,11 @@ from typing import Any
 from temporalio import activity
 
 from orga.activities.ports import ModelRequest, ToolContext
+from orga.testing import answers
 from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold
 from tests.support.model.goals import GOOD, a_step, asked_for, says
-from tests.support.model.scripted import answers
 
 FAIR = {"relevance": 3, "completeness": 3, "usability": 3, "goal_progress": 3}
 QUESTION = "Which year?"

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 from orga.activities.ports import ModelRequest
+from orga.client.testing.script import USAGE
+from orga.testing import answers
 from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import USAGE, answers
 from tests.support.runs.loop import Ran
 
 RUBRIC = {"accuracy": {"weight": 0.6, "description": "each figure has a source"}, "tone": {"weight": 0.4}}

@@ -7,10 +7,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ModelProvider, ModelRequest, Tool
+from orga.client.testing.script import USAGE, Step
+from orga.testing import ScriptedModel
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.status import AgentStatus
-from tests.support.model.scripted import USAGE, ScriptedProvider, Step
 from tests.support.runs.loop import Loop, Ran, a_loop, histories_of, replayed
 
 
@@ -37,7 +38,7 @@ class Cast:
 
     def __init__(self, scripts: Mapping[str, Sequence[Step] | ModelProvider]) -> None:
         self._players = {
-            name: ScriptedProvider(script) if isinstance(script, Sequence) else script
+            name: ScriptedModel(script, repeats=True) if isinstance(script, Sequence) else script
             for name, script in scripts.items()
         }
 
@@ -48,7 +49,7 @@ class Cast:
     def seen(self, name: str) -> list[ModelRequest]:
         """Return what an agent was asked."""
         player = self._players[name]
-        assert isinstance(player, ScriptedProvider)
+        assert isinstance(player, ScriptedModel)
         return player.seen
 
     def told(self, name: str, call: int = -1) -> list[str]:

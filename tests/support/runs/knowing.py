@@ -9,9 +9,9 @@ import pytest
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.testing import calls
 from orga.workflows.types.knowledge import StoredItem
 from orga.workflows.types.messages import Reply
-from tests.support.model.scripted import calls
 from tests.support.runs.loop import Deny, Ran
 
 ON: dict[str, Any] = {"knowledge": {}}

@@ -8,9 +8,10 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, ScriptedModel
 from orga.workflows.types.setup import Setup
-from tests.support.model.scripted import ScriptedProvider, Step
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 WEEK = 7 * DAY
@@ -46,5 +47,5 @@ def took(ran: Ran) -> timedelta:
 
 def seen_by(loop: Loop) -> int:
     """Return how often the model was asked."""
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     return len(loop.provider.seen)

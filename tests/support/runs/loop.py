@@ -1,10 +1,9 @@
 """Runs the loop on a real server with scripted ports; each run replays its own history at the end."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool, ToolContext
+from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool
 from orga.client.history.converter import data_converter
 from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
@@ -29,52 +28,20 @@ from orga.client.proof.gate_record import GateRecord
 from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import ObservedRunner
 from orga.client.runners.sandbox import workflow_runner
+from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
+from orga.testing import ScriptedModel
 from orga.worker import build_worker
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import AgentResult, JournalEntry
-from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
-from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step
 from tests.support.values.planted import around_marks
 
 EXECUTION_TIMEOUT = timedelta(seconds=60)
-NO_OPTIONS = ToolOptions()
 NO_DELIVERIES: Mapping[str, DeliveryChannel] = {}
 WORKER_FACTS = Setup(agent="", model="", search_attributes=False)
-
-
-@dataclass
-class FakeTool:
-    """A tool whose calls are counted; `body` gives its result, or raises."""
-
-    name: str
-    body: Callable[[dict[str, Any], ToolContext], Any] = lambda arguments, context: "ok"
-    effect: Effect = "read_only"
-    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
-    options: ToolOptions = NO_OPTIONS
-    contexts: list[ToolContext] = field(default_factory=list[ToolContext])
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The definition."""
-        return ToolSpec(
-            name=self.name,
-            description=f"the {self.name} tool",
-            parameters=self.parameters,
-            effect=self.effect,
-            options=self.options,
-        )
-
-    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Record the call and run the body, awaited when it is a coroutine."""
-        self.contexts.append(context)
-        value = self.body(arguments, context)
-        if asyncio.iscoroutine(value):
-            value = await value
-        return ToolOutput(content=str(value))
 
 
 class Deny:
@@ -164,7 +131,7 @@ async def a_loop(
     **worker_options: Any,
 ) -> AsyncGenerator[Loop]:
     """Run a worker whose model follows `steps` and whose default agent lists `tools`."""
-    provider = ScriptedProvider(steps) if isinstance(steps, Sequence) else steps
+    provider = ScriptedModel(steps, repeats=True) if isinstance(steps, Sequence) else steps
     loop = Loop(client, task_queue or f"test-{uuid.uuid4()}", provider)
     async with a_worker(loop, *tools, engine=engine, setup=setup, check_model=check_model, **worker_options):
         yield loop

@@ -8,10 +8,11 @@ from temporalio.client import Client
 
 from orga.activities.adapters.webhook.sender import Webhook, WebhookSettings
 from orga.activities.adapters.webhook.signature import SigningKey
+from orga.client.testing.script import Step
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.setup import Setup
-from tests.support.model.scripted import Step, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 from tests.support.web.webhook_receiver import SECRET, Received, Receiver
 
 TELLS = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget")})

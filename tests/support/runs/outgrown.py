@@ -8,10 +8,10 @@ from temporalio.client import Client
 
 from orga.activities.conversations import Conversations
 from orga.activities.ports import HistorySource, ModelRequest
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.model.counting import CountingProvider, estimate
-from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_worker
+from tests.support.runs.loop import Loop, Ran, a_worker
 from tests.support.values.turns import are_paired
 
 BUDGET = 2_500
@@ -61,7 +61,7 @@ def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kep
     return made
 
 
-async def run_with_context(client: Client, provider: ScriptedProvider, tool: FakeTool, **config: Any) -> Ran:
+async def run_with_context(client: Client, provider: ScriptedModel, tool: FakeTool, **config: Any) -> Ran:
     """Run with pinned context from an operator, which is there before the first model call."""
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start("the task", **RUN | config)

@@ -9,10 +9,11 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ModelProvider, ModelRequest, Tool
+from orga.client.testing.script import Step
+from orga.testing import answers
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel
-from tests.support.model.scripted import Step, answers
 from tests.support.runs.delegates import Cast, a_cast, agent
 from tests.support.runs.goals import Pursued, ended
 from tests.support.runs.loop import Loop

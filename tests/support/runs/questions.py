@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
+from orga.testing import ScriptedModel
 from tests.support.hold import PATIENCE_S, until
-from tests.support.model.scripted import ScriptedProvider
 from tests.support.runs.loop import Loop
 
 ANSWER_WITHIN = timedelta(seconds=5)
@@ -50,7 +50,7 @@ async def has_noted(handle: WorkflowHandle[Any, Any], event: str) -> None:
 
 def told(loop: Loop, call: int = 1) -> list[str]:
     """Return the tool results that the model saw in a model call."""
-    assert isinstance(loop.provider, ScriptedProvider)
+    assert isinstance(loop.provider, ScriptedModel)
     return [message.text for message in loop.provider.seen[call].messages if message.role == "tool"]
 
 

@@ -8,11 +8,12 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.ports import PolicyEngine, ToolContext, ToolError
+from orga.client.testing.script import USAGE
+from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tools import Effect
-from tests.support.model.scripted import USAGE, answers
-from tests.support.runs.loop import FakeTool, Loop, Ran, a_loop
+from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import told
 
 Step = dict[str, Any]

@@ -11,13 +11,14 @@ from temporalio.client import Client
 from orga.activities.ports import ModelRequest
 from orga.client.history.events import read_events
 from orga.client.journal.reading import read_journal
+from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import Happening
 from tests.support.runs.goals import start
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_worker, check_journal, check_tasks, histories_of, replayed
+from tests.support.runs.loop import WORKER_FACTS, a_worker, check_journal, check_tasks, histories_of, replayed
 from tests.support.scenarios.goals import Author, GoalScenario
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from orga.activities.ports import ModelRequest
+from orga.testing import FakeTool
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening, JournalEntry
-from tests.support.runs.loop import FakeTool
 from tests.support.scenarios.scenario import Scenario
 
 

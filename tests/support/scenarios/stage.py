@@ -16,13 +16,14 @@ from orga.activities.ports import Judgement, ModelRequest, Proposal, ToolError
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
 from orga.client.journal.reading import read_journal
+from orga.testing import FakeTool
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening
 from orga.workflows.types.usage import Usage
 from tests.support.runs.looked_at import looked_at
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, Loop, a_worker, check_journal, check_tasks, histories_of
+from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, check_journal, check_tasks, histories_of
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen
 from tests.support.scenarios.scenario import DENIED, FETCH, HIDDEN, PROVEN_WORD, TERMINATE, Fate, Scenario, ToolPlan
