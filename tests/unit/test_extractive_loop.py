@@ -81,6 +81,7 @@ async def test_the_first_turn_searches_several_terms_at_once(folder: Path) -> No
     reply = await Run("How does the gate decide?", tools_over(folder)).step()
 
     assert [call.name for call in reply.calls].count("search_text") >= 2
+    assert reply.text == "Searching for two of decide, gate, decide or gate."
     assert reply.finish == "tool_calls"
 
 

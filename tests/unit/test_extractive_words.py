@@ -5,7 +5,7 @@ import pytest
 from orga.activities.adapters.models.reader.passages import passages_of
 from orga.activities.adapters.models.reader.question import question_of
 from orga.activities.adapters.models.reader.results import excerpt_of, hits_of, listed, refusal_of
-from orga.activities.adapters.models.reader.searches import loose_queries, queries_of
+from orga.activities.adapters.models.reader.searches import in_words, loose_queries, queries_of
 from orga.activities.adapters.models.reader.toolbox import toolbox_of
 from orga.activities.adapters.models.reader.words import stem, words
 from orga.workflows.types.messages import Message, ToolCall
@@ -93,6 +93,24 @@ def test_queries_are_phrases_then_neighbours_then_words() -> None:
         "default|timeout",
     )
     assert queries_of(question, regex=False)[:3] == ("dead letters", "default", "timeout")
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        pytest.param("What is Maria Keller's desk?", ["Maria Keller", "desk"], id="a name"),
+        pytest.param(
+            "On which day is furniture delivered?",
+            ["two of furniture, delivered, day", "furniture or delivered"],
+            id="words",
+        ),
+        pytest.param("Who has 12?", ["12"], id="a number"),
+    ],
+)
+def test_what_a_search_looks_for_is_told_in_the_words_of_the_question(question: str, told: list[str]) -> None:
+    asked = question_of([user(question)])
+
+    assert [in_words(query, asked) for query in queries_of(asked, regex=True)] == told
 
 
 def test_a_word_that_occurs_nowhere_is_searched_loosely() -> None:

@@ -12,6 +12,7 @@ from orga.activities.adapters.models.reader.fill import filled
 from orga.activities.adapters.models.reader.goal import goal_text
 from orga.activities.adapters.models.reader.plan import any_call, next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
+from orga.activities.adapters.models.reader.searches import in_words
 from orga.activities.adapters.models.reader.synonyms import with_synonyms
 from orga.activities.adapters.models.reader.toolbox import toolbox_of
 from orga.activities.ports import ModelRequest
@@ -19,7 +20,7 @@ from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.usage import Usage
 
 _CHARS_PER_TOKEN = 4
-_VERBS = {"search_text": "Searching", "read_file": "Reading", "list_files": "Listing files"}
+_VERBS = {"search_text": "Searching for", "read_file": "Reading", "list_files": "Listing files"}
 
 
 class ExtractiveProvider:
@@ -42,7 +43,7 @@ def _reply(request: ModelRequest) -> Reply:
     question = with_synonyms(question_of(request.messages))
     if calls := _calls(request, question):
         written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)
-        text = _announcement(calls)
+        text = _announcement(calls, question)
         return _counted(request, Reply.of(text, calls=calls, finish="tool_calls"), len(text) + written)
     room = request.max_output_tokens * _CHARS_PER_TOKEN
     text = answer_to(question, evidence_of(request.messages), toolbox_of(request.tools), room)
@@ -65,11 +66,13 @@ def _calls(request: ModelRequest, question: Question) -> tuple[ToolCall, ...]:
     return tuple(c.with_id(call_id(topic, turn + 1, i)) for i, c in enumerate(calls, start=1))
 
 
-def _announcement(calls: tuple[ToolCall, ...]) -> str:
+def _announcement(calls: tuple[ToolCall, ...], question: Question) -> str:
     objects: dict[str, list[str]] = {}
     for call in calls:
-        objects.setdefault(_VERBS[call.name], []).append(str(call.arguments.get("path", "")))
-    parts = [f"{verb} {', '.join(dict.fromkeys(filter(None, paths)))}".strip() for verb, paths in objects.items()]
+        query, path = call.arguments.get("query"), call.arguments.get("path", "")
+        what = str(path) if query is None else in_words(str(query), question)
+        objects.setdefault(_VERBS[call.name], []).append(what)
+    parts = [f"{verb} {', '.join(dict.fromkeys(filter(None, what)))}".strip() for verb, what in objects.items()]
     return "; ".join(parts) + "."
 
 

@@ -79,7 +79,12 @@ _LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "es")
 
 def language_of(words: Sequence[str]) -> Language:
     """Return the language whose commonest words are the most among these, folded ones; English where none is ahead."""
-    ranked = [
-        (sum(word in stop for word in words), language == "en", language) for language, stop in STOP_WORDS.items()
-    ]
-    return max(ranked)[2]
+    best: Language = "en"
+    for language in _LANGUAGES:
+        if _count(words, language) > _count(words, best):
+            best = language
+    return best
+
+
+def _count(words: Sequence[str], language: Language) -> int:
+    return sum(word in STOP_WORDS[language] for word in words)

@@ -17,6 +17,7 @@ _TELLING = 2
 _NEIGHBOURS = 5
 """Words of which two have to stand on a line."""
 
+_WRITTEN = {"funf": "fünf", "zwolf": "zwölf", "dreissig": "dreißig"}
 _LONG_STEMS = {stem(long): short for short, long in SHORT_FORMS.items()}
 
 
@@ -37,8 +38,8 @@ def queries_of(question: Question, *, regex: bool) -> tuple[str, ...]:
 def in_words(query: str, question: Question) -> str:
     """Return what a query looks for, in the words of the question."""
     named = {query_of(term, regex=regex): term.surface for term in question.terms for regex in (True, False)}
-    for pattern in sorted(named, key=len, reverse=True):
-        query = query.replace(pattern, named[pattern])
+    known = _OR.join(re.escape(pattern) for pattern in sorted(named, key=len, reverse=True))
+    query = re.sub(known, lambda found: named[found[0]], query) if known else query
     either, _, beside = query.partition(NEAR)
     halves = [half.strip("()").replace(_OR, " or ") for half in (either, beside)]
     if halves[1] == halves[0]:
@@ -73,7 +74,7 @@ def query_of(term: Term, *, regex: bool) -> str:
 def _pattern(term: Term) -> str:
     root, written = term.stems[0], term.surface.casefold()
     if root.isdigit():
-        return rf"\b({_OR.join([root, *(word for word, digits in NUMBERS.items() if digits == root)])})\b"
+        return rf"\b({_OR.join([root, *_number_words(root)])})\b"
     if term.is_exact:
         return rf"\b{re.escape(term.surface)}"
     if not written.isascii():
@@ -84,6 +85,10 @@ def _pattern(term: Term) -> str:
     elif root.endswith("id") and len(root) >= 5:
         core = re.escape(root[:-1]) + "[ds]"
     return core if len(core) >= _SPECIFIC else _word(core)
+
+
+def _number_words(digits: str) -> list[str]:
+    return [_WRITTEN.get(word, word) for word, number in NUMBERS.items() if number == digits]
 
 
 def _word(begins: str) -> str:
