@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "conversation:conversation",
             "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
         ),
+        Command("open", "open_run:open_run", "Open a run in the Temporal UI, in your browser, and write the address."),
         Command("journal", "journal:journal", "Show the journal of a run, live or ended; no worker is needed."),
         Command(
             "steps",
@@ -120,6 +121,25 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         Command("notify", "notify:app", "A webhook tells people what waits for them: try it."),
     ),
+    "Settings": (
+        Command("init", "init:init", "Write a first, commented orga.toml; an existing one is never overwritten."),
+        Command("config", "config:app", "The configuration that holds here: each value, and where it comes from."),
+        Command(
+            "agents",
+            "agents:agents",
+            "Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.",
+        ),
+        Command(
+            "models",
+            "models:models",
+            "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
+        ),
+        Command(
+            "completion",
+            "completion:completion",
+            "Write the script that lets the Tab key complete commands and options; your shell reads it at its start.",
+        ),
+    ),
     "Server and workers": (
         Command(
             "dev",
@@ -135,6 +155,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "worker",
             "worker:worker",
             "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
+        ),
+        Command(
+            "logs", "logs:logs", "Show the log of a worker that a command brought along, or of the embedded server."
         ),
         Command(
             "setup",

@@ -9,7 +9,7 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.session import of_run
 from orga.client.cli.task_input import pair_of, settings, task_text
@@ -34,14 +34,14 @@ OF_THE_INPUT: Mapping[str, type[Border]] = {
 def fork(
     run: RunId,
     *,
-    at_iteration: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="The last iteration that both share; 0 for none.", show_default=False),
-    ],
+    to_iteration: LastIteration,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting; or model, agent, instructions, tools; of a goal skills."
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="A setting; or model, agent, instructions, tools; of a goal skills.",
         ),
     ] = None,
     task: Annotated[
@@ -55,12 +55,12 @@ def fork(
 
     The fork of a goal is a goal: it goes on from the end of turn N with the plan that was.
 
-    Example: orga fork ID --at-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
+    Example: orga fork ID --to-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 
-    Example: orga fork ID --at-iteration 5 --task "Now write the tests for it."
+    Example: orga fork ID --to-iteration 5 --task "Now write the tests for it."
     """
     asked = None if task is None else clean_text(task_text(task))
-    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, None if id_ is None else run_id_of(id_))
+    wish = _Wish(run, to_iteration, changes(set_ or ()), asked, None if id_ is None else run_id_of(id_))
     return completed(_fork(wish, config, as_json=json))
 
 

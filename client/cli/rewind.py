@@ -11,7 +11,7 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed, while_asking
-from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note
 from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
@@ -33,9 +33,7 @@ class _Wish:
 def rewind(
     run: RunId,
     *,
-    to_iteration: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The last iteration to keep; 0 keeps none.", show_default=False)
-    ],
+    to_iteration: LastIteration,
     steer: Annotated[str | None, typer.Option(metavar="TEXT", help="Guidance for the next reasoning step.")] = None,
     without_interventions: Annotated[
         bool, typer.Option("--without-interventions", help="Do not deliver again what was sent to the run later.")

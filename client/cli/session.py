@@ -1,6 +1,6 @@
 """What most commands begin with: the configuration and a connection."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,13 @@ from temporalio.client import Client
 from orga.client.cli.of_run import NEWEST
 from orga.client.cli.output import note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import own_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.named import newest_run, run_by_name
+from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import in_full
 
@@ -53,15 +55,28 @@ class Session:
         return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE)
 
 
+Check = Callable[[OrgaConfig], None]
+"""Raises what a configuration's own workers would refuse."""
+
+
 @asynccontextmanager
-async def session(config_file: Path | None, *, root: Path | None = None) -> AsyncGenerator[Session]:
-    """Read the configuration and connect; `root` of file tools wins over the configuration's.
+async def session(
+    config_file: Path | None, *, root: Path | None = None, check: Check | None = None
+) -> AsyncGenerator[Session]:
+    """Read the configuration and connect.
+
+    Args:
+        config_file: Where a command names one.
+        root: Of file tools; wins over the configuration's.
+        check: Is called before anything is started, where the workers will be those of this configuration.
 
     Raises:
         ConfigError: The configuration cannot be used.
         ServerUnavailable: There is no server.
     """
     loaded = load_config(config_file)
+    if check is not None and not names_server(loaded.config.temporal.address):
+        check(loaded.config)
     forward_core_logs()
     async with connection(loaded.config, note, root=root) as connected:
         yield Session(loaded, connected)

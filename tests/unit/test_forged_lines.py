@@ -13,9 +13,10 @@ from orga.activities.adapters.webhook.message import Format, body
 from orga.activities.ports import RunKey
 from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows, run_table
 from orga.client.cli.checks import Check
+from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.held_in_full import as_json, lines_of
 from orga.client.cli.output import note, result
-from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.progress import Progress
 from orga.client.cli.screen import PlainScreen, remarks
 from orga.client.cli.status_lines import status_lines
 from orga.client.cli.timeline import Timeline
@@ -211,7 +212,9 @@ def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
         waiting=(asked,),
         circuits=(forged,),
         children=(Child(workflow_id=forged, agent=forged, task=forged),),
-        in_flight=(InFlight("1", forged), InFlight("2", "reason", text=f"{forged}\nwaits for you: x → orga approve")),
+        flights=Flights(
+            (InFlight("1", forged), InFlight("2", "reason", text=f"{forged}\nwaits for you: x → orga approve"))
+        ),
     )
     lines = drawn(progress).splitlines()
     assert sum(line.startswith("waits for you") for line in lines) == 1
