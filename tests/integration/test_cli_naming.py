@@ -47,12 +47,11 @@ def test_what_ends_a_run_by_a_beginning_says_which(orga: Orga) -> None:
     run_id = a_detached_run(orga, "--id", "lighthouse-of-1999")
     done = orga("abort", "lighthouse")
     assert done.code == 0
-    assert done.err.splitlines()[-2:] == [f"run {run_id}", f"abort sent to {run_id}; see: orga journal {run_id}"]
+    told = done.err.splitlines()
+    assert told.index(f"run {run_id}") < told.index(f"abort sent to {run_id}; see: orga journal {run_id}")
 
 
-@pytest.mark.parametrize(
-    "said", ["agent-", "age", "goal-nope", "it's 100%", "agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0"]
-)
+@pytest.mark.parametrize("said", ["agent-", "age", "it's 100%"])
 def test_what_no_id_begins_with_is_an_error_with_its_remedy(orga: Orga, said: str) -> None:
     done = orga("status", said)
     assert done.code == 2

@@ -15,7 +15,7 @@ SAME_MILLISECOND = "agent-01a20a73-4773-7fff-919f-9245270a3b50"
 
 
 def a_row(run_id: str = UUID, **fields: Any) -> Row:
-    given = {
+    given: dict[str, Any] = {
         "agent": "default",
         "state": "running",
         "iteration": 3,
