@@ -6,7 +6,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench reference lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,9 @@ fmt: setup ## Format, and mend what lint can mend
 
 bench: setup ## Ratios against a hand-written minimal workflow, side by side
 	@$(BIN)/python -m bench
+
+reference: setup ## Write docs/reference/ anew, from the code
+	@$(BIN)/python -m docs.generate
 
 lock: ## Lock the packages of pyproject.toml anew, with hashes: all of them, and those that a worker needs
 	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-header --upgrade -o requirements.lock
