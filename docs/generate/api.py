@@ -132,6 +132,9 @@ def _section(section: griffe.DocstringSection) -> Iterator[str]:
         yield f"{section.title}: {_prose(section.value.description)}\n"
 
 
+_STARS = {"variadic positional": "*", "variadic keyword": "**"}
+
+
 def _signature(found: griffe.Function, name: str) -> str:
     """Return how it is called, one parameter a line where they are many."""
     shown: list[str] = []
@@ -144,7 +147,7 @@ def _signature(found: griffe.Function, name: str) -> str:
             and not any(s.startswith("*") for s in shown)
         ):
             shown.append("*")
-        stars = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}.get(each.kind, "")  # pyright: ignore[reportCallIssue, reportArgumentType]
+        stars = _STARS.get(str(each.kind and each.kind.value), "")
         kind = f": {each.annotation}" if each.annotation is not None else ""
         default = "" if each.default is None or stars else f" = {each.default}" if kind else f"={each.default}"
         shown.append(f"{stars}{each.name}{kind}{default}")

@@ -55,7 +55,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     usage = " ".join([name, *map(_argument, arguments), *(["[OPTIONS]"] if options else [])])
     yield f"### `{name}`\n\n```text\n{usage}\n```\n\n{_help(command)}\n"
     if any(each.help for each in arguments):
-        yield "\n".join(f"- `{_name(each)}`: {in_cell(each.help or '')}" for each in arguments) + "\n"
+        yield "\n".join(f"- `{_name(each)}`: {in_cell(_plain(each.help))}" for each in arguments) + "\n"
     if options:
         yield "| option | default | meaning |\n|---|---|---|"
         yield "\n".join(map(_option, options)) + "\n"
@@ -82,7 +82,7 @@ def _option(option: Any) -> str:
     takes = "" if option.is_flag else f" `{option.metavar or _takes(option.type_descriptor.annotation)}`"
     value = option.default
     is_said = value not in (None, False, (), [], "") and not callable(value)
-    return f"| {flags}{takes} | {f'`{value}`' if is_said else ''} | {in_cell(option.help or '')} |"
+    return f"| {flags}{takes} | {f'`{value}`' if is_said else ''} | {in_cell(_plain(option.help))} |"
 
 
 _TAKES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
@@ -91,14 +91,19 @@ _TAKES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
 def _takes(annotation: Any) -> str:
     """Return what an option is given, where it names nothing for it."""
     kinds = [part for part in (annotation, *get_args(annotation)) if part is not NoneType]
-    words = [str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    words = sorted(str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
     return "|".join(words) or next((_TAKES[kind] for kind in kinds if kind in _TAKES), "VALUE")
+
+
+def _plain(text: str | None) -> str:
+    """Return a help text without the escapes that its markup asks for."""
+    return (text or "").replace("\\[", "[")
 
 
 def _help(command: Any) -> str:
     """Return the help as Markdown; its examples become code."""
     parts: list[str] = []
-    for part in (command.help or "").split("\n\n"):
+    for part in _plain(command.help).split("\n\n"):
         text = " ".join(part.replace("\b", "").split())
         if text.startswith("Example: "):
             parts.append(f"```sh\n{text.removeprefix('Example: ')}\n```")

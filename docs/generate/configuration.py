@@ -164,13 +164,12 @@ def _kind(annotation: Any) -> str:
         return _NAMES[annotation]
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Literal:
-        return ", ".join(f'`"{part}"`' if isinstance(part, str) else f"`{part}`" for part in parts)
+        # sorted: typing hands out any equal literal that was written before, in the order that it had there
+        return ", ".join(sorted(f'`"{part}"`' if isinstance(part, str) else f"`{part}`" for part in parts))
     if origin in {Union, UnionType}:
         return " or ".join(dict.fromkeys(_kind(part) for part in parts if part is not NoneType))
     if origin in {tuple, list, frozenset, set}:
         return f"list of {_kind(parts[0])}"
     if origin is dict:
         return f"{_kind(parts[1])} by name"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "table"
-    return re.sub(r"\b(\w+\.)+", "", str(annotation)) if annotation is not None else ""
+    return "table" if _model_in(annotation) is not None else re.sub(r"\b(\w+\.)+", "", str(annotation))
