@@ -64,6 +64,8 @@ class Progress:
     worker_command: str = "orga worker"
     """How a worker for it is started."""
     lacks_worker: bool = False
+    starts_worker: bool = False
+    """Whether this command starts the one that is missing."""
 
     def with_entry(self, entry: JournalEntry) -> "Progress":
         """Take in the next journal entry; where a delegated run stands is not where this one does."""

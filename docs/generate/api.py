@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import griffe
 
-from docs.generate.source import ROOT, in_cell, module, said
+from docs.generate.source import in_cell, module, said
 
 MODULES = ("orga", "orga.workflow", "orga.testing")
 
@@ -16,8 +16,7 @@ def api_page() -> str:
         "# The public API\n\nWhat applications, modules of tools and tests import. All else is ours, and may change.\n"
     ]
     for name in MODULES:
-        if _is_there(name):
-            parts += [f"\n## `{name}`\n\n{_prose(said(module(name)))}\n", *_exported(name)]
+        parts += [f"\n## `{name}`\n\n{_prose(said(module(name)))}\n", *_exported(name)]
     return "\n".join(parts)
 
 
@@ -39,11 +38,6 @@ def _defined(owner: str, name: str) -> griffe.Object:
         place, _, own = target.target_path.rpartition(".")
         return _defined(place, own)
     return target
-
-
-def _is_there(name: str) -> bool:
-    path = ROOT.joinpath(*name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
 def _exported(name: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.message import Format, body
 from orga.activities.ports import RunKey
-from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows
+from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows, run_table
 from orga.client.cli.checks import Check
 from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.held_in_full import as_json, lines_of
@@ -155,7 +155,7 @@ SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
     "a run in the inbox that nobody asks": lambda text: inbox.lines_of(
         InboxEntry(text, text, text, text, text, NOW), NOW
     ),
-    "the list": lambda text: run_rows.table([a_row(text)]),
+    "the list": lambda text: run_table.table([a_row(text)]),
     "the status": of_status,
     "the journal": of_journal,
     "a remark": lambda text: remarks(Progress(run_id=text, waiting=(asks(text).wait,))),  # type: ignore[arg-type]

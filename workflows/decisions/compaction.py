@@ -2,9 +2,17 @@
 
 from collections import Counter
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from orga.workflows.decisions.conversation import sent_tokens, size_of, tokens_in, tokens_of, with_messages
+from orga.workflows.decisions.conversation import (
+    MAX_CONVERSATION_BYTES,
+    fits,
+    sent_tokens,
+    size_of,
+    tokens_in,
+    tokens_of,
+    with_messages,
+)
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Conversation, Summary
 from orga.workflows.types.input import ContextStrategy
@@ -12,17 +20,10 @@ from orga.workflows.types.messages import Message, Reply, masked
 from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
-
-MAX_CONVERSATION_BYTES = 1_000_000
-"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
+from orga.workflows.types.value import Value
 
 KEEP_SHARE = 0.7
 """Dropping goes down to this part of the budget: rarely and much, so that providers' prompt caches live longer."""
-
-
-def fits(conversation: Conversation, token_budget: int) -> bool:
-    """Return whether nothing has to go."""
-    return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
 def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:
@@ -166,7 +167,7 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
 NO_LIMIT = 10**12
 
 
-class Compaction(NamedTuple):
+class Compaction(Value):
     """What goes, by ranges of messages."""
 
     drop: Ranges = ()

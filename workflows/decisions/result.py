@@ -1,18 +1,16 @@
 """What a run shows of itself: a line for each activity, details in Markdown, its status, its result when it ends."""
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orga.workflows.decisions.control.answers import open_text
-from orga.workflows.decisions.control.questions import open_questions, pending_items
+from orga.workflows.decisions.control.questions import pending_items
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.decision import result_data
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
@@ -65,7 +63,7 @@ def details(state: AgentState) -> str:
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
-    lines += [f"- waits for a person: {_code(question.text)}" for question in open_questions(state)]
+    lines += [f"- waits for a person: {_code(question.text)}" for question in state.open_questions]
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
         lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")
@@ -146,6 +144,15 @@ def result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Ag
     )
 
 
+def result_data(state: AgentState) -> Any:
+    """Return the `data` of a result: with decisions they stand there, beside an answer that has a schema."""
+    if not state.declared_decisions:
+        return state.data
+    made = {name: each.model_dump(mode="json") for name, each in state.decided.items()}
+    has_schema = state.setup is not None and state.setup.output_schema is not None
+    return {**({"answer": state.data} if has_schema else {}), "decisions": made}
+
+
 def status(state: AgentState, now: datetime) -> AgentStatus:
     """Return where the run stands."""
     stop = state.stop
@@ -162,7 +169,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             pending_approvals=list(pending_items(state, now)),
             plan=None,
             question=open_text(state),
-            waiting=list(map(shown_question, open_questions(state))),
+            waiting=list(map(shown_question, state.open_questions)),
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),
             children=list(state.children),
@@ -170,7 +177,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
             workplace=state.setup.workplace if state.setup else None,
             tiers=state.setup.tiers if state.setup else {},
-            knowledge=state.recollection if uses_knowledge(state.config) else None,
+            knowledge=state.recollection if state.config.uses_knowledge else None,
         )
     )
 

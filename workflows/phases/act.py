@@ -5,7 +5,6 @@ again under the key that they had: each passes the gate like any call.
 """
 
 import asyncio
-from typing import NamedTuple
 
 from temporalio import workflow
 
@@ -31,9 +30,11 @@ from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import DeadLetter, Outcome
+from orga.workflows.types.value import Value
+from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 
-class Acted(NamedTuple):
+class Acted(Value):
     """A reply with one outcome for each of its calls, in call order."""
 
     reply: Reply
@@ -50,6 +51,8 @@ async def execute_reply(run: Run, gated: Gated, doing: str) -> Acted:
     verdicts = tuple(each.verdict for each in acted.results)
     denied = steps.repeated(acted.outcomes, verdicts, "denied")
     invalid = steps.invalid_calls(acted.outcomes, verdicts)
+    if steps.is_all_stopped(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
+        invalid.append(steps.NOTHING_BUT_STOPPED)
     run.change(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
     run.change(with_attempts, acted.outcomes, run.now)
     return acted
@@ -171,7 +174,7 @@ async def send_again(run: Run) -> None:
     Raises:
         Interrupted: The run is to end; letters that were not sent are kept.
     """
-    for letter in recovery.waiting_letters(run.state):
+    for letter in run.state.waiting_letters:
         await checkpoint(run, may_roll_over=True)
         await _send(run, letter)
 

@@ -5,7 +5,6 @@ One critic looks at one thing, by its model or by a person (`assess`); what foll
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from orga.workflows.decisions import approvals, critique, observe
 from orga.workflows.decisions.critique import Assessment, assessment, ending, remark, subject_of, summed, why_asked
@@ -18,13 +17,13 @@ from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResul
 from orga.workflows.phases.questions import occasion
 from orga.workflows.phases.reason import ModelCall, reply_to
 from orga.workflows.phases.run import Run
-from orga.workflows.types.agents import Critic
-from orga.workflows.types.context import MAX_SUBJECT_BYTES, ContextRef, CritiqueRequest
-from orga.workflows.types.digest import reference
+from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
+from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.value import Value
 
 MAX_ATTEMPTS = 10
 """As many as a reasoning step has: a run that cannot be reviewed ends."""
@@ -33,7 +32,7 @@ MAX_VERDICTS = 2
 """Replies of the model that are read: one that is no verdict is asked for once more."""
 
 
-class Subject(NamedTuple):
+class Subject(Value):
     """What a critic looks at."""
 
     critic: Critic
@@ -114,6 +113,8 @@ async def _by_model(run: Run, subject: Subject) -> Assessment:
             return Assessment(False, reviewer, failure=reply, usage=usage)
         run.change(critique.with_usage, reply)
         usage = summed(usage, reply.usage)
+        if reply.failed_over:
+            reviewer = f"model:{reply.model}"
         try:
             return assessment(reply, critic, reviewer)._replace(usage=usage)
         except ValueError as error:
@@ -154,7 +155,7 @@ def _model_call(run: Run, subject: Subject, number: int, problem: str) -> ModelC
     )
 
 
-class _Concluded(NamedTuple):
+class _Concluded(Value):
     found: Assessment
     then: critique.Conclusion
 

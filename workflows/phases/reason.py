@@ -7,7 +7,6 @@ is made once more with half of it.
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -15,6 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from orga.workflows.decisions.compaction import Compaction, affords_summary, compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import (
+    fits,
     halved_budget,
     handed_over,
     message_budget,
@@ -28,17 +28,17 @@ from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted, result_of
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, ReasonRequest
+from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
-from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.ranges import length
+from orga.workflows.types.value import Value
 
 HEARTBEAT_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60
 
 
-class ModelCall(NamedTuple):
+class ModelCall(Value):
     """An activity that answers with a `Reply`."""
 
     activity: str
@@ -94,6 +94,8 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     Raises:
         Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
     """
+    if fits(run.state.conversation, token_budget):
+        return handed_over(run.state.conversation)
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
@@ -135,14 +137,14 @@ def _call(run: Run, plan: Compaction) -> ModelCall:
 MAX_ATTEMPTS = 10
 
 
-class Proposed(NamedTuple):
+class Proposed(Value):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
     classified: ClassifiedReply
     seen: Conversation
 
 
-class NoReply(NamedTuple):
+class NoReply(Value):
     """The model call did not succeed."""
 
     detail: str
@@ -156,7 +158,7 @@ def _reasoning(iteration: int, context: ContextRef) -> ReasonRequest:
     return ReasonRequest(iteration=iteration, context=context)
 
 
-class Turn(NamedTuple):
+class Turn(Value):
     """What the model is asked for: an activity, what its request begins with, and what it answers with."""
 
     activity: str = "reason"

@@ -34,8 +34,8 @@ def request_for(
     run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
 ) -> GateRequest:
     """Return what the policy engine is asked about these calls, or about the answer that stands as one."""
-    names = {call.name for call in calls}
-    is_answer = ANSWER in names
+    is_answer = any(call.name == ANSWER for call in calls)
+    names = set[str]() if is_answer else {call.name for call in calls}
     return GateRequest(
         agent=run.setup.agent,
         iteration=0 if purpose == "hydration" else run.state.iteration,

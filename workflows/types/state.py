@@ -7,7 +7,7 @@ from pydantic import ValidationError, model_validator
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import Control, Terms
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.decision import Decided
+from orga.workflows.types.decision import Decided, GroundedDecision
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
@@ -50,6 +50,18 @@ class Task(Record):
     """The final answer as JSON, where the input has an `output_schema`."""
     gathered: tuple[str, ...] = ()
     """What an ending without an answer may bring: text beside calls that were let through, words of delegates."""
+
+    @property
+    def declared_decisions(self) -> dict[str, GroundedDecision]:
+        """The decisions of its setup, by name; none before that is known."""
+        return self.setup.decisions if self.setup else {}
+
+    @property
+    def due_decisions(self) -> tuple[str, ...]:
+        """The required decisions that are not made."""
+        return tuple(
+            name for name, each in self.declared_decisions.items() if each.required and name not in self.decided
+        )
 
     def with_task(self, **changes: Unpack[TaskChanges]) -> Self:
         """Return the state with these changes."""
@@ -157,6 +169,11 @@ class Failures(Record):
     """Denials that were repeated without a break, with the number of iterations in a row."""
     invalid: dict[str, int] = {}
     """Invalid calls that were repeated without a break, with the number of iterations in a row."""
+
+    @property
+    def waiting_letters(self) -> tuple[DeadLetter, ...]:
+        """The letters that an operator wants to be sent again."""
+        return tuple(letter for letter in self.dead_letters if letter.requeued)
 
     def with_failures(self, **changes: Unpack[FailuresChanges]) -> Self:
         """Return the state with these changes."""

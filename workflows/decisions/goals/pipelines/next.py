@@ -1,21 +1,22 @@
 """What is next for a goal with a pipeline: in place of a decider, what its configuration says."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from orga.workflows.decisions.goals.change import told_steps
-from orga.workflows.decisions.goals.pipelines.plans import own_steps, round_steps
+from orga.workflows.decisions.goals.pipelines.plans import known_pipeline, own_steps, round_steps
 from orga.workflows.decisions.goals.pipelines.verdicts import convergence
 from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.goals.pursue import with_ending
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.text import one_line
+from orga.workflows.types.value import Value
 
 ERROR_CHARS = 200
 
 
-class Next(NamedTuple):
+class Next(Value):
     """What is next."""
 
     action: Literal["continue", "done", "stuck"]
@@ -24,10 +25,11 @@ class Next(NamedTuple):
     """The plan from here on, where it changes."""
 
 
-def with_next(state: GoalState, pipeline: Pipeline) -> GoalState:
-    """Return the state with what is next, as the pipeline has it: no model is asked."""
+def with_next(state: GoalState) -> GoalState:
+    """Return the state with what is next, as its pipeline has it: no model is asked."""
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
+    pipeline = known_pipeline(state)
     found = _NEXT[pipeline.kind](state, pipeline)
     why = found.why or _again(state)
     told = {"reason": why} if why else {}
