@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench docs wheel lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench reference docs wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ fmt: setup ## Format, and mend what lint can mend
 
 bench: setup ## Ratios against a hand-written minimal workflow, side by side
 	@$(BIN)/python -m bench
+
+reference: setup ## Write docs/reference/ anew, from the code
+	@$(BIN)/python -m docs.generate
 
 docs: setup ## Build the documents as a site in .cache/site; a link that leads nowhere fails
 	@rm -rf .cache/pages .cache/site

@@ -34,6 +34,7 @@ class DeliveryConfig(Border):
     """One channel; which keys it has its kind says."""
 
     kind: DeliveryKind
+    """Which keys the channel has, and how it is reached."""
     default: bool = False
     """Whether it gets the answers of goals that name no delivery."""
     path: str | None = Field(default=None, min_length=1, max_length=1_000)
@@ -55,11 +56,15 @@ class DeliveryConfig(Border):
     port: int | None = Field(default=None, ge=1, le=65_535)
     """Null: 587, of `tls` 465, of `none` 25."""
     security: Literal["starttls", "tls", "none"] = "starttls"
+    """`email`: how the connection is kept private."""
     username: str | None = Field(default=None, min_length=1, max_length=300)
+    """`email`: who logs in; with `password_from`."""
     password_from: Variable | None = None
     """The variable that holds the password."""
     sender: Address | None = None
+    """`email`: the sender's address."""
     to: tuple[Address, ...] = Field(default=(), max_length=50)
+    """`email`: the addresses that get it."""
 
     @model_validator(mode="after")
     def _has_the_keys_of_its_kind(self) -> "DeliveryConfig":

@@ -13,11 +13,17 @@ class PromptsConfig(Border):
     """A template for each prompt; an empty one takes the default."""
 
     planning: str = ""
+    """Asks for the plan."""
     execution: str = ""
+    """Asks for the arguments of a step."""
     evaluation: str = ""
+    """Asks for the scores of what a step brought."""
     decision: str = ""
+    """Asks what is done next."""
     summary: str = ""
+    """Asks for the final answer."""
     compression: str = ""
+    """Asks for a shorter memory."""
 
     @field_validator("*")
     @classmethod

@@ -33,6 +33,7 @@ class TemporalConfig(Border):
     address: str | None = Field(default=None, min_length=1)
     """`host:port`."""
     namespace: str | None = Field(default=None, min_length=1)
+    """Of the server; null: `default`."""
     task_queue: str | None = Field(default=None, min_length=1)
     """Null: `orga`. On the embedded server a mark of the folder is added, so that each folder has its own."""
     roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
@@ -215,9 +216,11 @@ class TelemetryConfig(Border):
     """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
 
     enabled: bool = False
+    """Whether traces and metrics are exported."""
     endpoint: str = "http://localhost:4318"
     """Base URL of a collector; `/v1/traces` and `/v1/metrics` are added."""
     service_name: str = "orga"
+    """What spans and metrics name as their service."""
     export_interval_s: float = Field(default=10.0, gt=0, le=3_600)
     """Between two exports of metrics."""
 

@@ -24,6 +24,7 @@ class Dimension(Border):
     """One thing that is scored from 0 to 1."""
 
     weight: float = Field(gt=0, le=1)
+    """Its part of the score; the weights of a rubric sum to 1."""
     description: str = Field(default="", max_length=2_000)
     """What a good score stands for; the model reads it."""
 
@@ -53,6 +54,7 @@ class Critic(Border):
     """One critic. With a rubric a model reviews, and `person` is asked in its place; without one the person reviews."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
+    """By which journal and feedback name it."""
     tools: tuple[Name, ...] = ()
     """Names or globs of the tools whose calls are reviewed; empty: the final answer is."""
     rubric: dict[DimensionName, Dimension] = Field(default={}, max_length=20)
@@ -62,6 +64,7 @@ class Critic(Border):
     model: Name | None = None
     """`provider:model` or `tier:NAME`; null takes the run's."""
     instructions: str = Field(default="", max_length=20_000)
+    """What it is told beside its rubric."""
     context: Literal["task", "conversation"] = "task"
     """What the model reads beside what it reviews: what the agent was given, or all of its conversation, too."""
     max_output_tokens: int = Field(default=2_000, ge=1, le=100_000)
@@ -163,6 +166,7 @@ class AgentConfig(Border):
     model: Name | None = None
     """`provider:model` or `tier:NAME`; null takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS
+    """What the agent is told ahead of each task."""
     tools: tuple[Name, ...] = READ_ONLY_TOOLS
     """The tools that the agent may call; the default gate denies all others. `terminate` lets it end its run."""
     delegates: tuple[Delegate, ...] = ()

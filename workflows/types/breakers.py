@@ -26,6 +26,7 @@ class CircuitOptions(Border):
     """When a circuit opens, and how it is tried again. Only infrastructure failures count."""
 
     enabled: bool = True
+    """Whether failures are counted at all."""
     failure_threshold: int = Field(default=3, ge=1, le=1_000)
     """Failures in a row at which the circuit opens."""
     recovery_s: float = Field(default=60.0, gt=0, le=86_400)
@@ -38,6 +39,7 @@ class BreakerOptions(CircuitOptions):
     """`breaker` in a tool's options."""
 
     scope: BreakerScope = "run"
+    """Whose failures count: those of one run, or of all runs of a worker."""
 
 
 class Breaker(Record):

@@ -16,9 +16,11 @@ class Kind(Border):
     """What a field or a fact can be: one of a few words, a number within bounds, or a truth."""
 
     enum: tuple[Label, ...] = Field(default=(), max_length=100)
+    """The words of which it is one."""
     type: Literal["boolean", "integer", "number"] | None = None
     """Left out where there is an `enum`."""
     minimum: Number | None = None
+    """Of a number: the least; it belongs to the bounds."""
     maximum: Number | None = None
     """Both bounds belong to it."""
     description: str = Field(default="", max_length=1_000)
@@ -66,8 +68,11 @@ class Condition(Border):
     """What a rule asks of one field or fact. In `orga.toml` a value, a list of words, or a table of bounds."""
 
     any_of: tuple[Value, ...] = ()
+    """Values of which it is to be one; a value or a list alone means this."""
     at_least: Number | None = None
+    """Of a number: the least."""
     at_most: Number | None = None
+    """Of a number: the most."""
 
     @model_validator(mode="before")
     @classmethod
@@ -107,6 +112,7 @@ class Rule(Border):
     """For journals and grounds; empty: its number, from 1."""
     when: dict[VariableName, Condition]
     then: dict[VariableName, Value]
+    """The outcome, by field."""
 
 
 class GroundedDecision(Border):

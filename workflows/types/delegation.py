@@ -13,6 +13,7 @@ class Delegate(Border):
     """An agent that another may delegate to. In `orga.toml` its name alone, or a table that narrows it."""
 
     agent: str = Field(min_length=1, max_length=200)
+    """Its name."""
     tools: tuple[str, ...] | None = None
     """The most that it may use of its own tools; null for all of them."""
 

@@ -20,13 +20,16 @@ class CustomPattern(Border):
     """Another kind of reference, such as tickets: a type and a regular expression."""
 
     ref_type: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    """What it is called, and which `resolution_tools` go by."""
     pattern: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_compiles)]
+    """Regular expression (RE2) that finds it in the task."""
 
 
 class PreHydration(Border):
     """`pre_hydration` of the config; null takes these defaults."""
 
     enabled: bool = True
+    """Whether what the task refers to is looked up ahead."""
     custom_patterns: tuple[CustomPattern, ...] = Field(default=(), max_length=20)
     resolution_tools: dict[str, str] = {}
     """Reference type to tool, over the defaults: `url` `fetch_url`, `file` `read_file`, `issue` `read_issue`,
@@ -34,6 +37,7 @@ class PreHydration(Border):
     timeout_s: float = Field(default=15.0, ge=0.001, le=3_600)
     """For all references together; what is there by then is used."""
     max_references: int = Field(default=10, ge=1, le=100)
+    """Of one task; those beyond it are not looked up."""
     max_context_tokens: int = Field(default=4_000, ge=1, le=100_000)
     """Of all resolved content, at 4 bytes a token."""
 

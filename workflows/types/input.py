@@ -56,6 +56,7 @@ class Limits(Border):
     """That run at once, of all that the command started. They are counted several times a second, so a moment may see
     more; then all are killed. (The kernel's own limit counts all that a user runs, and does not hold for root.)"""
     open_files: int | None = Field(default=256, ge=16)
+    """Files and connections that it has open at once."""
 
 
 class Sandbox(Border):
@@ -63,6 +64,7 @@ class Sandbox(Border):
 
     limits: Limits = Limits()
     isolation: Isolation = "none"
+    """`bubblewrap`: the command sees its folder and little else of the machine."""
     network: bool = False
     """Without isolation there is always one."""
 
@@ -167,6 +169,7 @@ class RunKnowledge(Border):
     """`knowledge` of the config: what a run recalls and learns."""
 
     enabled: bool = True
+    """Whether knowledge is recalled ahead of each step and offered by tools."""
     max_context_items: int = Field(default=5, ge=1, le=20)
     """Items that the context shows at a time."""
     relevance_threshold: float = Field(default=0.3, ge=0, le=1)
@@ -187,6 +190,7 @@ class LoopConfig(Border):
     tool_timeout_s: float = Field(default=30.0, ge=0.001, le=86_400)
     """One attempt of a tool call, unless the tool's options say otherwise."""
     max_concurrent_tools: int = Field(default=5, ge=1, le=100)
+    """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
     """Estimated tokens of the conversation above which older messages are dropped."""
     temperature: float | None = Field(default=0.3, ge=0, le=2)
@@ -194,7 +198,9 @@ class LoopConfig(Border):
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     """One reply; also cut to what is left of `max_total_tokens`."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
+    """How many delegations may stand one below the other."""
     max_cost_usd: float | None = Field(default=None, gt=0)
+    """What all model calls may cost, those of delegates too; null: no limit."""
     max_model_calls: int | None = Field(default=None, ge=1, le=10**9)
     """Model calls that were answered, those of delegates too."""
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
@@ -202,6 +208,7 @@ class LoopConfig(Border):
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
     context_strategy: ContextStrategy = "sliding_window"
+    """What is left out of a context that has outgrown its budget."""
     recovery: Recovery = Recovery()
     """Of tools that have none of their own."""
     tool_profile: ToolProfile | None = None

@@ -23,11 +23,13 @@ class McpServer(Border):
     command: str | None = Field(default=None, min_length=1)
     """A program, started by the worker in a process group of its own; never through a shell."""
     args: tuple[str, ...] = ()
+    """Arguments of `command`."""
     cwd: ConfiguredPath | None = None
     """Relative to the file that says so, whose folder it is unless said; null: where the worker was started."""
     env_from: tuple[Variable, ...] = ()
     """Variables of the worker's environment that are passed on; nothing else is, but HOME, PATH and the like."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
+    """Of a server that is reached over HTTP, in place of `command`."""
     headers_from: dict[HeaderName, Variable] = {}
     """By header: the variable that holds its whole value."""
     bearer_from: Variable | None = None

@@ -46,14 +46,21 @@ OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, R
 
 
 AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
+"""The agent; of a goal the one whose tools and model it has."""
 PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
+"""What the run does: `reasoning`, `acting`, `waiting`, `paused`, `done` and others."""
 WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
+"""What it waits for a person for: `approval`, `answer`, `escalation`, `budget`; none where it does not."""
 WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
 """When the oldest question that is open was asked."""
 TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
+"""How it ended: `completed`, `max_tokens`, `aborted` and others; none before."""
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
+"""The tenant that its input names."""
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
+"""Iterations so far, written from time to time and at the end."""
 COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
+"""USD so far, written with the iterations; none where no price is known."""
 DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")
 """Calls that were given up and not sent again; of a goal that has ended also deliveries that failed."""
 OPEN_CIRCUITS = SearchAttributeKey.for_keyword_list("OrgaOpenCircuits")

@@ -88,7 +88,9 @@ class Recovery(Border):
     strategy: RecoveryStrategy = "retry"
     """`retry`: nothing more, the model gets the error."""
     max_attempts: int = Field(default=2, ge=1, le=100)
+    """Of one call; an irreversible tool has one."""
     base_delay_ms: int = Field(default=500, ge=1, le=3_600_000)
+    """Before the second attempt; each later pause is twice as long."""
     alternatives: tuple[str, ...] = ()
     """`fallback`: tools that are called instead, in order, with the same arguments, each through the gate."""
     max_staleness_s: float = Field(default=300.0, gt=0, le=31_536_000)
@@ -116,11 +118,13 @@ class StepIteration(Border):
     """`step_iteration` of the config. A step is a tool with its arguments; an attempt is a failed call of it."""
 
     enabled: bool = True
+    """Whether failed steps are compared at all."""
     max_reattempts: int = Field(default=2, ge=1, le=100)
     """Failed calls of one step at which it is stopped (`>=`)."""
     similarity_threshold: float = Field(default=0.85, ge=0, le=1)
     """A failure at least this much like the one before it stops the step at once: trying again changes nothing."""
     on_limit_reached: OnLimit = "skip_step"
+    """What happens to a step that gets nowhere."""
 
 
 class Step(Record):

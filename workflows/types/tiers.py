@@ -57,8 +57,11 @@ class ModelTiers(Border):
     local: TierModels = ()
     """Models that data may be shown to which must not leave the house."""
     light: TierModels = ()
+    """Models for what is easy."""
     medium: TierModels = ()
+    """Models for what is not easy."""
     heavy: TierModels = ()
+    """Models for what is hard."""
 
     def models(self, tier: TierName) -> tuple[str, ...]:
         """Return the models of a tier, in fallback order; none where it is not configured."""
@@ -74,11 +77,17 @@ class GoalTiers(Border):
     """`[goals.tiers]`: which tier each turn of a goal asks; null asks the goal's own model."""
 
     plan: TierName | None = None
+    """Makes the plan."""
     input: TierName | None = None
+    """Writes the arguments of a step."""
     evaluate: TierName | None = None
+    """Scores what a step brought."""
     decide: TierName | None = None
+    """Decides what is done next."""
     compress: TierName | None = None
+    """Makes shorter what the goal keeps in mind."""
     summary: TierName | None = None
+    """Writes the final answer."""
 
     @property
     def by_turn(self) -> dict[GoalTurn, TierName]:

@@ -30,7 +30,9 @@ class ToolOptions(Border):
     initial_interval_s: float | None = Field(default=None, ge=0.001, le=3_600)
     """Before the second attempt; None takes `base_delay_ms` of the run's recovery setting."""
     backoff_coefficient: float = Field(default=2.0, ge=1, le=10)
+    """By which each pause between two attempts is longer than the one before."""
     max_interval_s: float = Field(default=30.0, ge=0.001, le=3_600)
+    """The longest pause between two attempts."""
     non_retryable: tuple[str, ...] = ()
     """Error types that are final."""
     task_queue: str | None = Field(default=None, min_length=1)
@@ -191,9 +193,11 @@ class ToolProfile(Border):
     include: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
     """Tools that match any of these; empty stands for all."""
     exclude: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
+    """Tools that match any of these are not offered."""
     require_verified: bool = False
     """Only tools that the operator vouches for: the built-in ones, and those whose options say `verified`."""
     max_tools: int | None = Field(default=None, ge=0, le=1_000)
+    """How many are offered, the first of those that are left; null: all."""
 
     def visible(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         """Return the tools that are offered, in their order."""

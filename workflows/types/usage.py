@@ -127,7 +127,9 @@ class ModelPrice(Border):
     """`[models.prices."provider:model"]`: US dollars for a million tokens."""
 
     input: float = Field(ge=0, le=1_000_000)
+    """USD for a million tokens that are sent."""
     output: float = Field(ge=0, le=1_000_000)
+    """USD for a million tokens that come back."""
     cached_input: float | None = Field(default=None, ge=0, le=1_000_000)
     """Of input that the provider had in its cache; null: as other input."""
 

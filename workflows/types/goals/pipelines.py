@@ -40,6 +40,7 @@ class PipelineStep(Border):
     """An agent and what it is to do. In `orga.toml` its name alone, or a table."""
 
     agent: Name
+    """Who does it."""
     task: str = Field(default="", max_length=MAX_TASK_CHARS)
     """What it is to do with what it is given; the goal is told to each."""
 
@@ -97,6 +98,7 @@ class Pipeline(Border):
     """One pipeline; which keys it has its kind says."""
 
     kind: PipelineKind
+    """What shape it has."""
     attempts: int = Field(default=1, ge=1, le=5)
     """How often a step may be begun: one that failed, and cannot have had an effect, is done again up to this."""
     steps: tuple[PipelineStep, ...] = Field(default=(), max_length=MAX_CHAIN)
@@ -108,6 +110,7 @@ class Pipeline(Border):
     inputs: tuple[PipelineInput, ...] = Field(default=(), max_length=MAX_INPUTS)
     """`map_reduce`: where a goal gives none."""
     max_inputs: int = Field(default=20, ge=1, le=MAX_INPUTS)
+    """`map_reduce`: inputs that a goal may have at most."""
     allow_failed: int = Field(default=0, ge=0, le=MAX_INPUTS)
     """`map_reduce`: inputs that may come to nothing; what the others brought is reduced then."""
     director: PipelineStep | None = None

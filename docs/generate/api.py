@@ -1,0 +1,158 @@
+"""The public API: what `orga`, `orga.workflow` and `orga.testing` export, from their docstrings."""
+
+import re
+from collections.abc import Iterator
+
+import griffe
+
+from docs.generate.source import in_cell, module, said
+
+MODULES = ("orga", "orga.workflow", "orga.testing")
+
+
+def api_page() -> str:
+    """Return the page."""
+    parts = [
+        "# The public API\n\nWhat applications, modules of tools and tests import. All else is ours, and may change.\n"
+    ]
+    for name in MODULES:
+        parts += [f"\n## `{name}`\n\n{_prose(said(module(name)))}\n", *_exported(name)]
+    return "\n".join(parts)
+
+
+def exported(name: str) -> dict[str, griffe.Object]:
+    """Return what a module exports, as it is defined."""
+    found: dict[str, griffe.Object] = {}
+    home = module(name)
+    for each in home.exports or ():
+        place = home.imports.get(str(each)) or home.members[str(each)].path
+        owner, _, own = place.rpartition(".")
+        found[str(each)] = _defined(owner, own)
+    return found
+
+
+def _defined(owner: str, name: str) -> griffe.Object:
+    """Return an object where it is defined: a module may pass on what another has."""
+    target = module(owner).members[name]
+    if isinstance(target, griffe.Alias):
+        place, _, own = target.target_path.rpartition(".")
+        return _defined(place, own)
+    return target
+
+
+def _exported(name: str) -> Iterator[str]:
+    for each, found in exported(name).items():
+        yield f"### `{each}`\n"
+        if isinstance(found, griffe.Function):
+            yield from _function(found, each)
+        elif isinstance(found, griffe.Class):
+            yield from _class(found, each)
+        else:
+            yield f"{said(found)}\n"
+
+
+def _class(found: griffe.Class, name: str) -> Iterator[str]:
+    yield f"{_prose(said(found))}\n"
+    fields = [each for each in found.attributes.values() if _is_public(each.name)]
+    own = [each for each in fields if "property" not in each.labels and each.annotation is not None]
+    if own:
+        yield "| field | type | default | meaning |\n|---|---|---|---|"
+        for each in own:
+            default = "" if each.value is None else f"`{in_cell(_default(each))}`"
+            yield f"| `{each.name}` | `{in_cell(str(each.annotation))}` | {default} | {in_cell(said(each))} |"
+        yield ""
+    for each in fields:
+        if "property" in each.labels:
+            yield f"- `{name}.{each.name}`: {_prose(said(each))}\n"
+    handlers = [each for each in _methods(found) if _handler(each)]
+    if handlers:
+        yield "| handler | kind | does |\n|---|---|---|"
+        yield from (f"| `{each.name}` | {_handler(each)} | {in_cell(said(each))} |" for each in handlers)
+        yield ""
+        return
+    for each in found.functions.values():
+        is_made = each.name == "__init__" and len(each.parameters) > 1
+        if is_made or (_is_public(each.name) and said(each)):
+            yield from _function(each, name if is_made else f"{name}.{each.name}")
+
+
+def _methods(found: griffe.Class) -> list[griffe.Function]:
+    """Return the methods of a class and of those of ours that it inherits from, its own first."""
+    methods = list(found.functions.values())
+    for base in found.bases:
+        place = found.module.imports.get(str(base).partition("[")[0], "")
+        owner, _, name = place.rpartition(".")
+        if place.startswith("orga.") and isinstance(inherited := _defined(owner, name), griffe.Class):
+            methods += _methods(inherited)
+    return methods
+
+
+def _handler(function: griffe.Function) -> str:
+    """Return which handler of a workflow a method is: a signal, an update or a query; "" for any other."""
+    found = (re.match(r"workflow\.(signal|update|query)\b", str(each.value)) for each in function.decorators)
+    return next((each[1] for each in found if each), "")
+
+
+def _default(field: griffe.Attribute) -> str:
+    """Return what stands behind a field's `=`: of pydantic's `Field(...)` what is its default."""
+    value = field.value
+    if isinstance(value, griffe.ExprCall) and str(value.function) == "Field":
+        given = {each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)}
+        return str(given.get("default", "")) or "needed"
+    return str(value)
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_") and name != "model_config"
+
+
+def _function(found: griffe.Function, name: str) -> Iterator[str]:
+    yield f"```python\n{_signature(found, name)}\n```\n"
+    if found.docstring is None:
+        return
+    for section in found.docstring.parse("google"):
+        yield from _section(section)
+
+
+def _section(section: griffe.DocstringSection) -> Iterator[str]:
+    if isinstance(section, griffe.DocstringSectionText):
+        yield f"{_prose(section.value)}\n"
+    elif isinstance(section, griffe.DocstringSectionParameters):
+        yield "\n".join(f"- `{each.name}`: {_prose(each.description)}" for each in section.value) + "\n"
+    elif isinstance(section, griffe.DocstringSectionRaises):
+        yield "Raises:\n"
+        yield "\n".join(f"- `{each.annotation}`: {_prose(each.description)}" for each in section.value) + "\n"
+    elif isinstance(section, griffe.DocstringSectionAdmonition):
+        yield f"{section.title}: {_prose(section.value.description)}\n"
+
+
+_STARS = {"variadic positional": "*", "variadic keyword": "**"}
+
+
+def _signature(found: griffe.Function, name: str) -> str:
+    """Return how it is called, one parameter a line where they are many."""
+    shown: list[str] = []
+    for each in found.parameters:
+        if each.name in {"self", "cls"}:
+            continue
+        if (
+            each.kind is griffe.ParameterKind.keyword_only
+            and "*" not in shown
+            and not any(s.startswith("*") for s in shown)
+        ):
+            shown.append("*")
+        stars = _STARS.get(str(each.kind and each.kind.value), "")
+        kind = f": {each.annotation}" if each.annotation is not None else ""
+        default = "" if each.default is None or stars else f" = {each.default}" if kind else f"={each.default}"
+        shown.append(f"{stars}{each.name}{kind}{default}")
+    keyword = "async " if "async" in found.labels else ""
+    back = f" -> {found.returns}" if found.returns is not None and found.name != "__init__" else ""
+    line = f"{keyword}{name}({', '.join(shown)}){back}"
+    if len(line) <= 100:
+        return line
+    return f"{keyword}{name}(\n" + "".join(f"    {each},\n" for each in shown) + f"){back}"
+
+
+def _prose(text: str) -> str:
+    """Return a docstring's text as Markdown: its own line breaks are no paragraphs."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))

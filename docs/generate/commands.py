@@ -1,0 +1,112 @@
+"""The commands of `orga`, from the parsers that read them, with their exit codes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from docs.generate.source import in_cell
+from orga.client.cli.commands import COMMANDS, loaded
+from orga.client.cli.exit_codes import CODES, COMMON, OF_COMMANDS, ExitCode
+
+
+def commands_page() -> str:
+    """Return the page."""
+    parts = [
+        "# Commands\n\n"
+        "The result of a command stands on stdout, everything else on stderr; `--json` prints one that scripts can read.\n"
+        "`orga COMMAND --help` says the same.\n\n"
+        "## Exit codes\n\n| code | name | means |\n|---|---|---|",
+        *(f"| {code.value} | `{code.name}` | {CODES[code]} |" for code in ExitCode),
+        "| 130, 143 | | Ctrl-C or SIGTERM ended the command; a run goes on |",
+        "| 141 | | who read its output has gone |",
+        "",
+        f"{_listed(COMMON)} are those of every command. Where a command has more, or one means something of its own, that "
+        "stands there.\n",
+    ]
+    for panel, commands in COMMANDS.items():
+        parts.append(f"## {panel}\n")
+        for command in commands:
+            parts += _command(f"orga {command.name}", loaded(command.name, command.place))
+    return "\n".join(parts)
+
+
+def names() -> list[str]:
+    """Return every command, those of groups with their group: `policy check`."""
+    found: list[str] = []
+    for commands in COMMANDS.values():
+        for command in commands:
+            target = loaded(command.name, command.place)
+            inner = getattr(target, "commands", {})
+            found += [f"{command.name} {name}" for name in inner] if inner else [command.name]
+    return found
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    inner: dict[str, Any] = getattr(command, "commands", {})
+    if inner:
+        yield f"### `{name}`\n\n{_help(command)}\n"
+        for each, found in inner.items():
+            yield from _command(f"{name} {each}", found)
+        return
+    given = [each for each in command.params if each.name != "help" and not getattr(each, "hidden", False)]
+    arguments = [each for each in given if each.param_type_name == "argument"]
+    options = [each for each in given if each.param_type_name == "option"]
+    usage = " ".join([name, *map(_argument, arguments), *(["[OPTIONS]"] if options else [])])
+    yield f"### `{name}`\n\n```text\n{usage}\n```\n\n{_help(command)}\n"
+    if any(each.help for each in arguments):
+        yield "\n".join(f"- `{_name(each)}`: {in_cell(_plain(each.help))}" for each in arguments) + "\n"
+    if options:
+        yield "| option | default | meaning |\n|---|---|---|"
+        yield "\n".join(map(_option, options)) + "\n"
+    own = OF_COMMANDS.get(name.removeprefix("orga "), {})
+    told = "; ".join(f"{code.value} {means}" for code, means in own.items())
+    yield f"Exit codes: {_listed(COMMON)}{f'; {told}' if told else ''}.\n"
+
+
+def _listed(codes: tuple[ExitCode, ...]) -> str:
+    return ", ".join(str(code.value) for code in codes)
+
+
+def _name(argument: Any) -> str:
+    return (argument.metavar or argument.name or "").strip("[]").upper()
+
+
+def _argument(argument: Any) -> str:
+    shown = _name(argument) + ("..." if argument.nargs == -1 else "")
+    return shown if argument.required else f"[{shown}]"
+
+
+def _option(option: Any) -> str:
+    flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
+    takes = "" if option.is_flag else f" `{option.metavar or _takes(option.type_descriptor.annotation)}`"
+    value = option.default
+    is_said = value not in (None, False, (), [], "") and not callable(value)
+    return f"| {flags}{takes} | {f'`{value}`' if is_said else ''} | {in_cell(_plain(option.help))} |"
+
+
+_TAKES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
+
+
+def _takes(annotation: Any) -> str:
+    """Return what an option is given, where it names nothing for it."""
+    kinds = [part for part in (annotation, *get_args(annotation)) if part is not NoneType]
+    words = sorted(str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
+    return "|".join(words) or next((_TAKES[kind] for kind in kinds if kind in _TAKES), "VALUE")
+
+
+def _plain(text: str | None) -> str:
+    """Return a help text without the escapes that its markup asks for."""
+    return (text or "").replace("\\[", "[")
+
+
+def _help(command: Any) -> str:
+    """Return the help as Markdown; its examples become code."""
+    parts: list[str] = []
+    for part in _plain(command.help).split("\n\n"):
+        text = " ".join(part.replace("\b", "").split())
+        if text.startswith("Example: "):
+            parts.append(f"```sh\n{text.removeprefix('Example: ')}\n```")
+        elif text:
+            parts.append(text)
+    return "\n\n".join(parts)

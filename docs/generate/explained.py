@@ -1,0 +1,66 @@
+"""Which guide explains a key of `orga.toml`: of the guides on its section's subject, the first that writes it down."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[1]
+
+SUBJECTS: dict[str, str] = {
+    "temporal": "operating production",
+    "agents.NAME": "agents",
+    "agents.NAME.delegates": "delegation",
+    "agents.NAME.decisions": "grounded-decisions",
+    "agents.NAME.critics": "critics",
+    "agents.NAME.config": "budgets context delegation agents",
+    "agents.NAME.config.recovery": "recovery",
+    "agents.NAME.config.tool_profile": "tool-profiles",
+    "agents.NAME.config.step_iteration": "progress",
+    "agents.NAME.config.pre_hydration": "pre-hydration",
+    "agents.NAME.config.knowledge": "knowledge",
+    "models": "agents budgets production",
+    "models.breaker": "breakers",
+    "models.prices": "budgets",
+    "tools": "tool-manifests agents",
+    "tools.files": "agents",
+    "tools.web": "agents",
+    "tools.github": "pre-hydration",
+    "tools.commands": "command-sandbox",
+    "tools.options": "agents blocking-tools recovery policies untrusted-content",
+    "tools.options.NAME.recovery": "recovery",
+    "tools.options.NAME.breaker": "breakers",
+    "mcp": "mcp",
+    "mcp.servers.NAME.tool_profile": "tool-profiles",
+    "mcp.servers.NAME.options": "agents blocking-tools recovery policies untrusted-content",
+    "mcp.servers.NAME.options.recovery": "recovery",
+    "mcp.servers.NAME.options.breaker": "breakers",
+    "policy": "policies",
+    "audit": "audit",
+    "notify": "notifications",
+    "goals": "goals",
+    "goals.prompts": "goal-prompts",
+    "pipelines": "pipelines",
+    "knowledge": "knowledge",
+    "telemetry": "telemetry",
+}
+"""By section, which stands for those below it, too: guides by name, the fittest first."""
+
+
+def page_of(section: str, key: str) -> str:
+    """Return the guide that explains a key, as a file below `docs/`; "" where none of its subject does."""
+    while section and section not in SUBJECTS:
+        section = section.rpartition(".")[0]
+    guides = SUBJECTS.get(section, "").split()
+    return next((f"{guide}.md" for guide in guides if _writes_down(key).search(_text(guide))), "")
+
+
+@cache
+def _text(guide: str) -> str:
+    return (DOCS / f"{guide}.md").read_text(encoding="utf-8")
+
+
+@cache
+def _writes_down(key: str) -> re.Pattern[str]:
+    """Return what finds a key in a guide: as code in its prose, or in an example of the file."""
+    name = re.escape(key)
+    return re.compile(rf"(?:[`.]|`\[[a-z.]+\] ){name}(?:`| =)|^{name} = |[{{,] ?{name} = ", re.MULTILINE)
