@@ -14,7 +14,7 @@ COPY orga orga
 COPY workflows workflows
 COPY activities activities
 COPY client client
-RUN /opt/orga/bin/pip install --no-deps .
+RUN /opt/orga/bin/pip install --no-deps --no-build-isolation .
 
 FROM base
 

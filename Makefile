@@ -3,32 +3,39 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench docs wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): requirements.lock pyproject.toml
+$(RUNS): requirements-worker.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the locked packages into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "installing into $(VENV) what orga needs to run"
+	@$(INSTALL) --require-hashes -r requirements-worker.lock
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+$(STAMP): $(RUNS) requirements.lock
+	@echo "installing into $(VENV) what its tests need, and the small language model"
+	@$(INSTALL) --require-hashes -r requirements.lock
 	@touch $@
 
 setup: $(STAMP) ## Install everything into .venv
 
 setup-local: setup ## The same: the small language model of `local:smollm2` is among it
 
-demo: setup ## Run an agent over this project's own documents, server and worker included
+demo: $(RUNS) ## Run an agent over this project's own documents, server and worker included
 	@$(BIN)/orga demo
 
-demo-goal: setup ## Pursue a goal over them: it plans, searches, reads, compares, and answers with its sources
+demo-goal: $(RUNS) ## Pursue a goal over them: it plans, searches, reads, compares, and answers with its sources
 	@$(BIN)/orga demo --goal
 
-demo-knowledge: setup ## Two runs over them: the second answers from what the first has learnt
+demo-knowledge: $(RUNS) ## Two runs over them: the second answers from what the first has learnt
 	@$(BIN)/orga demo --knowledge
 
 test: setup ## All checks and all tests, as CI runs them
@@ -48,9 +55,19 @@ fmt: setup ## Format, and mend what lint can mend
 bench: setup ## Ratios against a hand-written minimal workflow, side by side
 	@$(BIN)/python -m bench
 
-lock: ## Lock the packages of pyproject.toml anew, with hashes: all of them, and those that a worker needs
+docs: setup ## Build the documents as a site in .cache/site; a link that leads nowhere fails
+	@rm -rf .cache/pages .cache/site
+	@mkdir -p .cache/pages
+	@cp -r README.md ARCHITECTURE.md SECURITY.md CHANGELOG.md docs examples .cache/pages
+	@$(BIN)/zensical build --strict
+	@echo "open .cache/site/index.html"
+
+wheel: $(RUNS) ## Build dist/orga-*.whl, for other folders and projects
+	@$(BIN)/hatchling build --target wheel
+
+lock: ## Lock the packages of pyproject.toml anew, with hashes: all of them, and those that orga needs to run
 	@$(BIN)/uv export --quiet --all-groups --all-extras --no-emit-project --no-header --upgrade -o requirements.lock
-	@$(BIN)/uv export --quiet --no-dev --extra postgres --no-emit-project --no-header -o requirements-worker.lock
+	@$(BIN)/uv export --quiet --no-default-groups --group build --extra postgres --no-emit-project --no-header -o requirements-worker.lock
 
 clean: ## Remove what was made
 	@rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis

@@ -6,9 +6,16 @@ from orga.activities.cache import ByteCache
 from orga.activities.instruments import count
 from orga.activities.ports import HistorySource, Rebuilt, RunKey
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest
+from orga.workflows.types.context import (
+    DigestMismatch,
+    HashedMessages,
+    MessageRef,
+    ReasonRequest,
+    canonical,
+    record_digest,
+    reference,
+)
 from orga.workflows.types.conversation import knowledge_message, summary_message
-from orga.workflows.types.digest import canonical, record_digest, reference
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.setup import Setup

@@ -13,12 +13,10 @@ from orga.activities.model_context import model_context
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
 from orga.activities.transcript import transcript
-from orga.workflows.types.agents import Critic, verdict_schema
-from orga.workflows.types.context import CritiqueRequest
+from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited
-from orga.workflows.types.tiers import critic_key
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000
@@ -66,7 +64,7 @@ def _critic(setup: Setup, name: str) -> Critic:
 
 def _models(setup: Setup, critic: Critic) -> tuple[str, ...]:
     """Return the critic's own, in fallback order, else the run's."""
-    key = critic_key(critic.name)
+    key = critic.tier_key
     return (critic.model,) if critic.model and key not in setup.tiers else setup.models_for(key)
 
 

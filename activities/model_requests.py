@@ -5,7 +5,6 @@ from orga.activities.ports import ModelRequest, Rebuilt
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import as_sent
 from orga.workflows.types.names import GOAL_TURNS
-from orga.workflows.types.recall import uses_knowledge
 from orga.workflows.types.text import MEANING
 
 GOAL_INSTRUCTIONS = """\
@@ -23,7 +22,7 @@ def model_request(turn: str, context: Rebuilt, request: ReasonRequest) -> ModelR
     return ModelRequest(
         model=setup.model,
         system=tuple(
-            filter(None, (setup.instructions, own, MEANING if setup.tools or uses_knowledge(setup.config) else ""))
+            filter(None, (setup.instructions, own, MEANING if setup.tools or setup.config.uses_knowledge else ""))
         ),
         messages=as_sent(context.messages, setup.tools),
         tools=setup.tools,

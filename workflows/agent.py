@@ -23,6 +23,7 @@ reply of which nothing was begun is answered as not run. When the history has gr
 along (`pending`), and is taken up there ahead of any limit.
 """
 
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -73,7 +74,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
             problem = str(error)
             placeholder = AgentInput(task="(invalid input)")
             state = first_state(placeholder, None, None, info.original_execution_run_id, event_time())
-        self.begin(Run(state), problem, report_held)
+        self.begin(Run(state), problem, *([partial(report_held, parent)] if parent else []))
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -105,7 +106,8 @@ class AgentWorkflow(Lifecycle[AgentResult]):
 
     async def finish(self, ended: AgentResult) -> AgentResult:
         """Store what the run has learnt."""
-        await persist_learnings(self._run, learnings(self._run.state))
+        if self._run.config.uses_knowledge:
+            await persist_learnings(self._run, learnings(self._run.state))
         return ended
 
     def result(self, stop: Stop) -> AgentResult:
@@ -152,7 +154,8 @@ class AgentWorkflow(Lifecycle[AgentResult]):
         await act.send_again(run)  # dead letters, which people want sent once more
         await checkpoint(run, may_roll_over=True)
         run.change(observe.drain_inbox)
-        await recall_context(run)
+        if run.config.uses_knowledge:
+            await recall_context(run)
         enter(run, "reasoning")
         with phase_span("reason", run.state.iteration + 1):
             proposed = await reason.propose(run)

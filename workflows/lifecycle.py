@@ -8,7 +8,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from orga.workflows.decisions import calls, observe
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.begin import with_definitions
 from orga.workflows.decisions.control.interventions import reopened, with_over
 from orga.workflows.decisions.roll_over import carried, cut_parts
 from orga.workflows.handlers import Handlers
@@ -98,7 +99,7 @@ class Lifecycle(Handlers, Generic[T]):
             run.change(observe.with_stop, "timeout" if is_out_of_time(error) else "error", failure_text(error))
             return
         run.prepare(setup)
-        run.change(calls.with_definitions)
+        run.change(with_definitions)
         show_start(run)
 
     async def _until_stopped(self) -> T | None:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from orga.activities.adapters.known_names import Problem, there_are
-from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
 from orga.activities.adapters.tiers import ChosenModels
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS, tool_needing
-from orga.workflows.types.recall import KNOWLEDGE_TOOLS, uses_knowledge
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.tools import ToolSpec, matches
 
 
@@ -47,7 +46,7 @@ def _tool_problems(
         if need is not None and tool.name in agent.tools and not getattr(agent, need.key):
             remedy = f"{need.remedy} agents.{name}.{need.key}"
             yield Problem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
-    if not uses_knowledge(agent.config) and (idle := [tool for tool in KNOWLEDGE_TOOLS if tool in agent.tools]):
+    if not agent.config.uses_knowledge and (idle := [tool for tool in KNOWLEDGE_TOOLS if tool in agent.tools]):
         text = f"there is no knowledge for {', '.join(idle)}"
         yield Problem(f"agents.{name}.tools", text, f"set agents.{name}.config.knowledge")
     for named in named_in_config(agent.config):
@@ -105,21 +104,13 @@ def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator
 def listed_tools(agent: AgentConfig) -> list[str]:
     """Return what an agent may call: tools, globs, and what the loop itself offers it."""
     by_config = (tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and getattr(agent, tool.need.key))
-    return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if uses_knowledge(agent.config) else ())]
-
-
-def critic_refusal(chosen: ChosenModels) -> str:
-    """Return which critic's model cannot review, or ""."""
-    for critic in chosen.critics:
-        if critic.rubric and EMBEDDED_MODEL in chosen.of_critic(critic):
-            return f"critics.{critic.name}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
-    return ""
+    return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if agent.config.uses_knowledge else ())]
 
 
 def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
     """Return why one of a run's models cannot be asked for what it is to do, or ""; `check_model` raises ValueError."""
-    if problem := critic_refusal(chosen):
-        return problem
+    if chosen.misfit:
+        return chosen.misfit
     for key, model in chosen.named():
         try:
             check_model(model)

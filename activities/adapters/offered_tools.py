@@ -16,7 +16,7 @@ from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import loop_tool, needed_keys, tool_needing
-from orga.workflows.types.recall import KNOWLEDGE_TOOLS, uses_knowledge
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.tools import ToolSpec, is_glob, matches
@@ -56,8 +56,8 @@ def offered_tools(
     def is_of_server(listed: str) -> bool:
         return absent(listed) is not None
 
-    recalling = [worker[name] for name in KNOWLEDGE_TOOLS if name in worker] if uses_knowledge(config) else []
-    if uses_knowledge(config) and not recalling:
+    recalling = [worker[name] for name in KNOWLEDGE_TOOLS if name in worker] if config.uses_knowledge else []
+    if config.uses_knowledge and not recalling:
         raise InvalidInput("config.knowledge: this worker has no store of knowledge; leave it out, or set it to null")
     worker = {name: spec for name, spec in worker.items() if name not in KNOWLEDGE_TOOLS}
     known = {**worker, **{tool.name: tool for tool in LISTED_TOOLS}}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tiers import (
@@ -14,7 +15,6 @@ from orga.workflows.types.tiers import (
     ModelTiers,
     Tier,
     TierName,
-    critic_key,
     tier_in,
 )
 
@@ -35,7 +35,7 @@ class ChosenModels:
 
     def of_critic(self, critic: Critic) -> tuple[str, ...]:
         """Return the models that a critic asks, in fallback order."""
-        tier = self.tiers.get(critic_key(critic.name))
+        tier = self.tiers.get(critic.tier_key)
         return tier.models if tier else (critic.model,) if critic.model else self.models
 
     def named(self) -> Iterator[tuple[str, str]]:
@@ -47,6 +47,14 @@ class ChosenModels:
         for what, tier in self.tiers.items():
             if what.startswith("goal_"):
                 yield from ((f"goals.tiers.{what.removeprefix('goal_')}", model) for model in tier.models)
+
+    @property
+    def misfit(self) -> str:
+        """Which of them cannot do what it is there for, or ""."""
+        for critic in self.critics:
+            if critic.rubric and EMBEDDED_MODEL in self.of_critic(critic):
+                return f"critics.{critic.name}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
+        return ""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -90,7 +98,7 @@ class ModelChoice:
         for critic in agent.critics:
             resolved, of_critic = self._critic(critic, local)
             critics.append(resolved)
-            tiers |= {critic_key(critic.name): of_critic} if of_critic else {}
+            tiers |= {critic.tier_key: of_critic} if of_critic else {}
         return ChosenModels(models, tuple(critics), tiers)
 
     def _critic(self, critic: Critic, local: tuple[str, ...]) -> tuple[Critic, Tier | None]:

@@ -6,7 +6,7 @@ Stored text is anybody's: where it is shown it stands between marks, as results 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orga.workflows.types.digest import text_digest
+from orga.workflows.types.context import text_digest
 from orga.workflows.types.knowledge import Recalled, StoredItem
 from orga.workflows.types.recall import BLOCK_HEADER, RecalledRef, taint_of
 from orga.workflows.types.text import clean_text, clip, one_line

@@ -13,11 +13,10 @@ from orga.client.history.boundaries import NoSuchIteration, boundary_of
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import folded_context
 from orga.client.past.replayed_state import replayed_state, until_task
-from orga.workflows.decisions.begin import fork_of
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.fork import fork_of
 from orga.workflows.decisions.goals.fork import goal_fork_of
-from orga.workflows.types.context import DigestMismatch
-from orga.workflows.types.digest import digest_of
+from orga.workflows.types.context import DigestMismatch, digest_of
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.names import AGENTS, GOAL_WORKFLOW
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.agent_problems import agent_problems, cost_refusal, critic_refusal
+from orga.activities.adapters.agent_problems import agent_problems, cost_refusal
 from orga.activities.adapters.agents import with_default
 from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.mcp.settings import server_settings
@@ -124,8 +124,8 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
         for key, model in models.named():
             with problems.of(f"agents.{name}.{key}", "name another model"):
                 check(model)
-        if problem := critic_refusal(models):
-            problems.add(f"agents.{name}", problem, "name another model")
+        if models.misfit:
+            problems.add(f"agents.{name}", models.misfit, "name another model")
 
 
 async def _looked_at(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:

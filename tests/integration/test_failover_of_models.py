@@ -21,6 +21,7 @@ from orga.workflows.types.usage import ModelPrice
 from tests.support.model.chat_server import Calls, Says, chat_server
 from tests.support.model.refusing import NO_CREDIT, NO_QUOTA, refusing_server
 from tests.support.model.scripted import ScriptedProvider
+from tests.support.runs.critics import a_critic, evaluations, verdict
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "OPENAI_API_KEY": "sk-0123456789"}
@@ -74,6 +75,18 @@ async def test_two_without_credit_give_way_to_the_third(client: Client) -> None:
     assert ran.result.usage.model_calls == 1
     prepared = next(entry for entry in ran.journal if entry.event == "Prepared")
     assert list(prepared.data["tiers"]["run"]["models"]) == [CLAUDE, GPT, HOUSE]
+
+
+async def test_a_critic_is_named_by_the_model_that_answered_for_it(client: Client) -> None:
+    """One server plays both: the verdict is the answer, too."""
+    tiers = ModelTiers(heavy=(HOUSE,), light=(GPT, HOUSE))
+    agent = AgentConfig(model="tier:heavy", tools=(), critics=(a_critic(model="tier:light"),))
+    with refusing_server(429, NO_QUOTA) as gpt, chat_server(Says([verdict().text])) as house:
+        urls = {"openai": gpt.url, "openai-compatible": house.url}
+        async with a_loop(client, urls, tiers, default=agent) as loop:
+            ran = await loop.run("ask")
+    assert gave_way(ran) == [(GPT, HOUSE)]
+    assert evaluations(ran, "reviewer") == [f"model:{HOUSE}"]
 
 
 async def test_an_open_circuit_gives_way(client: Client) -> None:

@@ -13,11 +13,12 @@ from pydantic_core import from_json, to_json
 from orga.activities.adapters.models.blocks import block_part
 from orga.activities.replies import normalised
 from orga.workflows.decisions import approvals
-from orga.workflows.decisions.begin import first_state, fork_of, shared
+from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest, settled, with_messages
+from orga.workflows.decisions.fork import fork_of, shared
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.roll_over import (
     SPARE_BYTES,
@@ -29,9 +30,9 @@ from orga.workflows.decisions.roll_over import (
     weight,
     with_outgrown,
 )
+from orga.workflows.types.context import digest_of
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import said
 from orga.workflows.types.past import ForkedFrom, parse_fork

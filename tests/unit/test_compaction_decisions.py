@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.compaction import (
-    MAX_CONVERSATION_BYTES,
     NOTHING,
     UNTOUCHED,
     Compaction,
@@ -19,7 +18,7 @@ from orga.workflows.decisions.compaction import (
     results_to_mask,
     summary_tokens,
 )
-from orga.workflows.decisions.conversation import handed_over, size_of, tokens_in
+from orga.workflows.decisions.conversation import MAX_CONVERSATION_BYTES, handed_over, size_of, tokens_in
 from orga.workflows.types.context import ContextRef, MessageRef
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, Conversation, Summary, summary_message
 from orga.workflows.types.input import ContextStrategy

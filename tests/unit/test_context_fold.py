@@ -10,9 +10,8 @@ from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.decisions.observe import with_outcomes, with_reply
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.roll_over import carried
-from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest
+from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, reference
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
-from orga.workflows.types.digest import reference
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.record import Record

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import full_digest, handed_over, settled, size_of, tokens_of, with_message
-from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef
+from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef, digest_of
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message
 from orga.workflows.types.ranges import Ranges, with_masks, without
 from tests.support.values.core import conversation_of, user

@@ -9,9 +9,8 @@ from orga.activities.conversations import Conversations
 from orga.activities.critique import MAX_VERDICT_BYTES, CritiqueActivities
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.decisions.conversation import handed_over
-from orga.workflows.types.agents import verdict_schema
-from orga.workflows.types.context import ContextRef, CritiqueRequest
-from orga.workflows.types.digest import reference
+from orga.workflows.types.agents import CritiqueRequest, verdict_schema
+from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.messages import Message, Reply
 from tests.support.model.scripted import ScriptedModels, ScriptedProvider, Step, answers, calls
 from tests.support.runs.critics import a_critic, verdict

@@ -11,11 +11,12 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.client.cli.narrated_notes import told_note
 from orga.client.proof.decisions import fault_of
-from orga.workflows.decisions.begin import awaiting_past, fork_of, shared
 from orga.workflows.decisions.calls import not_run
-from orga.workflows.decisions.decision import decision_of, due, result_data, with_decision, with_undecided_answer
+from orga.workflows.decisions.decision import decision_of, with_decision, with_undecided_answer
 from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.decisions.fork import awaiting_past, fork_of, shared
 from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.saga import refusal
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.decision import GroundedDecision
@@ -172,10 +173,10 @@ def test_a_third_answer_before_the_decision_ends_the_run_as_an_error() -> None:
 
 
 def test_what_is_due() -> None:
-    assert due(a_run()) == ("route",)
-    assert due(a_run(ROUTE.model_copy(update={"required": False}))) == ()
-    assert due(after(a_run())) == ()
-    assert due(a_state()) == ()
+    assert a_run().due_decisions == ("route",)
+    assert a_run(ROUTE.model_copy(update={"required": False})).due_decisions == ()
+    assert after(a_run()).due_decisions == ()
+    assert a_state().due_decisions == ()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.digest import EMPTY, canonical, digest_of, extend, record_digest, reference
+from orga.workflows.types.context import EMPTY, canonical, digest_of, extend, record_digest, reference
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.setup import Setup
 from tests.support.values.core import a_setup, a_spec, user

@@ -2,8 +2,7 @@
 
 import pytest
 
-from orga.workflows.decisions.begin import fork_of
-from orga.workflows.decisions.recovery import waiting_letters
+from orga.workflows.decisions.fork import fork_of
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import DeadLetter
@@ -30,7 +29,7 @@ PAST = the_past(dead_letters=(a_letter("1.0"), a_letter("1.1", requeued=True), a
 def test_a_fork_sends_exactly_the_letters_that_it_is_given_under_their_keys(wanted: tuple[str, ...]) -> None:
     fork = started(fork_of(PAST, SOURCE, wanting(requeue=wanted), T0))
     assert [(letter.letter_id, letter.key) for letter in fork.dead_letters] == [(i, f"key of {i}") for i in wanted]
-    assert waiting_letters(fork) == fork.dead_letters
+    assert fork.waiting_letters == fork.dead_letters
 
 
 def test_a_letter_that_the_past_does_not_have_is_refused() -> None:

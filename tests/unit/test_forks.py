@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.begin import begun, first_state, fork_of, shared
+from orga.workflows.decisions.begin import begun, first_state
 from orga.workflows.decisions.control.interventions import with_abort, with_guidance
 from orga.workflows.decisions.conversation import full_digest, size_of
+from orga.workflows.decisions.fork import fork_of, shared
 from orga.workflows.types.breakers import Breaker
+from orga.workflows.types.context import digest_of
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.delegation import Child
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.past import ForkedFrom, ForkInput, parse_fork
 from orga.workflows.types.questions import Question

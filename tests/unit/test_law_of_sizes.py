@@ -29,9 +29,8 @@ from orga.workflows.decisions.conversation import (
 )
 from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.roll_over import carried, is_due
-from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of
 from orga.workflows.types.control import Intervention, InterventionKind
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall

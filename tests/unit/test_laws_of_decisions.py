@@ -15,9 +15,8 @@ from orga.workflows.decisions.result import result, status
 from orga.workflows.decisions.roll_over import carried
 from orga.workflows.decisions.steps import repeated, with_resolved_step
 from orga.workflows.types.breakers import BreakerOptions
-from orga.workflows.types.context import HashedMessages
+from orga.workflows.types.context import HashedMessages, digest_of
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply, ToolCall

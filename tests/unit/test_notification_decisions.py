@@ -14,7 +14,6 @@ from orga.workflows.decisions.control.interventions import reopened
 from orga.workflows.decisions.control.notifications import (
     MAX_CALLS,
     MAX_TEXT_CHARS,
-    is_end_told,
     of_end,
     of_question,
     unannounced,
@@ -73,7 +72,7 @@ def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent
 
 def test_a_run_without_a_setup_tells_nobody() -> None:
     state = asked(a_state(), an_escalation(), T0)
-    assert (unannounced(state), is_end_told(state)) == ((), False)
+    assert (unannounced(state), state.is_end_told) == ((), False)
 
 
 def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
@@ -181,7 +180,7 @@ def test_whose_end_is_told(
     events: tuple[NotifyEvent, ...], chain: tuple[str, ...], source: ForkedFrom | None, expected: bool
 ) -> None:
     state = telling(*events, input=AgentInput(task="t", lineage=Lineage(chain=chain)), forked_from=source)
-    assert is_end_told(state) is expected
+    assert state.is_end_told is expected
 
 
 @pytest.mark.parametrize(

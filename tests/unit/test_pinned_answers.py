@@ -12,7 +12,7 @@ from orga.workflows.decisions.approvals import item_of
 from orga.workflows.decisions.calls import fingerprint, idempotency_key
 from orga.workflows.decisions.goals.templates import TemplateFault, rendered
 from orga.workflows.decisions.steps import similarity
-from orga.workflows.types.digest import canonical, record_digest
+from orga.workflows.types.context import canonical, record_digest
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Record

@@ -8,11 +8,11 @@ from pydantic_core import to_json
 from orga.workflows.decisions.control.interventions import guidance
 from orga.workflows.decisions.goals.endings import best_effort, goal_result, goal_status
 from orga.workflows.decisions.goals.override import with_override
-from orga.workflows.decisions.goals.pipelines.answers import pipeline_answer
 from orga.workflows.decisions.goals.pipelines.course import (
     GUIDANCE_BYTES,
     KEPT_BYTES,
     calls_of,
+    pipeline_answer,
     with_heard,
     with_pipeline_round,
 )
@@ -130,7 +130,7 @@ def test_a_step_that_failed_is_done_again_as_often_as_may_be(attempts: int, outc
         assert state.pursuit.steps[0].state == expected
         assert state.setup is not None
         assert state.setup.pipeline is not None
-        state = with_next(state, state.setup.pipeline)
+        state = with_next(state)
     assert state.pursuit.ending is not None
     assert state.pursuit.ending[0] == "stuck"
     assert state.pursuit.ending[1].startswith("step-1 failed: ")
@@ -155,7 +155,7 @@ def test_some_inputs_may_come_to_nothing(allowed: int, said: list[Any], stage: s
     state = after_round(piped({**SURVEY, "allow_failed": allowed}), *said)
     assert state.setup is not None
     assert state.setup.pipeline is not None
-    state = with_next(state, state.setup.pipeline)
+    state = with_next(state)
     assert state.pursuit.stage == stage
     assert why in noted(state, "DecisionMade")[-1]["reason"]
     if stage == "execute":

@@ -13,7 +13,6 @@ from orga.workflows.decisions.recovery import (
     max_attempts,
     requeued,
     tries_left,
-    waiting_letters,
     with_dead_letter,
     with_failure,
     with_letter_answered,
@@ -111,7 +110,7 @@ def test_no_letter_is_dropped_to_make_room_for_another() -> None:
 def test_a_requeued_letter_waits_until_it_is_sent() -> None:
     state = with_dead_letter(with_dead_letter(a_state(), a_letter("1.0")), a_letter("2.0"))
     state = requeued(state, "2.0")
-    assert [letter.letter_id for letter in waiting_letters(state)] == ["2.0"]
+    assert [letter.letter_id for letter in state.waiting_letters] == ["2.0"]
     letter = a_letter("2.0")
     sent = with_letter_answered(
         without_letter(state, "2.0"), letter, Outcome(call=letter.call, status="ok", text="saved")

@@ -20,7 +20,7 @@ from orga.activities.replies import (
     calls_room,
     normalised,
 )
-from orga.workflows.types.digest import canonical
+from orga.workflows.types.context import canonical
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.usage import Usage
 from tests.support.model.scripted import USAGE

@@ -9,9 +9,9 @@ from orga.workflows.decisions.control.interventions import with_guidance, with_p
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.result import result, shown_conversation, status
+from orga.workflows.types.context import digest_of
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.record import Record
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals

@@ -11,9 +11,8 @@ from orga.activities.ports import ModelError, ModelRequest, Rebuilt
 from orga.activities.summarise import SummariseActivities
 from orga.activities.transcript import MAX_PART_BYTES, transcript
 from orga.workflows.decisions.conversation import handed_over, with_message
-from orga.workflows.types.context import ContextRef
+from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
-from orga.workflows.types.digest import reference
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.text import delimited

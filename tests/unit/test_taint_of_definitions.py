@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.calls import with_definitions
+from orga.workflows.decisions.begin import with_definitions
 from tests.support.values.core import a_setup, a_spec, a_state
 
 DIGEST = "d" * 32

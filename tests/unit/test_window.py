@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.compaction import KEEP_SHARE, MAX_CONVERSATION_BYTES, messages_to_drop
-from orga.workflows.decisions.conversation import size_of, tokens_in, tokens_of
+from orga.workflows.decisions.compaction import KEEP_SHARE, messages_to_drop
+from orga.workflows.decisions.conversation import MAX_CONVERSATION_BYTES, size_of, tokens_in, tokens_of
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message
 from orga.workflows.types.ranges import Ranges, without

@@ -11,7 +11,6 @@ from typing import cast
 from pydantic_core import to_json
 
 from orga.workflows.types.gate import Verdict
-from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import FAILED, Outcome
 from orga.workflows.types.state import AgentState
@@ -120,17 +119,6 @@ def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
     if may_have_acted:
         text += "; the outcome is unknown: it may have taken effect"
     return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted)
-
-
-def with_definitions(state: AgentState) -> AgentState:
-    """Return the state in which the servers of tools that nobody has pinned are named: a stranger described those.
-
-    Their descriptions and schemas are in the first model call already.
-    """
-    offered = state.setup.tools if state.setup else ()
-    servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
-    taint = tuple(dict.fromkeys((*state.taint, *servers)))
-    return state if taint == state.taint else state.with_dialogue(taint=taint)
 
 
 def tainted(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:

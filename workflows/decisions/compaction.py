@@ -4,7 +4,15 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-from orga.workflows.decisions.conversation import sent_tokens, size_of, tokens_in, tokens_of, with_messages
+from orga.workflows.decisions.conversation import (
+    MAX_CONVERSATION_BYTES,
+    fits,
+    sent_tokens,
+    size_of,
+    tokens_in,
+    tokens_of,
+    with_messages,
+)
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Conversation, Summary
 from orga.workflows.types.input import ContextStrategy
@@ -14,16 +22,8 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.value import Value
 
-MAX_CONVERSATION_BYTES = 1_000_000
-"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
-
 KEEP_SHARE = 0.7
 """Dropping goes down to this part of the budget: rarely and much, so that providers' prompt caches live longer."""
-
-
-def fits(conversation: Conversation, token_budget: int) -> bool:
-    """Return whether nothing has to go."""
-    return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
 def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of, reference
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
-from orga.workflows.types.digest import digest_of, reference
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.ranges import Ranges
@@ -21,6 +20,9 @@ from orga.workflows.types.text import bytes_in_json
 OVERHEAD_PER_CALL = 30
 OVERHEAD_PER_RESULT = 20
 OVERHEAD_PER_MESSAGE = 7
+
+MAX_CONVERSATION_BYTES = 1_000_000
+"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
 
 
 def size_of(message: Message) -> int:
@@ -155,6 +157,11 @@ def _cut(conversation: Conversation, message: Message, most: int | None) -> int 
     room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
     cut = min(size if room is None else room, size if most is None else most)
     return max(cut, MIN_TEXT_BYTES) if cut < size > MIN_TEXT_BYTES else None
+
+
+def fits(conversation: Conversation, token_budget: int) -> bool:
+    """Return whether the model may be given all of it."""
+    return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
 def handed_over(

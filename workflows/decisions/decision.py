@@ -6,7 +6,7 @@ from typing import Any, cast
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.steps import with_streaks
-from orga.workflows.types.context import MessageRef
+from orga.workflows.types.context import MessageRef, record_digest
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.decision import (
     DECISION_GROUNDED,
@@ -18,7 +18,6 @@ from orga.workflows.types.decision import (
     GroundedDecision,
     Value,
 )
-from orga.workflows.types.digest import record_digest
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.loop_tools import tool_needing
 from orga.workflows.types.messages import Message, Reply, ToolCall
@@ -138,7 +137,7 @@ def decision_of(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
     Raises:
         ValueError: It decides nothing, or nothing anew; the text tells the model why.
     """
-    name, declared = call.arguments.get("decision"), _declared(state)
+    name, declared = call.arguments.get("decision"), state.declared_decisions
     if not isinstance(name, str) or name not in declared:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
     before = state.decided.get(name)
@@ -167,11 +166,6 @@ def in_words(made: Decided) -> str:
     return f"{outcome} (rule: {made.rule})"
 
 
-def due(state: AgentState) -> tuple[str, ...]:
-    """Return the required decisions that are not made."""
-    return tuple(name for name, each in _declared(state).items() if each.required and name not in state.decided)
-
-
 def reminder(names: tuple[str, ...]) -> str:
     """Return what the model is told that wants to end without them."""
     listed, decide = ", ".join(map(repr, names)), tool_needing("decisions")
@@ -180,7 +174,7 @@ def reminder(names: tuple[str, ...]) -> str:
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
-    told = Message.of("user", f"[Reply not usable] {reminder(due(state))}")
+    told = Message.of("user", f"[Reply not usable] {reminder(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, told)
     return with_undecided(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
@@ -191,17 +185,4 @@ def with_undecided(state: AgentState) -> AgentState:
     counted = state.with_task(undecided=state.undecided + 1)
     if state.undecided < MAX_REPAIRS_IN_A_ROW or state.stop is not None:
         return counted
-    return counted.with_control(stop=("error", f"the required decision was not made: {', '.join(due(state))}"))
-
-
-def result_data(state: AgentState) -> Any:
-    """Return the `data` of a result: with decisions they stand there, beside an answer that has a schema."""
-    if not _declared(state):
-        return state.data
-    made = {name: each.model_dump(mode="json") for name, each in state.decided.items()}
-    has_schema = state.setup is not None and state.setup.output_schema is not None
-    return {**({"answer": state.data} if has_schema else {}), "decisions": made}
-
-
-def _declared(state: AgentState) -> dict[str, GroundedDecision]:
-    return state.setup.decisions if state.setup else {}
+    return counted.with_control(stop=("error", f"the required decision was not made: {', '.join(state.due_decisions)}"))

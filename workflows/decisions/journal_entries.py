@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from orga.workflows.decisions.stages import CALL_STAGES, LET_THROUGH, REJECTED, Standing, Standings, Word
-from orga.workflows.types.digest import record_digest, reference, text_digest
+from orga.workflows.types.context import record_digest, reference, text_digest
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkedFrom, is_fork
 from orga.workflows.types.setup import Setup

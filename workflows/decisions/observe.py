@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
-from orga.workflows.decisions.recovery import waiting_letters
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.decisions.steps import denial_of_answer, with_streaks
@@ -74,7 +73,8 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
         after = after.with_task(data=_data(state.partial + reply.text))
     if state.aborted is None and not _has_news(state):
         after = with_stop(after, "completed", "")
-    return with_streaks(after.with_dialogue(conversation=conversation, partial="", repairs=0))
+    after = after.with_failures(denials={}, invalid={})  # nothing was turned down
+    return after.with_dialogue(conversation=conversation, partial="", repairs=0)
 
 
 def with_misfit(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
@@ -140,7 +140,7 @@ def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
 
 def _has_news(state: AgentState) -> bool:
     """Return whether an operator has sent what the model has yet to see."""
-    return bool(state.inbox or waiting_letters(state))
+    return bool(state.inbox or state.waiting_letters)
 
 
 def _data(text: str) -> object:

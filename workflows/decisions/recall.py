@@ -1,9 +1,8 @@
 """What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
 
 from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
-from orga.workflows.types.context import MessageRef
+from orga.workflows.types.context import MessageRef, digest_of
 from orga.workflows.types.conversation import Conversation, knowledge_message
-from orga.workflows.types.digest import digest_of
 from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
@@ -15,7 +14,6 @@ from orga.workflows.types.recall import (
     RecalledContext,
     RecallRequest,
     Recollection,
-    uses_knowledge,
 )
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import one_line
@@ -126,7 +124,7 @@ def behalf_of(state: AgentState) -> Behalf:
 def due_recall(state: AgentState) -> RecallRequest | None:
     """Return what to look for ahead of the next model call; None where the words are those of the last time."""
     settings = state.config.knowledge
-    if settings is None or not uses_knowledge(state.config):
+    if settings is None or not state.config.uses_knowledge:
         return None
     terms = search_terms(state.conversation.messages)
     if not terms or {term.casefold() for term in terms} == {term.casefold() for term in state.recollection.terms}:
@@ -218,7 +216,7 @@ def _cut(text: str) -> str:
 def learning_call(state: AgentState, text: str) -> ToolCall | None:
     """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing."""
     settings, setup = state.config.knowledge, state.setup
-    if settings is None or setup is None or not uses_knowledge(state.config) or not settings.auto_persist:
+    if settings is None or setup is None or not state.config.uses_knowledge or not settings.auto_persist:
         return None
     if not text.strip() or setup.tool(STORE_KNOWLEDGE) is None:
         return None

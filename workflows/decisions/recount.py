@@ -5,9 +5,15 @@ from math import isclose
 from typing import Any, cast
 
 from orga.workflows.types import names
-from orga.workflows.types.context import DigestMismatch, HashedMessages, MessageRef, ReasonRequest
+from orga.workflows.types.context import (
+    DigestMismatch,
+    HashedMessages,
+    MessageRef,
+    ReasonRequest,
+    record_digest,
+    reference,
+)
 from orga.workflows.types.conversation import knowledge_message, summary_message
-from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.gate import Verdicts
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import PLANNED, READ_PAST, TURNS

@@ -204,11 +204,6 @@ def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
     return state.with_failures(dead_letters=letters) if size <= MAX_LETTER_BYTES else state
 
 
-def waiting_letters(state: AgentState) -> tuple[DeadLetter, ...]:
-    """Return the letters that an operator wants to be sent again."""
-    return tuple(letter for letter in state.dead_letters if letter.requeued)
-
-
 def parsed_letter_id(raw: object) -> str:
     """Return the id of a letter as it was sent.
 

@@ -1,18 +1,16 @@
 """What a run shows of itself: a line for each activity, details in Markdown, its status, its result when it ends."""
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orga.workflows.decisions.control.answers import open_text
-from orga.workflows.decisions.control.questions import open_questions, pending_items
+from orga.workflows.decisions.control.questions import pending_items
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.conversation import full_digest
-from orga.workflows.decisions.decision import result_data
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
-from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.recall import uses_knowledge
+from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
@@ -25,18 +23,20 @@ SHOWN_CHARS = 300
 
 def call_summary(call: ToolCall, spec: ToolSpec | None) -> str:
     """Return the tool and its main argument: `read_file README.md`."""
+    return one_line(f"{call.name} {_argument(call, spec)}")
+
+
+def call_argument(call: ToolCall, spec: ToolSpec | None) -> str:
+    """Return the main argument of a call: `README.md`; "" where it has none."""
+    return one_line(_argument(call, spec))
+
+
+def _argument(call: ToolCall, spec: ToolSpec | None) -> str:
     name = spec.main_argument if spec else None
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), "")
     if isinstance(value, list):
         value = " ".join(str(part) for part in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return one_line(f"{call.name} {value if value is not None else ''}")
-
-
-def last_calls(state: AgentState, reply: Reply) -> AgentState:
-    """Return the state with what the reply calls, for people."""
-    specs = {spec.name: spec for spec in (state.setup.tools if state.setup else ())}
-    shown = "; ".join(call_summary(call, specs.get(call.name)) for call in reply.calls[:3])
-    return state.with_dialogue(last=shown)
+    return f"{value if value is not None else ''}"
 
 
 def counted_calls(counts: ToolCallCounts) -> str:
@@ -56,13 +56,14 @@ def details(state: AgentState) -> str:
     setup, limit = state.setup, state.config.max_iterations
     lines = [
         f"**{'paused' if state.paused else state.phase}**, iteration {state.counted_iterations} of {limit}",
+        "",  # without it the UI puts all of the list into one paragraph
         f"- model: {_code(setup.model if setup else state.input.model or 'default')}",
         f"- spent: {spent(state.usage)}",
         f"- tool calls: {counted_calls(state.tool_calls)}",
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
-    lines += [f"- waits for a person: {_code(question.text)}" for question in open_questions(state)]
+    lines += [f"- waits for a person: {_code(question.text)}" for question in state.open_questions]
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
         lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")
@@ -70,6 +71,8 @@ def details(state: AgentState) -> str:
         lines.append(f"- delegated to: {', '.join(_code(child.agent) for child in state.children)}")
     if state.last:
         lines.append(f"- last: {_code(state.last)}")
+    if state.refused:
+        lines.append(f"- refused by the gate: {_code(state.refused)}")
     return "\n".join(lines)
 
 
@@ -81,8 +84,9 @@ def _code(text: str) -> str:
 
 def spent(usage: UsageTotals) -> str:
     """Return tokens and cost as people read them."""
+    calls = "model call" if usage.model_calls == 1 else "model calls"
     cost = "" if usage.cost_usd is None else f", {usage.cost_usd:.4f} USD"
-    return f"{usage.total_tokens} tokens in {usage.model_calls} model calls{cost}"
+    return f"{usage.total_tokens} tokens in {usage.model_calls} {calls}{cost}"
 
 
 MAX_GATHERED_BYTES = 20_000
@@ -140,6 +144,15 @@ def result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> Ag
     )
 
 
+def result_data(state: AgentState) -> Any:
+    """Return the `data` of a result: with decisions they stand there, beside an answer that has a schema."""
+    if not state.declared_decisions:
+        return state.data
+    made = {name: each.model_dump(mode="json") for name, each in state.decided.items()}
+    has_schema = state.setup is not None and state.setup.output_schema is not None
+    return {**({"answer": state.data} if has_schema else {}), "decisions": made}
+
+
 def status(state: AgentState, now: datetime) -> AgentStatus:
     """Return where the run stands."""
     stop = state.stop
@@ -156,7 +169,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             pending_approvals=list(pending_items(state, now)),
             plan=None,
             question=open_text(state),
-            waiting=list(map(shown_question, open_questions(state))),
+            waiting=list(map(shown_question, state.open_questions)),
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),
             children=list(state.children),
@@ -164,7 +177,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
             workplace=state.setup.workplace if state.setup else None,
             tiers=state.setup.tiers if state.setup else {},
-            knowledge=state.recollection if uses_knowledge(state.config) else None,
+            knowledge=state.recollection if state.config.uses_knowledge else None,
         )
     )
 

@@ -17,8 +17,8 @@ from orga.workflows.decisions.compaction import latest_group
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.conversation import settled, shares, weight_of, with_messages
 from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.types.context import EMPTY
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.digest import EMPTY
 from orga.workflows.types.messages import Message, Reply, shortened
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MOST_IN_JSON, bytes_in_json, json_prefix

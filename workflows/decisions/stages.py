@@ -55,7 +55,7 @@ def _asks_for_more(setup: Setup, _: ToolCall | None) -> bool:
 
 
 def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
-    return any(critic.reviews(call) for critic in setup.critics)
+    return setup.is_reviewed(call)
 
 
 class Stage(Value):

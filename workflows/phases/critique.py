@@ -17,9 +17,8 @@ from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResul
 from orga.workflows.phases.questions import occasion
 from orga.workflows.phases.reason import ModelCall, reply_to
 from orga.workflows.phases.run import Run
-from orga.workflows.types.agents import Critic
-from orga.workflows.types.context import MAX_SUBJECT_BYTES, ContextRef, CritiqueRequest
-from orga.workflows.types.digest import reference
+from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
+from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
@@ -114,6 +113,8 @@ async def _by_model(run: Run, subject: Subject) -> Assessment:
             return Assessment(False, reviewer, failure=reply, usage=usage)
         run.change(critique.with_usage, reply)
         usage = summed(usage, reply.usage)
+        if reply.failed_over:
+            reviewer = f"model:{reply.model}"
         try:
             return assessment(reply, critic, reviewer)._replace(usage=usage)
         except ValueError as error:

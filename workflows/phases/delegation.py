@@ -204,17 +204,14 @@ async def _tell(child: Handle, signal: str, *arguments: str) -> None:
 SIGNAL = "delegate_held"
 
 
-async def report_held(run: Run) -> None:
-    """Tell the parent of each change, until the task is cancelled; a run without a parent tells nobody."""
-    info = workflow.info()
-    if info.parent is None:
-        return
-    parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
+async def report_held(parent_id: str, run: Run) -> None:
+    """Tell the parent of each change, until the task is cancelled."""
+    own_id, parent = workflow.info().workflow_id, workflow.get_external_workflow_handle(parent_id)
     while True:
         await workflow.wait_condition(lambda: is_held(run.state) != run.state.told_held)
         held = is_held(run.state)
         try:
-            await parent.signal(SIGNAL, args=[info.workflow_id, held])
+            await parent.signal(SIGNAL, args=[own_id, held])
         except FailureError:  # the parent has ended
             return
         run.change(told_parent, held)  # behind it: what is cut off by continuing as new is told by the next run

@@ -67,10 +67,10 @@ async def persist_learnings(run: Run, text: str) -> None:
     """Store what the run has learnt, once, where the config asks for it and the gate allows it.
 
     It is a call of `store_knowledge`, so a run that is not offered that tool stores nothing; nor is there anything
-    where a critic or a person would have to look at the call first: nobody is asked behind the end.
+    where somebody behind the gate would have to look at the call first: nobody is asked behind the end.
     """
     call = recall.learning_call(run.state, text)
-    if call is None or any(critic.reviews(call) for critic in run.setup.critics):
+    if call is None or run.setup.is_reviewed(call):
         return
     within_s = ABORTED_S if run.state.aborted is not None else LEARNING_S
     deadline = run.beside(run.event(workflow.sleep(within_s, summary="to store what was learnt")))

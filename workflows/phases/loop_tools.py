@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from orga.workflows.decisions import decision
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.answers import question_of
-from orga.workflows.decisions.decision import due, reminder, with_undecided
+from orga.workflows.decisions.decision import reminder, with_undecided
 from orga.workflows.decisions.observe import with_termination
 from orga.workflows.phases.control.pace import ask_for_answer
 from orga.workflows.phases.control.run import Interrupted
@@ -22,7 +22,7 @@ ByTheLoop = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
 
 
 async def _end(run: Run, permitted: AllowedCall, _: str) -> Outcome:
-    if undecided := due(run.state):
+    if undecided := run.state.due_decisions:
         run.change(with_undecided)
         told = f"[Not ended] {reminder(undecided)}"
         return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)

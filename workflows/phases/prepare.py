@@ -9,8 +9,9 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.decisions.begin import shared, size_problem
+from orga.workflows.decisions.begin import size_problem
 from orga.workflows.decisions.decision import unfounded
+from orga.workflows.decisions.fork import shared
 from orga.workflows.phases.control.run import result_of
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.started_for import started_for
@@ -78,7 +79,8 @@ async def prepare_setup(run: Run) -> Setup:
 
 
 def _founded(setup: Setup, state: AgentState) -> Setup:
-    if problem := "; ".join(unfounded(setup.decisions, state.input)) or size_problem(state, setup):
+    lacking = unfounded(setup.decisions, state.input) if setup.decisions else []
+    if problem := "; ".join(lacking) or size_problem(state, setup):
         raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
     return setup
 

@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from orga.workflows.decisions.compaction import Compaction, affords_summary, compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import (
+    fits,
     halved_budget,
     handed_over,
     message_budget,
@@ -22,13 +23,13 @@ from orga.workflows.decisions.conversation import (
 )
 from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
 from orga.workflows.decisions.replies import ClassifiedReply, classify_reply
+from orga.workflows.decisions.summaries import of_reason, without_refused
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted, result_of
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, ReasonRequest
+from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
-from orga.workflows.types.digest import record_digest, reference
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.ranges import length
 from orga.workflows.types.value import Value
@@ -93,6 +94,8 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     Raises:
         Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
     """
+    if fits(run.state.conversation, token_budget):
+        return handed_over(run.state.conversation)
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
@@ -190,11 +193,13 @@ def proposed_before(run: Run, reply: Reply) -> Proposed:
 async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
     request = _request(run, turn, context)
     limit_s = server_limit_s(run.state, run.now)
-    call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, result=turn.result)
+    about = of_reason(run.state)
+    call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, turn.result)
     reply = await reply_to(run, call)
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
     run.change(with_calibration, seen, reply.usage.input_tokens)
+    run.change(without_refused)
     return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.decision import due, with_undecided_answer
+from orga.workflows.decisions.decision import with_undecided_answer
 from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
 from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.critique import call_objection, review_answer, review_calls
@@ -11,6 +11,7 @@ from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, conclusio
 from orga.workflows.phases.questions import approve_reply, ask_for_calls
 from orga.workflows.phases.run import Run
 from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.setup import Setup
 
 
 async def check_answer(run: Run, gated: Gated) -> Gated:
@@ -26,7 +27,7 @@ def _problem(run: Run, gated: Gated) -> Conclusion | None:
         return conclusion(observe.with_misfit, gated.classified, verdict)
     if verdict.decision != "allow":
         return conclusion(observe.with_denied_answer, gated.reply, verdict)
-    if due(run.state):
+    if run.state.due_decisions:
         return conclusion(with_undecided_answer, gated.reply)
     if not gated.classified.is_usable:
         return conclusion(observe.with_repair, gated.classified)
@@ -49,6 +50,9 @@ OF_CALLS: Mapping[StageName, Pass] = {
 }
 
 OF_ANSWERS: Mapping[StageName, Pass] = {"approval": approve_reply, "check": check_answer, "critics": review_answer}
+
+IDLE: Mapping[StageName, Callable[[Setup], bool]] = {"critics": lambda setup: not setup.critics}
+"""The stages that have nothing to do in a run with this setup."""
 
 OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable[Outcome | None]]] = {
     "critics": call_objection
@@ -75,10 +79,10 @@ async def pass_stages(run: Run, gated: Gated) -> Gated:
         Interrupted: The run is to end: nothing of the reply may be carried out.
     """
     stages, passes = (CALL_STAGES, OF_CALLS) if gated.reply.calls else (ANSWER_STAGES, OF_ANSWERS)
-    first, *further = (passes[stage.name] for stage in stages)
-    gated = await first(run, gated)
-    for stage in further:
-        await checkpoint(run)
-        gated = await stage(run, gated)
+    for number, stage in enumerate(stages):
+        if number:
+            await checkpoint(run)
+        if not (stage.name in IDLE and IDLE[stage.name](run.setup)):
+            gated = await passes[stage.name](run, gated)
     run.raise_if_interrupted()
     return gated

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.decision_checks import CheckedDecision, DecisionName
 from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig, Name
@@ -88,11 +89,33 @@ class Critic(Border):
         """Return the critic that asks this model."""
         return replace_fields(self, {"model": model})
 
+    @property
+    def tier_key(self) -> str:
+        """The key of its model among the tiers of a setup."""
+        return f"critic:{self.name}"
+
     def reviews(self, call: ToolCall | None) -> bool:
         """Return whether it has to see a call, or (None) the final answer; one of answers sees what ends the run."""
         if call is None or not self.tools:
             return not self.tools and (call is None or loop_tool(call.name).is_answer)
         return any(matches(name, self.tools) for name in (call.name, *loop_tool(call.name).calls(call.arguments)))
+
+
+MAX_SUBJECT_BYTES = 200_000
+"""A longer text is not reviewed at all: a part that the critic does not see could hide what it is there to find."""
+
+
+class CritiqueRequest(ReasonRequest):
+    """Input of `critique`: the latest model call by reference, and what came of it that is to be reviewed."""
+
+    critic: str
+    """Its name; the rest of it stands in the setup."""
+    subject: str
+    """The answer, or the arguments of a call as JSON."""
+    tool: str = ""
+    """Of a call."""
+    problem: str = ""
+    """What was wrong with the verdict before, when it is asked for once more."""
 
 
 def verdict_schema(critic: Critic) -> dict[str, Any]:

@@ -1,18 +1,57 @@
-"""A model call's input: what is new, and references to the rest. Its size does not grow with the run.
+"""A model call's input: what is new, and references to the rest, by digests of what is in it.
 
-The model call by which a critic reviews.
+Its size does not grow with the run.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Self
 
-from pydantic import model_serializer, model_validator
+from pydantic import BaseModel, model_serializer, model_validator
 
-from orga.workflows.types.digest import EMPTY, digest_of, reference
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.ranges import Ranges, with_masks, without
 from orga.workflows.types.record import Record, replace_fields
+
+EMPTY = ""
+"""The digest of a conversation without messages."""
+
+REFERENCE_BYTES = 16
+"""A reference in a payload is the first 128 bits of the digest, in base64: 22 characters."""
+
+
+def extend(digest: str, message: Message) -> str:
+    """Return the digest of a conversation after one more message: a chain of sha256, 64 hex characters."""
+    return sha256(digest.encode() + canonical(message)).hexdigest()
+
+
+def digest_of(messages: tuple[Message, ...], start: str = EMPTY) -> str:
+    """Return the digest of `messages` appended to the conversation with digest `start`."""
+    for message in messages:
+        start = extend(start, message)
+    return start
+
+
+def reference(digest: str) -> str:
+    """Return the short form that payloads carry."""
+    return urlsafe_b64encode(bytes.fromhex(digest)[:REFERENCE_BYTES]).decode().rstrip("=")
+
+
+def record_digest(record: BaseModel) -> str:
+    """Return the digest of any record, 64 hex characters."""
+    return sha256(canonical(record)).hexdigest()
+
+
+def text_digest(text: str) -> str:
+    """Return the digest of a text in UTF-8, 64 hex characters."""
+    return sha256(text.encode()).hexdigest()
+
+
+def canonical(record: BaseModel) -> bytes:
+    """Return the one JSON text of a record: field order of its type, defaults left out."""
+    return record.model_dump_json(exclude_defaults=True).encode()
 
 
 class MessageRef(Record):
@@ -151,20 +190,3 @@ class ReasonRequest(Record):
     def with_max_output_tokens(self, tokens: int) -> Self:
         """Return the request for a shorter reply."""
         return replace_fields(self, {"max_output_tokens": tokens})
-
-
-MAX_SUBJECT_BYTES = 200_000
-"""A longer text is not reviewed at all: a part that the critic does not see could hide what it is there to find."""
-
-
-class CritiqueRequest(ReasonRequest):
-    """Input of `critique`: the latest model call by reference, and what came of it that is to be reviewed."""
-
-    critic: str
-    """Its name; the rest of it stands in the setup."""
-    subject: str
-    """The answer, or the arguments of a call as JSON."""
-    tool: str = ""
-    """Of a call."""
-    problem: str = ""
-    """What was wrong with the verdict before, when it is asked for once more."""

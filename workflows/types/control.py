@@ -175,11 +175,16 @@ class Control(Record):
     """Decisions that are not in the history yet."""
 
     @property
+    def open_questions(self) -> tuple[Question, ...]:
+        """What somebody has to decide yet, in order of asking."""
+        return tuple(question for question in self.questions if question.is_open)
+
+    @property
     def phase(self) -> str:
         """Where the run stands, as people are told: what holds it up, else what it is at."""
         if self.is_over:
             return "done"
-        if any(question.is_open for question in self.questions):
+        if self.open_questions:
             return "waiting"
         return "paused" if self.is_standing else self.doing
 
@@ -197,6 +202,11 @@ class Control(Record):
     def terms(self) -> Terms:
         """What else it goes by now."""
         raise NotImplementedError
+
+    @property
+    def is_end_told(self) -> bool:
+        """Whether people are told of the end."""
+        return "ended" in self.terms.notify
 
     @property
     def is_held_elsewhere(self) -> bool:
@@ -228,7 +238,7 @@ class Control(Record):
 
     def with_clock_updated(self, now: datetime) -> Self:
         """Return the state with its clock stopped or going, as its pause and its questions say."""
-        is_held = self.paused or any(question.is_open for question in self.questions) or self.is_held_elsewhere
+        is_held = self.paused or bool(self.open_questions) or self.is_held_elsewhere
         clock = self.clock
         if is_held == (clock.stopped_at is not None):
             return self

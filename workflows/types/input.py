@@ -213,6 +213,11 @@ class LoopConfig(Border):
     knowledge: RunKnowledge | None = None
     """Null is off."""
 
+    @property
+    def uses_knowledge(self) -> bool:
+        """Whether the run recalls and learns."""
+        return self.knowledge is not None and self.knowledge.enabled
+
     def with_raised(self, limits: Mapping[str, int | float]) -> Self:
         """Return the config with those of the limits that are higher than its own; a limit that it has not stays none.
 

@@ -4,7 +4,6 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, ValidationError, model_serializer, model_validator
 
-from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tools import ToolOutput
@@ -32,11 +31,6 @@ MAX_TAINT_CHARS = 100
 def recall_id(iteration: int | str) -> str:
     """Return the id of the activity that recalls ahead of an iteration's model call."""
     return f"{iteration}.recall"
-
-
-def uses_knowledge(config: LoopConfig) -> bool:
-    """Return whether the run recalls and learns."""
-    return config.knowledge is not None and config.knowledge.enabled
 
 
 class RecallRequest(Record):

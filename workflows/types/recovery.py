@@ -140,10 +140,6 @@ class Step(Record):
         """Return the step with other words on it."""
         return replace_fields(self, {"last_error": last_error, "stopped": stopped})
 
-    def with_last_error(self, error: str) -> Self:
-        """Return the step with another wording of its last error."""
-        return replace_fields(self, {"last_error": error})
-
 
 class DeadLetter(Record):
     """A call whose every attempt failed."""

@@ -9,6 +9,7 @@ from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tiers import RUN, Tier
@@ -161,6 +162,10 @@ class Setup(Record):
     def with_prompts(self, prompts: PromptTemplates | None) -> Self:
         """Return the setup of a goal that is asked by these templates; None is not written."""
         return replace_fields(self, {"prompts": prompts}) if prompts else self
+
+    def is_reviewed(self, call: ToolCall | None) -> bool:
+        """Return whether somebody has a word on a call, or (None) on an answer, behind the gate."""
+        return any(critic.reviews(call) for critic in self.critics)
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool that is offered under `name`."""

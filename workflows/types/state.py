@@ -7,7 +7,7 @@ from pydantic import ValidationError, model_validator
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import Control, Terms
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.decision import Decided
+from orga.workflows.types.decision import Decided, GroundedDecision
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
@@ -51,6 +51,18 @@ class Task(Record):
     gathered: tuple[str, ...] = ()
     """What an ending without an answer may bring: text beside calls that were let through, words of delegates."""
 
+    @property
+    def declared_decisions(self) -> dict[str, GroundedDecision]:
+        """The decisions of its setup, by name; none before that is known."""
+        return self.setup.decisions if self.setup else {}
+
+    @property
+    def due_decisions(self) -> tuple[str, ...]:
+        """The required decisions that are not made."""
+        return tuple(
+            name for name, each in self.declared_decisions.items() if each.required and name not in self.decided
+        )
+
     def with_task(self, **changes: Unpack[TaskChanges]) -> Self:
         """Return the state with these changes."""
         return replace_fields(self, changes, _TASK)
@@ -63,6 +75,7 @@ class DialogueChanges(TypedDict, total=False):
     calibration: float
     pending: Reply | None
     last: str
+    refused: str
     partial: str
     repairs: int
     critiques: dict[str, int]
@@ -80,6 +93,8 @@ class Dialogue(Record):
     """A reply that people held up when the run continued as new: the next run judges it, and asks them on."""
     last: str = ""
     """What the latest reply called, for people."""
+    refused: str = ""
+    """What of it the gate refused, for people: until the model has answered to that."""
     partial: str = ""
     """The answer that is being continued, after the output limit cut it."""
     repairs: int = 0
@@ -154,6 +169,11 @@ class Failures(Record):
     """Denials that were repeated without a break, with the number of iterations in a row."""
     invalid: dict[str, int] = {}
     """Invalid calls that were repeated without a break, with the number of iterations in a row."""
+
+    @property
+    def waiting_letters(self) -> tuple[DeadLetter, ...]:
+        """The letters that an operator wants to be sent again."""
+        return tuple(letter for letter in self.dead_letters if letter.requeued)
 
     def with_failures(self, **changes: Unpack[FailuresChanges]) -> Self:
         """Return the state with these changes."""

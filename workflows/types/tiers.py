@@ -32,11 +32,6 @@ def tier_in(model: str) -> str | None:
     return name.removeprefix(PREFIX).strip() if name.startswith(PREFIX) else None
 
 
-def critic_key(critic: str) -> str:
-    """Return the key of a critic's model among the tiers of a setup."""
-    return f"critic:{critic}"
-
-
 def _model(name: str) -> str:
     provider, colon, model = name.strip().partition(":")
     if not colon or not model.strip() or provider not in PROVIDERS:

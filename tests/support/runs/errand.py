@@ -10,7 +10,6 @@ from typing import Any, Self, TypedDict, Unpack
 from temporalio import workflow
 
 from orga.workflows.decisions.control.interventions import reopened, with_over
-from orga.workflows.decisions.control.questions import open_questions
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import ControlHandlers
@@ -107,7 +106,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
     def stands(self) -> dict[str, Any]:
         """Where it stands."""
         state = self._run.state
-        waiting = [shown_question(each).model_dump(mode="json") for each in open_questions(state)]
+        waiting = [shown_question(each).model_dump(mode="json") for each in state.open_questions]
         return {"phase": state.phase, "waiting": waiting, "done": state.done, "elapsed_s": self._elapsed_s()}
 
     def _elapsed_s(self) -> float:

@@ -5,9 +5,8 @@ from typing import Any
 
 from orga.workflows.decisions.begin import begun
 from orga.workflows.decisions.conversation import handed_over, with_message, with_messages
-from orga.workflows.types.context import ContextRef, ReasonRequest
+from orga.workflows.types.context import ContextRef, ReasonRequest, digest_of, record_digest, reference
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.digest import digest_of, record_digest, reference
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.setup import Setup

@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from orga.activities.adapters.models.blocks import block_part
 from orga.activities.replies import MAX_CALLS, normalised
 from orga.workflows.decisions import approvals, breakers, decision, observe, recovery, steps
-from orga.workflows.decisions.begin import begin_bytes, begun, size_problem
-from orga.workflows.decisions.calls import tainted, with_definitions
+from orga.workflows.decisions.begin import begin_bytes, begun, size_problem, with_definitions
+from orga.workflows.decisions.calls import tainted
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message

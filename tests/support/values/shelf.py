@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.workflows.types.digest import text_digest
+from orga.workflows.types.context import text_digest
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall, Recalled, Stored, StoredItem
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
-from orga.workflows.decisions.control.questions import open_questions, parsed_resolution
+from orga.workflows.decisions.control.questions import parsed_resolution
 from orga.workflows.types.control import Control
 from orga.workflows.types.questions import Choice, Question, Resolution
 
@@ -56,7 +56,7 @@ def answer_in(state: Control, raw: object) -> Resolution:
     Raises:
         ValueError: Nothing is asked, or not that; or it is no answer.
     """
-    asked = [each.question_id for each in open_questions(state) if each.kind == "answer"]
+    asked = [each.question_id for each in state.open_questions if each.kind == "answer"]
     given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
     text, by, wanted = given.get("text"), given.get("by", ""), given.get("question_id")
     if unknown := [str(key) for key in given if key not in {"text", "by", "question_id"}]:
@@ -80,4 +80,4 @@ def with_refused(state: S, name: str, why: str) -> S:
 
 def open_text(state: Control) -> str | None:
     """Return what the oldest open question of them asks; None where none is open."""
-    return next((each.text for each in open_questions(state) if each.kind == "answer"), None)
+    return next((each.text for each in state.open_questions if each.kind == "answer"), None)

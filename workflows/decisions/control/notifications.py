@@ -8,7 +8,7 @@ from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.questions import is_open, open_questions
+from orga.workflows.decisions.control.questions import is_open
 from orga.workflows.decisions.control.shown import shown_arguments, shown_question
 from orga.workflows.types.control import Control, Stop
 from orga.workflows.types.questions import Choice, Notification, NotifiedCall, Question, ShownQuestion
@@ -34,7 +34,7 @@ def unannounced(state: Control) -> tuple[Question, ...]:
     """Return the open questions that people outside are to be told of, and were not."""
     kinds = state.terms.notify
     return tuple(
-        each for each in open_questions(state) if each.kind in kinds and each.question_id not in state.announced
+        each for each in state.open_questions if each.kind in kinds and each.question_id not in state.announced
     )
 
 
@@ -46,11 +46,6 @@ def with_announced(state: S, question_id: str) -> S:
 def with_failure(state: S, about: str, error: str) -> S:
     """Note that nobody could be told; the run goes on as if they had been."""
     return state.with_note("NotificationFailed", about=about, error=error)
-
-
-def is_end_told(state: Control) -> bool:
-    """Return whether people are told of the end."""
-    return "ended" in state.terms.notify
 
 
 def of_question(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:

@@ -204,8 +204,3 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
     if item.approvers and decision.approver not in item.approvers:
         raise ValueError(f"{decision.approver!r} may not decide this; these may: {', '.join(item.approvers)}")
     return decision
-
-
-def open_questions(state: Control) -> list[Question]:
-    """Return what somebody has to decide yet, in order of asking."""
-    return [question for question in state.questions if question.is_open]

@@ -2,8 +2,7 @@
 
 from datetime import datetime
 
-from orga.workflows.decisions.goals.learnt import brought_by
-from orga.workflows.decisions.goals.pipelines.answers import best_so_far
+from orga.workflows.decisions.goals.pipelines.course import best_so_far
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.pursue import honest_confidence
 from orga.workflows.decisions.goals.review import with_end_taken_back
@@ -13,10 +12,14 @@ from orga.workflows.decisions.result import result, status, written_out
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep
 from orga.workflows.types.goals.result import GoalResult, GoalStatus, ShownPlan, ShownStep
+from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.text import clip, one_line
 
 FINDING_BYTES = 2_000
 """Of each result that an ending without a model brings."""
+
+OUTPUT_BYTES = 2_000
+"""Of what a step brought, where it is kept as evidence beside the answer."""
 
 _NO_END = 10**9
 
@@ -67,6 +70,23 @@ def _finding(state: GoalState, step: PlanStep) -> str:
     said = brought_by(state, step)
     text = step.summary if not said else clip(said, FINDING_BYTES)
     return f"- {step.id}: {step.goal} ({step.source})\n{text}".rstrip()
+
+
+def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
+    """Return what each step that is done has brought, cut where it is long."""
+    done = [step for step in state.pursuit.steps if step.state == "done"]
+    found = [(step, brought_by(state, step) or step.summary) for step in done]
+    return tuple(
+        StepOutput(step=step.id, source=step.source, text=clip(text, OUTPUT_BYTES)) for step, text in found if text
+    )
+
+
+def brought_by(state: GoalState, step: PlanStep) -> str:
+    """Return the result of a step, "" where the conversation has forgotten it."""
+    course = state.pursuit.course
+    if course and (kept := course.outputs.get(step.id)):
+        return kept
+    return next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
 
 
 def details(state: GoalState) -> str:

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from orga.workflows.decisions.begin import past_of, unread_task
 from orga.workflows.decisions.control.interventions import guidance, with_guidance
+from orga.workflows.decisions.fork import past_of, unread_task
 from orga.workflows.decisions.goals.review import with_end_taken_back
 from orga.workflows.types.control import Clock
 from orga.workflows.types.goals.input import GoalInput, parse_goal

@@ -7,7 +7,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.replies import Unusable, line
-from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, PlanStep
+from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
 from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
@@ -134,6 +134,12 @@ def call_of(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall |
     if step.arguments is None and step.depends_on:
         return None
     return delegated(step, str(task))
+
+
+def calls_of(state: GoalState) -> tuple[ToolCall | None, ...]:
+    """Return the calls that do the steps that are due, in their order; None for one that the model has to make."""
+    tools = frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset[str]()
+    return tuple(call_of(step, tools) for step in state.pursuit.due_steps)
 
 
 def delegated(step: PlanStep, task: str) -> ToolCall:

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.steps import similarity
-from orga.workflows.types.digest import text_digest
+from orga.workflows.types.context import text_digest
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality
 from orga.workflows.types.messages import ToolCall

@@ -1,5 +1,7 @@
 """A plan before policy and people: let through as it stands, given anew, or sent back with what is to change."""
 
+from collections.abc import Callable
+
 from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.types.gate import ProposedStep, Verdict
@@ -7,6 +9,7 @@ from orga.workflows.types.goals.pursuit import MAX_QUESTION_CHARS, OPERATOR, Goa
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
+from orga.workflows.types.value import Value
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 """What approves a plan, in any case."""
@@ -58,17 +61,17 @@ def with_verdict(state: GoalState, verdict: Verdict) -> GoalState:
         why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may say so")))
         return _asking(state.with_pursuit(terms=verdict.approval), _is_it_right(state, f" ({why})" if why else ""))
     told = f"the policy denies this plan: {verdict.reason}"
-    if state.pipeline:  # it would be the same again
-        return with_ending(_taken_back(state), ("stuck", told))
-    return with_unusable(_taken_back(state), f"{told}; nothing of it was done")
+    return _changes_of(state).denied(_taken_back(state), told)
 
 
 def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Take in what a person says of the plan; another plan that is none is asked about once more."""
     if answer.strip().casefold() in YES:
         return _let_through(state)
-    if state.pipeline:
-        return _asking(state, f"The plan is that of pipeline {state.pipeline}: {HOW_OF_PIPELINE}")
+    return _changes_of(state).answered(state, answer, setup)
+
+
+def _given_anew(state: GoalState, answer: str, setup: Setup) -> GoalState:
     try:
         given = object_in(answer) if answer.lstrip().startswith("{") else None
     except ValueError as error:
@@ -88,8 +91,7 @@ def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
 
 def _is_it_right(state: GoalState, why: str = "") -> str:
     steps = ", ".join(f"{step.id} ({step.skill}): {step.goal}" for step in state.pursuit.open_steps)
-    how = HOW_OF_PIPELINE if state.pipeline else HOW
-    return f"Is this plan right{why}? {how}. {one_line(steps, MAX_QUESTION_CHARS)}"
+    return f"Is this plan right{why}? {_changes_of(state).how}. {one_line(steps, MAX_QUESTION_CHARS)}"
 
 
 def _asking(state: GoalState, question: str) -> GoalState:
@@ -106,3 +108,33 @@ def _taken_back(state: GoalState) -> GoalState:
     left = tuple(step for step in state.pursuit.steps if step.state != "open" or step.by == OPERATOR)
     stage: Stage = "decide" if any(step.state != "open" for step in left) else "plan"
     return state.with_pursuit(steps=left, due=(), stage=stage, question="", terms=None, is_guided=True)
+
+
+class _Changes(Value):
+    """What may become of a plan that is not let through as it stands."""
+
+    how: str
+    """What a person is told of it."""
+    denied: Callable[[GoalState, str], GoalState]
+    answered: Callable[[GoalState, str, Setup], GoalState]
+
+
+def _sent_back(state: GoalState, told: str) -> GoalState:
+    return with_unusable(state, f"{told}; nothing of it was done")
+
+
+def _ended(state: GoalState, told: str) -> GoalState:
+    """End it: the plan of a pipeline would be the same again."""
+    return with_ending(state, ("stuck", told))
+
+
+def _asked_again(state: GoalState, _: str, __: Setup) -> GoalState:
+    return _asking(state, f"The plan is that of pipeline {state.pipeline}: {HOW_OF_PIPELINE}")
+
+
+_OF_MODEL = _Changes(HOW, _sent_back, _given_anew)
+_OF_PIPELINE = _Changes(HOW_OF_PIPELINE, _ended, _asked_again)
+
+
+def _changes_of(state: GoalState) -> _Changes:
+    return _OF_PIPELINE if state.pipeline else _OF_MODEL

@@ -14,7 +14,7 @@ from orga.workflows.types.questions import ApprovalDecision
 
 R = TypeVar("R", bound=ControlledRun[Any])
 
-TOO_LATE = "the ending stands, and only what follows from it is still done; rewind or fork the run to go on from there"
+TOO_LATE = "the ending stands, and only what follows from it is still done; rewind or fork it to go on from there"
 
 
 def first_of(arguments: tuple[Any, ...]) -> Any:

@@ -80,7 +80,7 @@ class Announcer:
 
 async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
     """Tell of the end, where the setup asks for it, for a short time that is the same whatever the receiver does."""
-    if not notifications.is_end_told(run.state):
+    if not run.state.is_end_told:
         return
     info = workflow.info()
     try:

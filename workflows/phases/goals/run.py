@@ -10,10 +10,9 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
-from orga.workflows.decisions.goals.endings import details, goal_stop
-from orga.workflows.decisions.goals.learnt import step_outputs
-from orga.workflows.decisions.goals.pipelines.course import with_heard
+from orga.workflows.decisions.goals.endings import details, goal_stop, step_outputs
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
+from orga.workflows.decisions.goals.planners import planner_of
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
 from orga.workflows.decisions.goals.templates import TemplateFault
 from orga.workflows.decisions.limits import is_time_for_another
@@ -56,11 +55,6 @@ class GoalRun(Run):
     def pursue(self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs) -> None:
         """Set the state to what `decide` makes of it."""
         self.change(lambda _: decide(self.goal, *args, **kwargs))
-
-    @property
-    def has_pipeline(self) -> bool:
-        """Whether its plan is configured: no model plans and decides then."""
-        return self.setup.pipeline is not None
 
     def wants(self, request: PrepareRequest) -> PrepareRequest:
         """Return the request for a setup with its pipeline, too."""
@@ -114,8 +108,7 @@ def hear(run: GoalRun) -> None:
         return
     run.pursue(with_guidance_seen)
     run.change(observe.drain_inbox)
-    if run.has_pipeline:
-        run.pursue(with_heard, said[: len(said) - len(run.state.inbox)])
+    run.pursue(planner_of(run.goal).heard, said[: len(said) - len(run.state.inbox)])
 
 
 With = Callable[[GoalState, GoalRequest], GoalRequest]

@@ -7,9 +7,8 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.answers import question_of
 from orga.workflows.decisions.goals import prompts, pursue, review
-from orga.workflows.decisions.goals.pipelines import course
-from orga.workflows.decisions.goals.pipelines.next import with_next
-from orga.workflows.decisions.goals.plans import call_of, fits_steps
+from orga.workflows.decisions.goals.planners import planned_calls, planner_of
+from orga.workflows.decisions.goals.plans import fits_steps
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate, questions
 from orga.workflows.phases.control.pace import ask_for_answer, checkpoint, enter, phase_span
@@ -20,14 +19,20 @@ from orga.workflows.phases.reason import Proposed, proposed_before
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.goals.pursuit import GoalState, Stage
 from orga.workflows.types.goals.turns import GoalReply
-from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question
+
+
+def _is_settled(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
+    """Go by `decide`, and return whether it settles what is to be done: no model is asked then."""
+    settled = decide(run.goal)
+    if settled is not None:
+        run.pursue(lambda _: settled)
+    return settled is not None
 
 
 async def _plan(run: GoalRun) -> None:
     hear(run)
-    if run.has_pipeline:
-        run.pursue(course.with_pipeline_plan)
+    if _is_settled(run, planner_of(run.goal).plan):
         return
     await recall_context(run)
     if proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
@@ -39,7 +44,7 @@ async def _execute(run: GoalRun) -> None:
     proposed = held_up_reply(run)
     if proposed is None:
         hear(run)
-        run.pursue(course.with_pipeline_round if run.has_pipeline else pursue.with_round)
+        run.pursue(planner_of(run.goal).round)
         if not run.goal.pursuit.due_steps:
             return
         proposed = await _prepared(run)
@@ -57,22 +62,13 @@ async def _execute(run: GoalRun) -> None:
 async def _prepared(run: GoalRun) -> Proposed | None:
     """Return the calls of the steps: the plan's where it has the arguments of all, else those that the model makes."""
     due = run.goal.pursuit.due_steps
-    is_planned = bool(_planned_calls(run.goal))
+    is_planned = bool(planned_calls(run.goal))
     return await take_turn(
         run,
         "goal_input",
         lambda state: prompts.input_prompt(state, due, is_planned=is_planned),
-        lambda state, request: request.with_calls(_planned_calls(state)),
+        lambda state, request: request.with_calls(planned_calls(state)),
     )
-
-
-def _planned_calls(state: GoalState) -> tuple[ToolCall, ...]:
-    """Return the calls of the round as plan or pipeline has them; none where it lacks arguments of one."""
-    tools = frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset[str]()
-    is_pipeline = course.pipeline_of(state) is not None
-    made = course.calls_of(state) if is_pipeline else [call_of(step, tools) for step in state.pursuit.due_steps]
-    calls = tuple(call for call in made if call is not None)
-    return calls if len(calls) == len(made) else ()
 
 
 async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
@@ -86,8 +82,7 @@ async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
         return conclude(run, gated)
     acted = await act.execute_reply(run, gated, "executing")
     run.pursue(pursue.with_executed, acted.outcomes)
-    if run.has_pipeline:
-        run.pursue(course.with_brought, acted.outcomes)
+    run.pursue(planner_of(run.goal).brought, acted.outcomes)
     return await questions.resolve_stuck_steps(run)
 
 
@@ -132,11 +127,7 @@ async def _compress(run: GoalRun) -> None:
 async def _decide(run: GoalRun) -> None:
     """Go by the rules where they say what is next, else ask the model."""
     hear(run)
-    if run.setup.pipeline is not None:
-        run.pursue(with_next, run.setup.pipeline)
-        return
-    if (foregone := pursue.with_foregone(run.goal)) is not None:
-        run.pursue(lambda _: foregone)
+    if _is_settled(run, planner_of(run.goal).next):
         return
     if proposed := await take_turn(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
         run.pursue(pursue.with_decision, _own(proposed), run.setup)

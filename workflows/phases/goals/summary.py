@@ -3,7 +3,7 @@
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals import prompts, pursue
 from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised, with_end_put_off
-from orga.workflows.decisions.goals.pipelines.answers import pipeline_answer
+from orga.workflows.decisions.goals.planners import planner_of
 from orga.workflows.decisions.result import with_output
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.phases import gate
@@ -31,7 +31,7 @@ async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
     limits = run.state.extended
     try:
         for count in range(MAX_TRIES):
-            is_made = not count and bool(pipeline_answer(run.goal, ending))
+            is_made = not count and bool(planner_of(run.goal).answer(run.goal, ending))
             if run.is_interrupted() or not (is_made or may_be_summarised(run.goal, run.now)):
                 break
             hear(run)
@@ -49,10 +49,10 @@ async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
 
 
 async def _answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
-    """Take in an answer: that of the pipeline where it has made one, which is put to gate and critics once."""
+    """Take in an answer: that of the planner where it has made one, which is put to gate and critics once."""
 
     def with_made(state: GoalState, request: GoalRequest) -> GoalRequest:
-        return request.with_answer(pipeline_answer(state, ending)) if is_made else request
+        return request.with_answer(planner_of(state).answer(state, ending)) if is_made else request
 
     if _goes_on(run):
         return

@@ -158,6 +158,11 @@ class Pipeline(Border):
         return self
 
     @property
+    def takes_inputs(self) -> bool:
+        """Whether it does something for each of a goal's inputs."""
+        return self.map is not None
+
+    @property
     def rounds(self) -> int:
         """Drafts at most."""
         return self.fixed_rounds or self.max_rounds or ROUNDS

@@ -5,7 +5,7 @@ from typing import Literal, Self, get_args
 
 from pydantic_core import to_json
 
-from orga.workflows.types.digest import reference, text_digest
+from orga.workflows.types.context import reference, text_digest
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.record import Record
 

@@ -1,49 +1,51 @@
-"""How a goal with a pipeline goes on: in place of a planner, what its configuration says."""
+"""How a goal with a pipeline goes on, and what it answers: in place of a planner, what its configuration says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.change import told_steps
 from orga.workflows.decisions.goals.pipelines.next import with_next
-from orga.workflows.decisions.goals.pipelines.plans import REDUCE, first_steps, inputs_of, role_of
+from orga.workflows.decisions.goals.pipelines.plans import (
+    REDUCE,
+    inputs_of,
+    known_pipeline,
+    own_steps,
+    pipeline_of,
+    role_of,
+    steps_of,
+)
 from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
 from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
+from orga.workflows.decisions.goals.pursue import honest_confidence
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.decisions.goals.review import with_plan_to_review
-from orga.workflows.types.control import Intervention
-from orga.workflows.types.goals.course import Course
-from orga.workflows.types.goals.pipelines import Pipeline
-from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.control import Intervention, Stop
+from orga.workflows.types.goals.pipelines import Pipeline, PipelineKind
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.text import clip, clip_json, undelimited
+from orga.workflows.types.text import clip, clip_json, one_line, undelimited
+from orga.workflows.types.value import Value
 
 KEPT_BYTES = 100_000
 """Of JSON that all outputs together may take which later steps need."""
 
 GUIDANCE_BYTES = 4_000
 ERROR_CHARS = 300
-
-
-def pipeline_of(state: GoalState) -> Pipeline | None:
-    """Return the pipeline of a goal that is prepared and has one."""
-    return state.setup.pipeline if state.setup else None
+WHY_CHARS = 200
 
 
 def _known(state: GoalState) -> tuple[Pipeline, Course]:
-    pipeline = pipeline_of(state)
-    if pipeline is None:
-        raise TypeError("the goal has no pipeline")
-    return pipeline, state.pursuit.course or Course()
+    return known_pipeline(state), state.pursuit.course or Course()
 
 
 def with_pipeline_plan(state: GoalState) -> GoalState:
     """Return the state with the plan that the pipeline stands for."""
     pipeline, course = _known(state)
-    steps = first_steps(pipeline, inputs_of(state.inputs, pipeline))
-    longest = 2 * pipeline.rounds if pipeline.kind == "director_critic" else len(steps)
+    inputs = inputs_of(state.inputs, pipeline)
+    steps, longest = steps_of(pipeline, inputs, 1), len(steps_of(pipeline, inputs, pipeline.rounds))
     after = with_plan_to_review(state.with_pursuit(steps=steps, longest=longest, course=course, due=()))
     return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=told_steps(steps))
 
@@ -104,7 +106,7 @@ def with_brought(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
         return state.with_pursuit(stage="evaluate")
     state = state.with_pursuit(stage="decide")
     # what is done is done ahead of any limit; what was cut short is looked at behind them
-    return with_next(state, pipeline) if is_whole else state
+    return with_next(state) if is_whole else state
 
 
 def _may_be_tried_again(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
@@ -142,13 +144,71 @@ def _with_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
 def _with_needed_alone(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Let go of what no later step needs, and no answer is made of."""
     course = state.pursuit.course or Course()
-    outputs = course.outputs
-    if pipeline.kind == "chain":
-        needed = set(list(outputs)[-1:])
-    elif pipeline.kind == "map_reduce":
-        needed = {REDUCE} if REDUCE in outputs else set(outputs)
-    else:
-        drafts = [step_id for step_id in outputs if role_of(step_id)[0] == "draft"]
-        needed = {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
-    kept = {step_id: text for step_id, text in outputs.items() if step_id in needed}
+    needed = _KINDS[pipeline.kind].needed(course)
+    kept = {step_id: text for step_id, text in course.outputs.items() if step_id in needed}
     return state.with_pursuit(course=course.with_fields(outputs=kept))
+
+
+def _latest(course: Course) -> set[str]:
+    return set(list(course.outputs)[-1:])
+
+
+def _reduced(course: Course) -> set[str]:
+    return {REDUCE} if REDUCE in course.outputs else set(course.outputs)
+
+
+def _best_and_latest(course: Course) -> set[str]:
+    drafts = [step_id for step_id in course.outputs if role_of(step_id)[0] == "draft"]
+    return {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
+
+
+def pipeline_answer(state: GoalState, ending: Stop) -> str:
+    """Return the answer of the pipeline; "" where a model has to write one.
+
+    That of the last step, or the best draft, which says so where the goal ends early. Once people have said something
+    that no step has heard, or have added steps, the goal's model writes the answer.
+    """
+    pipeline = pipeline_of(state)
+    course = state.pursuit.course
+    if (
+        pipeline is None
+        or course is None
+        or state.pursuit.is_guided
+        or len(own_steps(state)) < len(state.pursuit.steps)
+    ):
+        return ""
+    return _KINDS[pipeline.kind].answer(state, ending)
+
+
+def _of_last_step(state: GoalState, ending: Stop) -> str:
+    last = own_steps(state)[-1:] if ending[0] == "completed" else ()
+    outputs = state.pursuit.course.outputs if state.pursuit.course else {}
+    return "".join(outputs.get(step.id, "") for step in last)
+
+
+def best_so_far(state: GoalState, ending: Stop) -> str:
+    """Return the best draft of a director, which says so where the goal ends early; "" where none has its score."""
+    course = state.pursuit.course
+    if course is None or not course.scores:
+        return ""
+    draft = f"draft-{best_draft(course.scores)}"
+    text = course.outputs.get(draft, "")
+    if ending[0] == "completed" or not text:
+        return text
+    why = f"{ending[0]}{f' ({one_line(ending[1], WHY_CHARS)})' if ending[1] else ''}"
+    return f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
+
+
+class _Kind(Value):
+    """What becomes of the outputs of a pipeline of this kind."""
+
+    needed: Callable[[Course], set[str]]
+    """The steps whose outputs are kept."""
+    answer: Callable[[GoalState, Stop], str]
+
+
+_KINDS: Mapping[PipelineKind, _Kind] = {
+    "chain": _Kind(_latest, _of_last_step),
+    "map_reduce": _Kind(_reduced, _of_last_step),
+    "director_critic": _Kind(_best_and_latest, best_so_far),
+}

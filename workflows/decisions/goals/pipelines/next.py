@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from orga.workflows.decisions.goals.change import told_steps
-from orga.workflows.decisions.goals.pipelines.plans import own_steps, round_steps
+from orga.workflows.decisions.goals.pipelines.plans import known_pipeline, own_steps, round_steps
 from orga.workflows.decisions.goals.pipelines.verdicts import convergence
 from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.goals.pursue import with_ending
@@ -25,10 +25,11 @@ class Next(Value):
     """The plan from here on, where it changes."""
 
 
-def with_next(state: GoalState, pipeline: Pipeline) -> GoalState:
-    """Return the state with what is next, as the pipeline has it: no model is asked."""
+def with_next(state: GoalState) -> GoalState:
+    """Return the state with what is next, as its pipeline has it: no model is asked."""
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
+    pipeline = known_pipeline(state)
     found = _NEXT[pipeline.kind](state, pipeline)
     why = found.why or _again(state)
     told = {"reason": why} if why else {}

@@ -1,8 +1,8 @@
 """The plans that pipelines stand for, and what is wrong with what a starter wants of one."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
-from orga.workflows.types.goals.pipelines import MAX_ROUNDS, Pipeline, PipelineStep
+from orga.workflows.types.goals.pipelines import MAX_ROUNDS, Pipeline, PipelineKind, PipelineStep
 from orga.workflows.types.goals.pursuit import MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
@@ -28,6 +28,23 @@ def unknown_pipeline(wanted: str | None, known: Collection[str]) -> str:
     return f"pipeline: there is no pipeline {wanted!r}; {there}"
 
 
+def pipeline_of(state: GoalState) -> Pipeline | None:
+    """Return the pipeline of a goal that is prepared and has one."""
+    return state.setup.pipeline if state.setup else None
+
+
+def known_pipeline(state: GoalState) -> Pipeline:
+    """Return the pipeline of a goal that has one.
+
+    Raises:
+        TypeError: It has none.
+    """
+    pipeline = pipeline_of(state)
+    if pipeline is None:
+        raise TypeError("the goal has no pipeline")
+    return pipeline
+
+
 def pipeline_problem(state: GoalState, setup: Setup) -> str:
     """Return why the goal cannot be pursued by its pipeline, "" where it can, or has none."""
     pipeline, name = setup.pipeline, state.pipeline
@@ -43,19 +60,17 @@ def pipeline_problem(state: GoalState, setup: Setup) -> str:
 def _changed(state: GoalState, pipeline: Pipeline) -> str:
     """Return the first step of a past that the pipeline of today would not have made, "" where there is none."""
     inputs = inputs_of(state.inputs, pipeline)
-    steps = list(first_steps(pipeline, inputs))
-    if pipeline.kind == "director_critic":
-        steps = [step for number in range(1, MAX_ROUNDS + 1) for step in round_steps(pipeline, number)]
+    steps = steps_of(pipeline, inputs, MAX_ROUNDS)
     known = {step.id: (step.skill, step.goal) for step in steps}
     planned = [step for step in own_steps(state) if step.by != OPERATOR]
     is_other = [step.id for step in planned if known.get(step.id) != (step.skill, step.goal)]
-    is_more = pipeline.kind == "map_reduce" and 0 < len(own_steps(state)) < len(steps)
+    is_more = pipeline.takes_inputs and 0 < len(own_steps(state)) < len(steps)
     return next(iter(is_other), f"map-{len(inputs)}" if is_more else "")
 
 
 def _input_problem(state: GoalState, pipeline: Pipeline) -> str:
     name, number = state.pipeline, len(inputs_of(state.inputs, pipeline))
-    if pipeline.kind != "map_reduce":
+    if not pipeline.takes_inputs:
         return "" if state.inputs is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
     if not number:
         return f"inputs: pipeline {name!r} has none of its own, and the goal gives none; give at least one"
@@ -69,17 +84,30 @@ def inputs_of(given: tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, .
     return pipeline.inputs if given is None else given
 
 
-def first_steps(pipeline: Pipeline, inputs: tuple[str, ...]) -> tuple[PlanStep, ...]:
-    """Return the steps that a goal begins with; a director's later rounds follow from what the critic says."""
-    if pipeline.kind == "chain":
-        return tuple(
-            _step(pipeline, f"step-{number}", (f"step-{number - 1}",) if number > 1 else ())
-            for number in range(1, len(pipeline.steps) + 1)
-        )
-    if pipeline.kind == "map_reduce":
-        maps = tuple(_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
-        return (*maps, _step(pipeline, REDUCE, tuple(step.id for step in maps)))
-    return round_steps(pipeline, 1)
+def steps_of(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
+    """Return the steps that the pipeline stands for: of a director's draft and its critique so many rounds."""
+    return _STEPS[pipeline.kind](pipeline, inputs, rounds)
+
+
+def _chain(pipeline: Pipeline, _: tuple[str, ...], __: int) -> tuple[PlanStep, ...]:
+    numbers = range(1, len(pipeline.steps) + 1)
+    return tuple(_step(pipeline, f"step-{each}", (f"step-{each - 1}",) if each > 1 else ()) for each in numbers)
+
+
+def _map_and_reduce(pipeline: Pipeline, inputs: tuple[str, ...], _: int) -> tuple[PlanStep, ...]:
+    maps = tuple(_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
+    return (*maps, _step(pipeline, REDUCE, tuple(step.id for step in maps)))
+
+
+def _drafts(pipeline: Pipeline, _: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
+    return tuple(step for number in range(1, rounds + 1) for step in round_steps(pipeline, number))
+
+
+_STEPS: Mapping[PipelineKind, Callable[[Pipeline, tuple[str, ...], int], tuple[PlanStep, ...]]] = {
+    "chain": _chain,
+    "map_reduce": _map_and_reduce,
+    "director_critic": _drafts,
+}
 
 
 def round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:

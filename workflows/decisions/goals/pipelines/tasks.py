@@ -9,9 +9,8 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import shares
 from orga.workflows.decisions.goals.pipelines.plans import inputs_of, part_of, role_of
-from orga.workflows.types.goals.course import Course
 from orga.workflows.types.goals.pipelines import Pipeline
-from orga.workflows.types.goals.pursuit import GoalState, PlanStep
+from orga.workflows.types.goals.pursuit import Course, GoalState, PlanStep
 from orga.workflows.types.text import clip_json, delimited
 
 ROOM_BYTES = 50_000

@@ -1,0 +1,86 @@
+"""`python -m bench.known_to`: to how many product files a feature is known, and how large `workflows/` is.
+
+A file counts where its code has a name, an import or a word of the feature; what its texts for readers say does not
+count.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("workflows", "activities", "client", "worker.py")
+
+FEATURES = {
+    "critics": re.compile(r"critic(s|isms?|ise[ds]?)?|critiques?", re.IGNORECASE),
+    "sagas": re.compile(r"sagas?", re.IGNORECASE),
+}
+"""What in a name, between its underscores, or in a text is of the feature."""
+
+NOT_OF_IT = {"critics": re.compile(r"workflows/(decisions|types)/goals/pipelines\b")}
+"""The critic of a pipeline is an agent that does a step: a word of the plan."""
+
+LOOP_TOOLS = ("DELEGATE", "TERMINATE", "DECIDE", "SAGA", "ASK_USER")
+"""Their constants."""
+
+WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def product_files() -> list[Path]:
+    """Return all files of the product."""
+    paths = [ROOT / part for part in PRODUCT]
+    return sorted(file for path in paths for file in ([path] if path.suffix else path.rglob("*.py")))
+
+
+def words(tree: ast.AST) -> Iterator[str]:
+    """Return every name that code has, every module that it imports, and every text in it but for docstrings."""
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.ImportFrom(module=str(name)) | ast.alias(name=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.Constant(value=str(text)) if id(node) not in told:
+                yield text
+            case _:
+                pass
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def known_to(feature: str) -> list[str]:
+    """Return the product files that know a feature, or the constant of a loop tool, as paths in the repository."""
+    pattern, other = FEATURES.get(feature), NOT_OF_IT.get(feature)
+    found: list[str] = []
+    for file in product_files():
+        path, names = str(file.relative_to(ROOT)), set(words(ast.parse(file.read_text())))
+        if other and other.match(path):
+            continue
+        if feature in names or (pattern and any(pattern.fullmatch(part) for n in names for part in WORDS.findall(n))):
+            found.append(path)
+    return found
+
+
+def lines_of_workflows() -> dict[str, int]:
+    """Return the lines of each file of `workflows/`, by its path in the repository."""
+    files = sorted((ROOT / "workflows").rglob("*.py"))
+    return {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in files}
+
+
+def _main() -> None:
+    for feature in (*FEATURES, *LOOP_TOOLS):
+        found = known_to(feature)
+        print(f"{feature}: {len(found)} files")
+        if "--list" in sys.argv:
+            print("".join(f"  {file}\n" for file in found), end="")
+    lines = lines_of_workflows()
+    print(f"workflows/: {len(lines)} files, {sum(lines.values())} lines, the longest has {max(lines.values())}")
+
+
+if __name__ == "__main__":
+    _main()

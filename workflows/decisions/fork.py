@@ -1,0 +1,162 @@
+"""A fork: what it takes from the run whose past it shares, and where it goes on."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, cast
+
+from orga.workflows.decisions.control.interventions import within_inbox
+from orga.workflows.decisions.conversation import full_digest, settled, with_message, with_messages
+from orga.workflows.decisions.recovery import requeued
+from orga.workflows.types.context import EMPTY, digest_of
+from orga.workflows.types.control import Clock
+from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.messages import Message
+from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.state import AgentState
+
+S = TypeVar("S", bound=AgentState)
+
+_GUIDANCE = frozenset({"steer", "add_context"})
+
+
+def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: datetime) -> AgentState:
+    """Return the past that a fork shares, for `shared`.
+
+    Args:
+        state: Of the other run, at the end of the iteration.
+        source: Where it is from.
+        wish: What is other in the fork. Dead letters that it does not name stay behind.
+        ended_at: When that iteration had ended; the clock goes on from there.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    past = past_of(state, source, _input(state, wish), wish.fork.requeue, ended_at)
+    if wish.task is None:
+        return past
+    asked = with_message(past.conversation, Message.of("user", past.input.task, pinned=True))
+    # a new task begins without what was answered to the one before
+    return past.with_task(hydrated=False, output="", data=None, gathered=()).with_dialogue(
+        conversation=settled(asked), partial=""
+    )
+
+
+def past_of(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
+    """Return what a fork shares whatever it shall do; `run_input` is its own, the rest is as for `fork_of`."""
+    return (
+        state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
+        .with_task(input=run_input, setup=None)
+        .with_dialogue(conversation=settled(state.conversation))
+        .with_failures(dead_letters=_sent_again(state, requeue))
+        .with_family(forked_from=source)
+    )
+
+
+def awaiting_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
+    """Return the first state of a fork, which knows nothing yet but whose past it shares."""
+    run_input = AgentInput(task=wish.task or unread_task(wish.fork), config=wish.config)
+    return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=wish)
+
+
+def unread_task(fork: Fork) -> str:
+    """Return what stands for the task of a fork as long as it has not read its past."""
+    return f"(goes on from iteration {fork.iteration} of {fork.workflow_id})"
+
+
+def shared(state: AgentState, past: S) -> S:
+    """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
+
+    What was sent to it meanwhile stays. What was recalled for the other run is not taken over: this one may be
+    somebody else's, and recalls by itself.
+
+    Raises:
+        InvalidInput: The messages are not those that their digest names.
+    """
+    conversation = past.conversation
+    if digest_of(conversation.messages) != full_digest(conversation):
+        raise InvalidInput("fork: the past that was read does not have the digest that it names")
+    elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
+    unseen = conversation.with_fields(sent=0, digest=EMPTY, frame=0)
+    kept = tuple(message for message in conversation.messages if not message.knowledge)
+    guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
+    inbox, lost = within_inbox((*guidance, *state.inbox))
+    return (
+        _of_one_run(past, state)
+        .with_control(
+            clock=state.clock.with_started_at(state.clock.started_at - elapsed),
+            inbox=inbox,
+            inbox_bytes=sum(len(item.text.encode()) for item in inbox),
+            unheard=past.unheard + state.unheard + lost,
+        )
+        .with_dialogue(conversation=settled(with_messages(unseen, kept)))
+        .with_failures(dead_letters=past.waiting_letters)
+    )
+
+
+def _of_one_run(past: S, own: AgentState) -> S:
+    """Return the past with what a run does not share with its forks.
+
+    Its setup is prepared anew: a fork has the tools that its agent lists now. Streaks that end a run begin anew: the
+    fork may have other limits.
+    """
+    return (
+        past.with_control(
+            origin=own.origin,
+            doing=own.doing,
+            is_standing=own.is_standing,
+            is_over=own.is_over,
+            paused=own.paused,
+            aborted=own.aborted,
+            stop=own.stop,
+            questions=own.questions,
+            announced=own.announced,
+            notes=own.notes,
+        )
+        .with_task(setup=own.setup, decided=own.decided, undecided=own.undecided)
+        .with_dialogue(
+            calibration=own.calibration,
+            pending=own.pending,
+            repairs=own.repairs,
+            critiques=own.critiques,
+            recollection=own.recollection,
+        )
+        .with_budget(extended=own.extended, over_budget=own.over_budget)
+        .with_failures(breakers=own.breakers, results=own.results, denials=own.denials, invalid=own.invalid)
+        .with_family(children=own.children, told_held=own.told_held, fork=None)
+    )
+
+
+def _sent_again(state: AgentState, requeue: Collection[str]) -> tuple[DeadLetter, ...]:
+    state = state.with_failures(dead_letters=tuple(letter.with_requeued(False) for letter in state.dead_letters))
+    try:
+        for letter_id in requeue:
+            state = requeued(state, letter_id)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
+    return state.waiting_letters
+
+
+def _input(state: AgentState, wish: ForkInput) -> AgentInput:
+    """Return the input of the fork: what its past was prepared with, under what is given anew."""
+    raw: dict[str, Any] = state.input.model_dump(mode="json", exclude_unset=True)
+    changes = wish.changes
+    if state.setup is not None and "agent" not in changes:
+        raw |= state.setup.model_dump(mode="json", include={"model", "instructions"})
+        raw["config"] = state.config.model_dump(mode="json", warnings=False)
+    if state.setup is not None and state.setup.output_schema is not None:
+        raw["output_schema"] = state.setup.output_schema
+    config = _over(raw.get("config", {}), changes.get("config") or {})
+    task: dict[str, Any] = {} if wish.task is None else {"task": wish.task}
+    return parse_input(raw | changes | {"config": config} | task)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables merged, key by key."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        both = isinstance(under, dict) and isinstance(value, dict)
+        merged[key] = _over(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
+    return merged

@@ -1,0 +1,77 @@
+"""Who says what a goal does: its model, or the pipeline of its configuration. What differs between them stands here."""
+
+from collections.abc import Callable, Sequence
+
+from orga.workflows.decisions.goals import plans, pursue
+from orga.workflows.decisions.goals.pipelines import course
+from orga.workflows.decisions.goals.pipelines.next import with_next
+from orga.workflows.decisions.goals.pipelines.plans import pipeline_of
+from orga.workflows.types.control import Intervention, Stop
+from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.value import Value
+
+
+class Planner(Value):
+    """The decisions of a goal that depend on who plans it."""
+
+    plan: Callable[[GoalState], GoalState | None]
+    """The state with its plan; None where the model is asked for one."""
+    heard: Callable[[GoalState, Sequence[Intervention]], GoalState]
+    """What is kept of what people said, beside what the conversation holds."""
+    round: Callable[[GoalState], GoalState]
+    """The state with the steps that are done next."""
+    calls: Callable[[GoalState], Sequence[ToolCall | None]]
+    """The calls of these steps; None for each that the model has to make."""
+    brought: Callable[[GoalState, Sequence[Outcome]], GoalState]
+    """The state with what is kept of these steps, in their order, behind `with_executed`."""
+    next: Callable[[GoalState], GoalState | None]
+    """The state with what is next; None where the model is asked."""
+    answer: Callable[[GoalState, Stop], str]
+    """The final answer; "" where the model writes it."""
+
+
+def _open(_: GoalState) -> None:
+    """Leave it to the model."""
+
+
+def _as_it_is(state: GoalState, _: object) -> GoalState:
+    return state
+
+
+def _unwritten(_: GoalState, __: Stop) -> str:
+    return ""
+
+
+BY_MODEL = Planner(
+    plan=_open,
+    heard=_as_it_is,
+    round=pursue.with_round,
+    calls=plans.calls_of,
+    brought=_as_it_is,
+    next=pursue.with_foregone,
+    answer=_unwritten,
+)
+
+BY_PIPELINE = Planner(
+    plan=course.with_pipeline_plan,
+    heard=course.with_heard,
+    round=course.with_pipeline_round,
+    calls=course.calls_of,
+    brought=course.with_brought,
+    next=with_next,
+    answer=course.pipeline_answer,
+)
+
+
+def planner_of(state: GoalState) -> Planner:
+    """Return who plans this goal."""
+    return BY_MODEL if pipeline_of(state) is None else BY_PIPELINE
+
+
+def planned_calls(state: GoalState) -> tuple[ToolCall, ...]:
+    """Return the calls of the round as they are planned; none where one of them is not."""
+    made = planner_of(state).calls(state)
+    calls = tuple(call for call in made if call is not None)
+    return calls if len(calls) == len(made) else ()
