@@ -20,6 +20,7 @@ from bench.script import RESULT, Script
 from orga.client.history.converter import data_converter
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.search_attributes import KEYS
+from orga.client.workers.garbage import collect_ended_runs
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.names import TASK_QUEUE
 
@@ -88,6 +89,7 @@ async def rig() -> AsyncGenerator[Rig]:
         async with our_worker(client, OURS_QUEUE, Script()), _floor_worker(floor_client):
             for side in (ours, floor):
                 await side.run(50)
+            collect_ended_runs()  # as the program of a worker does; for both sides, which share this process
             yield Rig(address, ours, floor)
 
 

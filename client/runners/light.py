@@ -2,7 +2,7 @@
 
 from functools import cache
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from temporalio.worker.workflow_sandbox._restrictions import RestrictionContext, _RestrictedProxy
 from temporalio.worker.workflow_sandbox._runner import _Instance
@@ -18,7 +18,7 @@ class LightInstance(_Instance):
 
     def _create_instance(self) -> None:
         importer = self.importer
-        importer.import_func = QuickImport(importer)
+        importer.import_func = cast(Any, QuickImport(importer))
         builtins: list[tuple[str, Any, Any]] = importer.restricted_builtins  # pyright: ignore
         importer.restricted_builtins = [
             (name, local, _unwrapping(local.orig) if name in _UNWRAPPING else restricted)
