@@ -10,10 +10,13 @@ from orga.activities.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.setup import OF_THE_AGENT, PrepareRequest, Setup
+from orga.workflows.types.setup import PrepareRequest, Setup
 
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""
+
+LARGEST = 5
+"""Parts of a setup that is too large that are named with their sizes."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
 
@@ -42,8 +45,9 @@ class PrepareActivities:
 
 
 def _too_large(setup: Setup, size: int) -> str:
-    parts = setup.model_dump(mode="json", include={*OF_THE_AGENT})
-    sizes = ", ".join(f"{name} {len(to_json(value))}" for name, value in parts.items() if value)
+    parts = setup.model_dump(mode="json", exclude_unset=True)
+    largest = sorted(((len(to_json(value)), name) for name, value in parts.items()), reverse=True)[:LARGEST]
+    sizes = ", ".join(f"{name} {bytes_}" for bytes_, name in largest)
     return (
         f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
         f"({sizes}); shorten it, or narrow the tools with tool_profile"

@@ -19,6 +19,7 @@ from bench import (
     goals,
     history_size,
     knowing,
+    reading,
     recall_quality,
     recall_time,
     replay,
@@ -56,6 +57,7 @@ MEASURES = {
     "m": Measure("quality of recall", recall_quality.measure),
     "n": Measure("time of recall", recall_time.measure, {"items": 100_000}, {"items": 10_000}),
     "o": Measure("history with knowledge", knowing.measure),
+    "p": Measure("answers of the offline reader", reading.measure),
 }
 
 

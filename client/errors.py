@@ -1,6 +1,6 @@
 """What can go wrong for a user of the client, each as one line: the cause, then the remedy."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from shlex import quote
 
 
@@ -15,9 +15,19 @@ class ConfigError(OrgaError):
 class RunNotFound(OrgaError):
     """No run has this id."""
 
-    def __init__(self, workflow_id: str, run_id: str = "") -> None:
+    def __init__(self, workflow_id: str, run_id: str = "", *, told: str = "") -> None:
         which = f"the server keeps no run {run_id!r} of" if run_id else "there is no run"
-        super().__init__(f"{which} {workflow_id!r}; `orga list` shows the ids")
+        super().__init__(told or f"{which} {workflow_id!r}; `orga list` shows the ids")
+
+
+class AmbiguousRun(OrgaError):
+    """The ids of several runs begin so."""
+
+    def __init__(self, beginning: str, newest: Sequence[str], of: int) -> None:
+        others = f" and {of - len(newest)} more" if of > len(newest) else ""
+        super().__init__(
+            f"{beginning!r} is the beginning of {of} ids, newest first: {', '.join(newest)}{others}; say more of it"
+        )
 
 
 class ScheduleNotFound(OrgaError):

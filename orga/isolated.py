@@ -18,11 +18,19 @@ def run(module: str, *arguments: str) -> None:
     pin()
     keep_clone_out()
     sys.path += [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    keep_out(Path.cwd())
+    keep_out(_working_folder())
     sys.argv = [module, *arguments]
     with _silent_interrupts():
         main = import_module(module).main
     main()
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        sys.stderr.write("orga: the working folder is gone, deleted or moved; change into another one (cd)\n")
+        sys.exit(2)
 
 
 @contextmanager

@@ -1,7 +1,10 @@
-"""What may be erased at once."""
+"""What is erased: the rule that every store and its preview go by."""
 
-from orga.activities.knowledge.ports import KnowledgeError
-from orga.workflows.types.knowledge import Erasure
+from collections.abc import Iterable
+
+from orga.activities.knowledge.batches import batches
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.workflows.types.knowledge import Erasure, StoredItem
 
 
 def require_named(what: Erasure) -> None:
@@ -12,6 +15,38 @@ def require_named(what: Erasure) -> None:
     """
     if what == Erasure():
         raise KnowledgeError(
-            "nothing says what is to be forgotten; name an id, a subject, a run, a user, a tenant or a source",
+            "nothing says what is to be forgotten; name an id, a subject, a run, a user, a tenant, a source or a time",
             kind="InvalidItem",
         )
+
+
+def named_exactly(what: Erasure) -> dict[str, str]:
+    """Return the columns that are named, each with the value that an item has to have there."""
+    named = {"subject": what.subject, "workflow_id": what.workflow_id, "user": what.user, "source": what.source}
+    return {column: value for column, value in named.items() if value}
+
+
+def fits(item: StoredItem, what: Erasure) -> bool:
+    """Return whether an item would be erased."""
+    has = {
+        "subject": item.subject,
+        "workflow_id": item.provenance.workflow_id,
+        "user": item.owner.user,
+        "source": item.provenance.source,
+    }
+    return (
+        (not what.ids or item.id in what.ids)
+        and all(has[column] == value for column, value in named_exactly(what).items())
+        and (what.tenant is None or (item.scope != "global" and item.owner.tenant == what.tenant))
+        and (what.expired_by is None or (item.expires_at is not None and item.expires_at <= what.expired_by))
+    )
+
+
+async def forget_ids(store: KnowledgeStore, ids: Iterable[str]) -> None:
+    """Forget items, however many, in their order.
+
+    Raises:
+        KnowledgeError: Not all are gone.
+    """
+    for batch in batches(ids):
+        await store.forget(Erasure(ids=tuple(batch)))

@@ -11,6 +11,7 @@ from typing import Any, TextIO, cast
 
 from pydantic import ValidationError
 
+from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredItem
 
@@ -18,8 +19,6 @@ FORMAT = "orga-knowledge"
 VERSION = 1
 MAX_LINE = 2_000_000
 """Characters."""
-
-_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ async def import_items(
         KnowledgeError: A part was not stored; those before it were. The message says how many.
     """
     done = Imported()
-    for batch in _batches(items):
+    for batch in batches(items):
         try:
             stored = await store.store(batch)
         except KnowledgeError as error:
@@ -136,14 +135,3 @@ def _require_version(first: dict[str, object]) -> None:
 
 def _flawed(number: int, what: str) -> KnowledgeError:
     return KnowledgeError(f"line {number} cannot be imported: {what}", kind="InvalidItem")
-
-
-def _batches(items: Iterable[KnowledgeItem]) -> Iterator[list[KnowledgeItem]]:
-    batch: list[KnowledgeItem] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

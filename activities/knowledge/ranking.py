@@ -17,6 +17,10 @@ from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
 
 CANDIDATES = 40
 """How many a store looks for by words, and as many by vectors, where no more are wanted."""
+IN_A_FOLDER = 500
+"""Items of one directory or language that a store looks at, the newest."""
+COMMON = 1_000
+"""A word that so many items hold tells nothing where another one does."""
 ENOUGH_TERMS = 5
 """A query that names more is covered by these many: talk of many things is no reason to recall none."""
 MIN_LIKENESS = 85

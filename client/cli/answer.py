@@ -9,7 +9,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.login_name import login_name
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 
 
@@ -29,8 +29,8 @@ def answer(
     return completed(_answer(run, text, question, by or login_name(), config, as_json=json))
 
 
-async def _answer(run_id: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+async def _answer(named: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         answered = await here.run(run_id).answer(text, question, by)
     if as_json:
         json_result({"id": run_id, "question": answered})

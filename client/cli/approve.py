@@ -1,7 +1,7 @@
 """`orga approve` and `orga deny`: a person's word on calls that policy lets through only with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -16,7 +16,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.login_name import login_name
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import apart, behind
 from orga.client.errors import Refused
 from orga.client.runs.agents import AgentHandle
@@ -82,9 +82,9 @@ def deny(
     return _decided(_Decision("denied", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
 
 
-async def _held(run_id: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
+async def _held(named: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
     """Show these calls, or all that are held, and decide nothing."""
-    async with session(config) as here:
+    async with of_run(named, config) as (here, run_id):
         held = (await here.run(run_id).live_status()).pending_approvals
     if missing := set(approvals) - {question.approval_id for question in held}:
         raise UsageError(f"run {run_id!r} holds no call {', '.join(sorted(missing))}; `orga inbox` shows what waits")
@@ -116,8 +116,9 @@ def _decided(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
 
 async def _told(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
     taken, refused = list[str](), dict[str, str]()
-    async with session(config) as here:
-        run = here.run(decision.run_id)
+    async with of_run(decision.run_id, config) as (here, run_id):
+        decision = replace(decision, run_id=run_id)
+        run = here.run(run_id)
         tell = run.approve if decision.word == "approved" else run.deny
         for approval_id in decision.approvals or await _pending(run, decision):
             try:

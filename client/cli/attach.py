@@ -7,9 +7,9 @@ from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, NoWorker, RunId
-from orga.client.cli.output import note
-from orga.client.cli.session import session
+from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet, RunId
+from orga.client.cli.output import hush, note
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.server.pollers import may_be_polled
@@ -17,7 +17,9 @@ from orga.client.workers.keeping import kept_worker
 from orga.workflows.types.input import Workplace
 
 
-def attach(run: RunId, no_worker: NoWorker = False, json: Json = False, config: ConfigFile = None) -> int:
+def attach(
+    run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
+) -> int:
     """Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.
 
     A run of another folder is only followed: its worker is started there.
@@ -26,11 +28,12 @@ def attach(run: RunId, no_worker: NoWorker = False, json: Json = False, config: 
 
     Example: orga attach agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0f
     """
+    hush(quiet=quiet)
     return completed(_attach(run, config, no_worker=no_worker, as_json=json))
 
 
-async def _attach(run_id: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
-    async with session(config) as here:
+async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         described = await here.run(run_id).describe()
         if link := here.connection.link(run_id):
             note(link)

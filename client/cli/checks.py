@@ -1,6 +1,7 @@
 """What `orga doctor` looks at, one check after the other; a later one is left out when it needs an earlier one."""
 
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
         return
     else:
         yield Check("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
-        for check in _parts(await worker_report(loaded.path or NO_FILE)):
+        for check in (*_parts(await worker_report(loaded.path or NO_FILE)), *idle_models(os.environ)):
             yield check
     try:
         forward_core_logs()
@@ -75,6 +76,15 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
                 yield check
     except ServerUnavailable as error:
         yield Check("server", ok=False, detail=error.cause, remedy=error.remedy)
+    except ConfigError as error:
+        yield Check("server", ok=False, detail=str(error), remedy="name the server, or leave the namespace out")
+
+
+def idle_models(env: Mapping[str, str]) -> list[Check]:
+    """Tell which addresses of the environment are not asked, for want of a key."""
+    from orga.activities.adapters.models.settings import idle_addresses
+
+    return [Check("models", ok=True, detail=told, remedy="orga models", warning=True) for told in idle_addresses(env)]
 
 
 def _untrusted(error: Untrusted) -> Check:

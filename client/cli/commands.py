@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from orga.client.cli.of_run import OfRun
+
 
 class Command(NamedTuple):
     """One command."""
@@ -28,7 +30,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "attach:attach",
             "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
         ),
-        Command("list", "list_runs:list_runs", "List runs, newest first."),
+        Command(
+            "list",
+            "list_runs:list_runs",
+            "List runs, newest first: what they are for, where they stand, what they cost, in which folder.",
+        ),
         Command(
             "status",
             "status:status",
@@ -37,8 +43,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command(
             "conversation",
             "conversation:conversation",
-            "Show what the model would see now: instructions, task, calls, results. A worker has to answer.",
+            "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
         ),
+        Command("open", "open_run:open_run", "Open a run in the Temporal UI, in your browser, and write the address."),
         Command("journal", "journal:journal", "Show the journal of a run, live or ended; no worker is needed."),
         Command(
             "steps",
@@ -114,6 +121,25 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         Command("notify", "notify:app", "A webhook tells people what waits for them: try it."),
     ),
+    "Settings": (
+        Command("init", "init:init", "Write a first, commented orga.toml; an existing one is never overwritten."),
+        Command("config", "config:app", "The configuration that holds here: each value, and where it comes from."),
+        Command(
+            "agents",
+            "agents:agents",
+            "Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.",
+        ),
+        Command(
+            "models",
+            "models:models",
+            "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
+        ),
+        Command(
+            "completion",
+            "completion:completion",
+            "Write the script that lets the Tab key complete commands and options; your shell reads it at its start.",
+        ),
+    ),
     "Server and workers": (
         Command(
             "dev",
@@ -129,6 +155,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "worker",
             "worker:worker",
             "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
+        ),
+        Command(
+            "logs", "logs:logs", "Show the log of a worker that a command brought along, or of the embedded server."
         ),
         Command(
             "setup",
@@ -200,7 +229,7 @@ def loaded(name: str, place: str) -> Any:
     if isinstance(target, typer.Typer):
         return typer.main.get_group(target)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name)(target)
+    alone.command(name, cls=OfRun)(target)
     return typer.main.get_command(alone)
 
 

@@ -1,7 +1,8 @@
 """How a run ended: its answer on stdout, the facts on stderr, the exit code."""
 
+from orga.client.cli.answer_text import answer
 from orga.client.cli.exit_codes import of_ending
-from orga.client.cli.output import document, json_result, note
+from orga.client.cli.output import alarm, json_result, note
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import spent
 from orga.workflows.types.status import AgentResult
@@ -12,9 +13,10 @@ def show_ending(ended: AgentResult, *, as_json: bool) -> int:
     if as_json:
         json_result(ended.model_dump(mode="json"))
     elif ended.output:
-        document(ended.output)
-    note(facts(ended))
-    return of_ending(ended.termination.reason)
+        answer(ended.output)
+    code = of_ending(ended.termination.reason)
+    (alarm if code else note)(facts(ended))
+    return code
 
 
 def facts(ended: AgentResult) -> str:

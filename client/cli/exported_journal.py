@@ -6,17 +6,17 @@ from pathlib import Path
 from orga.client.cli.audit_keys import signing_key
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.output import note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.journal.exports import export_check
 from orga.client.journal.file import JournalFile, read_journal_file, write_journal
 from orga.client.journal.head import misfits, sealed
 from orga.client.journal.reading import read_journal
 
 
-async def checked(run_id: str, path: Path, config: Path | None) -> int:
+async def checked(named: str, path: Path, config: Path | None) -> int:
     """Compare the export with the run and return the exit code."""
     found = read_export(path)
-    async with session(config) as here:
+    async with of_run(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
     check = export_check(run_id, found.entries, entries)
     wrong = [] if check.ok else [check.detail]
@@ -41,9 +41,9 @@ def read_export(path: Path) -> JournalFile:
     return read_journal_file(path)
 
 
-async def written(run_id: str, path: Path, config: Path | None, *, sign: bool) -> int:
+async def written(named: str, path: Path, config: Path | None, *, sign: bool) -> int:
     """Write the journal as it is now and return the exit code."""
-    async with session(config) as here:
+    async with of_run(named, config) as (here, run_id):
         key = signing_key(here.loaded.config.audit) if sign else None
         entries = [entry async for entry in read_journal(here.client, run_id)]
     found = sealed(run_id, entries, key, datetime.now(UTC))

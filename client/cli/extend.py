@@ -10,7 +10,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.workflows.types.record import problems
 from orga.workflows.types.usage import BudgetExtension
 
@@ -51,8 +51,8 @@ def extend(
     return completed(_extend(run, limits, config, as_json=json))
 
 
-async def _extend(run_id: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+async def _extend(named: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         raised = await here.run(run_id).extend_budget(**limits)
     if as_json:
         json_result({"id": run_id, "limits": raised})

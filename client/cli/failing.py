@@ -4,17 +4,18 @@ import os
 import re
 import traceback
 from collections.abc import Callable
-from errno import ENAMETOOLONG
+from errno import EDQUOT, ENAMETOOLONG, ENOENT, ENOSPC
 
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.output import note
+from orga.client.cli.output import alarm
 from orga.client.cli.terminal_text import behind
 from orga.client.cli.trust import is_trusted_now
 from orga.client.config.file import ConfigError
 from orga.client.config.trust.check import Untrusted
 from orga.client.errors import (
+    AmbiguousRun,
     NotAnAgent,
     OrgaError,
     Refused,
@@ -38,6 +39,7 @@ _OF_USAGE = (
     InvalidInput,
     ConfigError,
     RunNotFound,
+    AmbiguousRun,
     ScheduleNotFound,
     ScheduleTaken,
     NotAnAgent,
@@ -76,7 +78,7 @@ def ended_by(error: Exception, again: Callable[[], int]) -> int:
         return again()
     if os.environ.get("ORGA_DEBUG"):
         traceback.print_exc()
-    note(*behind("orga: ", _text(error)))
+    alarm(*behind("orga: ", _text(error)))
     return of_error(error)
 
 
@@ -87,4 +89,16 @@ def _text(error: Exception) -> str:
         return f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see: orga doctor"
     if isinstance(error, RunFailed):
         return _REFUSED.sub("", str(error))
-    return str(error)
+    return _of_system(error) if isinstance(error, OSError) else str(error)
+
+
+def _of_system(error: OSError) -> str:
+    """Return what the operating system refused, in words, with the remedy where there is one."""
+    if error.errno in {ENOSPC, EDQUOT}:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}the disk is full, so not all was written; make room and try again"
+    if error.errno == ENOENT and error.filename is None:
+        return "the working folder is gone, deleted or moved; change into another one (cd)"
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"

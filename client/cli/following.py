@@ -4,7 +4,7 @@ import asyncio
 from shlex import quote
 
 from orga.client.cli.ending import show_ending
-from orga.client.cli.output import note
+from orga.client.cli.output import alarm, note
 from orga.client.cli.session import Session
 from orga.client.cli.watching import Watch, screen
 from orga.client.workers.keeping import WorkerKeeper
@@ -24,9 +24,9 @@ async def follow(here: Session, run_id: str, task_queue: str, keeper: WorkerKeep
     if keeper is not None:
         keeper.report = shown.note
     try:
-        ended = await Watch(here.client, here.run(run_id), task_queue, shown).to_the_end()
+        ended = await Watch(here.client, here.run(run_id), task_queue, shown, keeper).to_the_end()
     except asyncio.CancelledError:
-        note(_farewell(run_id, keeper))
+        alarm(_farewell(run_id, keeper))
         raise
     finally:
         if keeper is not None:

@@ -1,7 +1,7 @@
 """`orga fork`: a new run with the same past."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +9,9 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.task_input import pair_of, settings, task_text
 from orga.client.config.problems import nearest
 from orga.client.config.text_values import annotation_at, from_text
@@ -34,14 +34,14 @@ OF_THE_INPUT: Mapping[str, type[Border]] = {
 def fork(
     run: RunId,
     *,
-    at_iteration: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="The last iteration that both share; 0 for none.", show_default=False),
-    ],
+    to_iteration: LastIteration,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting; or model, agent, instructions, tools; of a goal skills."
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="A setting; or model, agent, instructions, tools; of a goal skills.",
         ),
     ] = None,
     task: Annotated[
@@ -55,12 +55,12 @@ def fork(
 
     The fork of a goal is a goal: it goes on from the end of turn N with the plan that was.
 
-    Example: orga fork ID --at-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
+    Example: orga fork ID --to-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 
-    Example: orga fork ID --at-iteration 5 --task "Now write the tests for it."
+    Example: orga fork ID --to-iteration 5 --task "Now write the tests for it."
     """
     asked = None if task is None else clean_text(task_text(task))
-    wish = _Wish(run, at_iteration, changes(set_ or ()), asked, None if id_ is None else run_id_of(id_))
+    wish = _Wish(run, to_iteration, changes(set_ or ()), asked, None if id_ is None else run_id_of(id_))
     return completed(_fork(wish, config, as_json=json))
 
 
@@ -95,7 +95,8 @@ class _Wish:
 
 
 async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(wish.run_id, config) as (here, run_id):
+        wish = replace(wish, run_id=run_id)
         forked = await fork_run(
             here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
         )

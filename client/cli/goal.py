@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli import output
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, NoWorker
+from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
 from orga.client.cli.run import detached, followed
 from orga.client.cli.session import Session
 from orga.client.cli.task_input import GoalGiven, goal_input
+from orga.client.config.known_input import Wanted
 from orga.client.runs.goals import goal_id_of, start_goal
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.pipelines.plans import unknown_pipeline
@@ -41,13 +43,18 @@ class _Wish:
 def goal(
     goal: Annotated[str, typer.Argument(metavar="GOAL", help="What to reach; - reads it from standard input.")],
     *,
-    agent: Annotated[str | None, typer.Option(help="Whose tools it has; the default agent's without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model or tier:NAME, in place of the agent's own.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="Whose tools it has; the default agent's without.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
+    ] = None,
     skills: Annotated[
         list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the goal, as max_llm_calls=30.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the goal, as max_llm_calls=30."),
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Rounds of steps at most.")] = None,
     timeout: Annotated[
@@ -69,7 +76,8 @@ def goal(
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
     no_worker: NoWorker = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it, print its id, and leave.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, and leave.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -82,6 +90,7 @@ def goal(
 
     Example: orga goal "Compare what the README says of limits with the code" --max-iterations 5
     """
+    output.hush(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: names no goal; add --id ID")
     given = GoalGiven(
@@ -89,7 +98,9 @@ def goal(
         pipeline=pipeline,
         inputs=input_ or (),
     )
-    wish = _Wish(goal_input(given), goal_id_of(id_), again)
+    checked = goal_input(given)
+    wish = _Wish(checked, goal_id_of(id_), again)
+    wanted = Wanted(checked.agent, checked.model, checked.skills or (), is_goal=True)
     if detach:
-        return completed(detached(wish.start, config, as_json=json))
-    return completed(followed(wish.start, config, no_worker=no_worker, as_json=json))
+        return completed(detached(wish.start, config, wanted, as_json=json))
+    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))

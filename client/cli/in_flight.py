@@ -12,7 +12,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 
-from orga.client.cli.progress import InFlight
+from orga.client.cli.flights import InFlight
 
 
 async def in_flight(description: WorkflowExecutionDescription, converter: DataConverter) -> tuple[InFlight, ...]:

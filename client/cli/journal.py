@@ -11,7 +11,10 @@ from orga.client.cli.exported_journal import checked, written
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.report.html import html
+from orga.client.cli.report.markdown import markdown
+from orga.client.cli.report.written import report
+from orga.client.cli.session import of_run
 from orga.client.cli.timeline import Timeline
 from orga.client.cli.watching import followed
 from orga.client.journal.reading import read_journal
@@ -30,6 +33,10 @@ def journal(
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the entries and their head to FILE.")
     ] = None,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A report to read and to send, as Markdown.")] = False,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="The same as one HTML page, which loads nothing and runs nothing.")
+    ] = False,
     sign: Annotated[bool, typer.Option("--sign", help="Sign the head; orga audit keygen makes the key.")] = False,
     json: Json = False,
     config: ConfigFile = None,
@@ -38,10 +45,17 @@ def journal(
 
     With --json one object a line: sequence, timestamp, agent, iteration, event, data, hash.
 
+    Example: orga journal ID --html > report.html
+
     Example: orga journal ID --export run.jsonl --sign
 
     Example: orga journal ID --exported run.jsonl
     """
+    if as_markdown or as_html:
+        others = (follow, verify, json, sign, exported is not None, export is not None, as_markdown and as_html)
+        if any(others):
+            raise UsageError("--markdown or --html makes a report, and goes with no other option")
+        return completed(report(run, html if as_html else markdown, config))
     if sign and export is None:
         raise UsageError("--sign signs an export: name its file with --export FILE")
     if export is not None:
@@ -53,8 +67,8 @@ def journal(
     return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
 
 
-async def _journal(run_id: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
-    async with session(config) as here:
+async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
         return await _written(entries, verify=verify, as_json=as_json)
 

@@ -12,9 +12,10 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.required_attributes import require_attributes
-from orga.client.cli.run_rows import Filter, Row, rows, table
+from orga.client.cli.run_details import detailed
+from orga.client.cli.run_rows import Filter, Row, rows
+from orga.client.cli.run_table import table, terminal_width
 from orga.client.cli.session import session
-from orga.client.cli.status_lines import letter_lines
 from orga.client.runs.asking import Asked, Asking
 from orga.workflows.types.names import AGENT, DEAD_LETTERS, TENANT
 from orga.workflows.types.status import AgentStatus
@@ -34,7 +35,10 @@ def list_runs(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """List runs, newest first.
+    """List runs, newest first: what they are for, where they stand, what they cost, in which folder.
+
+    A terminal shows the beginning of each id, which every command takes for it, and cuts what does not fit. Elsewhere
+    ids and texts are whole; scripts read --json.
 
     Example: orga list --running --agent reviewer
 
@@ -50,13 +54,13 @@ async def _listed(wanted: Filter, limit: int, config: Path | None, *, as_json: b
     statuses: Statuses = {}
     async with session(config) as here:
         await require_attributes(here.client, *(key for key, is_wanted in needed.items() if is_wanted))
-        found = await rows(here.client, wanted, limit)
+        found = await detailed(here.client, await rows(here.client, wanted, limit))
         if wanted.dead_letters:
             statuses = await _statuses(here.client, found)
     if as_json:
         json_result([_json(row, statuses) for row in found])
     elif found:
-        result(*table(found))
+        result(*table(found, width=terminal_width()))
         for failing in (row.task_fails for row in found if row.task_fails):
             note(f"{in_full(failing.workflow_id)} is stuck: {failing.told}; {failing.way_out}")
         for row in found if wanted.dead_letters else ():
@@ -88,6 +92,8 @@ def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
 def _letter_lines(row: Row, status: AgentStatus | None) -> list[str]:
     if status is None:
         return [f"  {row.dead_letters} dead letters; no worker answers, start one with: {row.worker_command}"]
+    from orga.client.cli.status_lines import letter_lines  # with all that words a status
+
     others = row.dead_letters - len(status.dead_letters)
     lacking = [f"  {others} deliveries of its answer failed, see: orga inbox --kind delivery"] if others > 0 else []
     return [*letter_lines(row.id, status, "  "), *lacking]

@@ -5,17 +5,17 @@ import sys
 from datetime import UTC, datetime
 from shlex import quote
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.spinner import Spinner
-from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from orga.client.cli.answer_line import AnswerLine
+from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.line import Line, Tone
+from orga.client.cli.meters import Meters
 from orga.client.cli.plan_lines import SHOWN, step_lines, trend_line
-from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.progress import Progress
 from orga.client.cli.screen import remarks
 from orga.client.cli.status_lines import call_budgets, held
 from orga.client.cli.terminal_text import harmless, on_one_line
@@ -24,7 +24,7 @@ from orga.workflows.types.text import as_line, in_full
 
 TEXT_LINES = 6
 """Of what a model is writing."""
-BAR_CELLS = 12
+CALL_CHARS = 200
 
 _STYLES: dict[Tone, str] = {
     "quiet": "dim",
@@ -96,10 +96,10 @@ def block(progress: Progress, now: datetime) -> RenderableType:
     for activity in progress.in_flight:
         if activity.name in _WRITING and activity.text:
             parts.append(_tail(activity.text))
-    parts += [_flight(activity, now) for activity in progress.in_flight if activity.name not in _WRITING]
+    parts += [_Call(progress.flights, each, now) for each in _calls(progress)]
     parts += [Text(as_line(line), style="dim") for line in _standing(progress)]
     parts += [Text(as_line(remark), style="yellow") for remark in remarks(progress)]
-    return Group(*parts, _meters(progress, now))
+    return Group(*parts, Meters(progress, now))
 
 
 def _tail(text: str) -> Text:
@@ -107,10 +107,34 @@ def _tail(text: str) -> Text:
     return Text("\n".join(f"│ {as_line(line)}" for line in lines[-TEXT_LINES:]), style="italic", overflow="fold")
 
 
-def _flight(activity: InFlight, now: datetime) -> Text:
+def _calls(progress: Progress) -> list[InFlight]:
+    """Return what is under way or over, in the order of the calls."""
+    under_way = [each for each in progress.in_flight if each.name not in _WRITING]
+    return sorted([*under_way, *progress.flights.over], key=InFlight.place)
+
+
+class _Call:
+    """A call on one line: what it is gives way, where the line is too narrow; its time never does."""
+
+    def __init__(self, flights: Flights, activity: InFlight, now: datetime) -> None:
+        self._text = as_line(on_one_line(flights.in_words(activity), CALL_CHARS))
+        self._time, self._style = _time_of(activity, now)
+        self._mark = " " if activity.took_s is None else "•"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the line."""
+        call = Text(f"{self._mark} {self._text}", style=self._style)
+        call.truncate(max(options.max_width - cell_len(self._time) - 1, 1), overflow="ellipsis")
+        yield call.append(f" {self._time}")
+
+
+def _time_of(activity: InFlight, now: datetime) -> tuple[str, str]:
+    """Return its own time, and the style; of one that is over what it took."""
+    if activity.took_s is not None:
+        return f"{activity.took_s:.1f} s", "dim"
     if activity.since is None:
-        return Text(f"  {in_full(activity.name)} waits", style="dim")
-    return Text(f"  {in_full(activity.name)} {max((now - activity.since).total_seconds(), 0.0):.1f} s", style="cyan")
+        return "waits", "dim"
+    return f"{max((now - activity.since).total_seconds(), 0.0):.1f} s", "cyan"
 
 
 def _standing(progress: Progress) -> list[str]:
@@ -126,38 +150,3 @@ def _standing(progress: Progress) -> list[str]:
     if progress.dead_letters:
         lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {quote(progress.run_id)}")
     return lines
-
-
-def _meters(progress: Progress, now: datetime) -> Table:
-    budgets = progress.budgets
-    phase = "paused" if progress.paused else progress.phase
-    cells: list[RenderableType] = [
-        Spinner("dots", text=Text(phase, style="bold")),
-        _iterations(progress),
-        _meter("tokens", progress.tokens, budgets.max_total_tokens if budgets else None),
-        _meter("s", int(progress.clock_s(now)), budgets.timeout_s if budgets else None),
-    ]
-    if progress.cost_usd is not None:
-        cells.append(Text(f"{progress.cost_usd:.4f} USD"))
-    table = Table.grid(padding=(0, 2))
-    table.add_row(*cells)
-    return table
-
-
-def _iterations(progress: Progress) -> Text:
-    """Return how many are used up; of a goal its limit is one of rounds, and its iterations are turns."""
-    budgets, plan = progress.budgets, progress.plan
-    limit = budgets.max_iterations if budgets else None
-    if plan is None:
-        return _meter("iterations", progress.iteration, limit)
-    return _meter("rounds", plan.get("rounds", 0), limit)
-
-
-def _meter(unit: str, spent: float, limit: float | None) -> Text:
-    if not limit:
-        return Text(f"{spent:,} {unit}")
-    share = min(spent / limit, 1.0)
-    filled = round(share * BAR_CELLS)
-    text = Text("█" * filled, style=Style(color="red" if share > 0.8 else "green"))
-    text.append("░" * (BAR_CELLS - filled), style="dim")
-    return text.append(f" {spent:,}/{limit:,.0f} {unit}", style="none")

@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 from orga.client.cli.commands import with_commands
 from orga.client.cli.exit_codes import ExitCode
-from orga.client.cli.output import note, result
+from orga.client.cli.output import alarm, hush, result
 
 app = typer.Typer(
     name="orga",
@@ -45,14 +45,22 @@ BROKEN_PIPE = 141
 
 def main() -> None:
     """Run the command line and leave at once: the SDK's threads can crash an interpreter that finishes normally."""
-    code = run_command(sys.argv[1:])
+    asked = os.environ.get("_ORGA_COMPLETE")
+    code = _completed(asked) if asked else run_command(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(code)
 
 
+def _completed(asked: str) -> int:
+    from orga.client.cli.completion import complete_words
+
+    return complete_words(asked)
+
+
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
+    hush(quiet=False)
     try:
         return int(with_commands(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
     except TyperException as error:
@@ -70,7 +78,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _usage(error: TyperException) -> int:
     if message := error.format_message():
-        note(f"orga: {message} (orga COMMAND --help explains)")
+        alarm(f"orga: {message} (orga COMMAND --help explains)")
     return ExitCode.USAGE
 
 

@@ -50,7 +50,7 @@ class Narrator:
 
     def _reasoned(self, entry: JournalEntry) -> list[Line]:
         actions: list[dict[str, Any]] = entry.data.get("actions", [])
-        self._calls = [(str(a.get("call_id")), _call(a)) for a in actions if "tool" in a]
+        self._calls = [(str(a.get("call_id")), call_text(a)) for a in actions if "tool" in a]
         lines = [Line(f"→ {call}", "call") for _, call in self._calls]
         if not self._calls and entry.data.get("turn", ANSWERING) == ANSWERING:
             lines = [Line(f"answers: {on_one_line(str(a.get('respond', '')))}") for a in actions]
@@ -91,7 +91,8 @@ class Narrator:
         outcomes: list[dict[str, Any]] = entry.data.get("outcomes", [])
         took = (entry.timestamp - self._dispatched_at).total_seconds() if self._dispatched_at else 0.0
         names = dict(self._calls)
-        return [_outcome(outcome, names, took) for outcome in outcomes] or [Line("nothing was run", "quiet")]
+        told = [_outcome(each, names, entry.took_s.get(str(each.get("call_id")), took)) for each in outcomes]
+        return told or [Line("nothing was run", "quiet")]
 
     def _delegation_started(self, entry: JournalEntry) -> list[Line]:
         agent = on_one_line(str(entry.data.get("agent", "")))
@@ -134,7 +135,8 @@ def _build(data: dict[str, Any]) -> str:
     return "".join(f", {name} {on_one_line(str(value))}" for name, value in named.items() if value)
 
 
-def _call(action: dict[str, Any]) -> str:
+def call_text(action: dict[str, Any]) -> str:
+    """Return a call that the model proposed, with its first argument, on one line."""
     call = ToolCall(call_id="", name=str(action.get("tool")), arguments=action.get("arguments") or {})
     return on_one_line(call_summary(call, None))
 

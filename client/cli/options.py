@@ -18,17 +18,43 @@ def _possible(run_id: str) -> str:
 
 RunId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The run's id; `orga list` shows them.", show_default=False, callback=_possible),
+    typer.Argument(
+        metavar="ID",
+        help="The run's id, or a beginning of it that no other run's has.",
+        show_default=False,
+        callback=_possible,
+    ),
 ]
+"""As it was said: `session.of_run` tells which run that is."""
 
-Json = Annotated[bool, typer.Option("--json", help="The result alone on stdout, as JSON; all else on stderr.")]
+Json = Annotated[bool, typer.Option("--json", "-j", help="The result alone on stdout, as JSON; all else on stderr.")]
 
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        "-c",
         metavar="FILE",
         help="Use this orga.toml, not ORGA_CONFIG or the first one upwards from here.",
+        show_default=False,
+    ),
+]
+
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="The answer alone; on stderr only what waits for a person, and what went wrong."
+    ),
+]
+
+LastIteration = Annotated[
+    int,
+    typer.Option(
+        "--to-iteration",
+        "-i",
+        min=0,
+        metavar="N",
+        help="The last iteration of its past that is kept; 0 keeps none.",
         show_default=False,
     ),
 ]

@@ -24,8 +24,27 @@ def json_result(value: Any, *, indent: int | None = 2) -> None:
 
 
 def note(*lines: str) -> None:
-    """Write lines for the person at the terminal."""
+    """Write lines for the person at the terminal, who may have asked for quiet."""
+    if not is_hushed():
+        alarm(*lines)
+
+
+def alarm(*lines: str) -> None:
+    """Write lines that the person at the terminal has to see: what went wrong, what waits for somebody."""
     _written(sys.stderr, "\n".join(map(as_line, lines)))
+
+
+_hushed = [False]
+
+
+def hush(*, quiet: bool) -> None:
+    """Leave notes out from now on, or write them again."""
+    _hushed[0] = quiet
+
+
+def is_hushed() -> bool:
+    """Return whether notes are left out."""
+    return _hushed[0]
 
 
 def _written(stream: TextIO, text: str) -> None:

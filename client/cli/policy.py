@@ -3,6 +3,7 @@
 import typer
 
 from orga.client.cli import policy_check, policy_explain, policy_tests
+from orga.client.cli.of_run import OfRun
 from orga.client.cli.output import document
 
 app = typer.Typer(
@@ -26,5 +27,5 @@ def schema() -> int:
 
 app.command("check")(policy_check.check)
 app.command("test")(policy_tests.run_tests)
-app.command("explain")(policy_explain.explain)
+app.command("explain", cls=OfRun)(policy_explain.explain)
 app.command("schema")(schema)

@@ -10,7 +10,7 @@ import typer
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import apart, behind, on_one_line
 from orga.client.config.file import LoadedConfig
 from orga.client.journal.reading import read_journal
@@ -46,8 +46,8 @@ def explain(
     return completed(_explain(run, place, config, as_json=json))
 
 
-async def _explain(run_id: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+async def _explain(named: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
         sources = _sources(here.loaded)
     found = explanations(entries, place)

@@ -1,9 +1,10 @@
 """Where a run stands, as a viewer pieces it together: from journal entries, from what is in flight, from its status."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.nesting import run_of
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
@@ -33,22 +34,6 @@ _QUIET = {"waiting", "hydrating", "reviewing"}
 
 
 @dataclass(frozen=True)
-class InFlight:
-    """An activity that is under way or waits for its next attempt."""
-
-    activity_id: str
-    name: str
-    attempt: int = 1
-    failure: str = ""
-    """Of the attempt before this one."""
-    text: str = ""
-    """The tail of what a model has written so far."""
-    since: datetime | None = None
-    """Start of this attempt; None while it waits for a worker or for its retry."""
-    retry_at: datetime | None = None
-
-
-@dataclass(frozen=True)
 class Progress:
     """One frame of the live view."""
 
@@ -74,11 +59,13 @@ class Progress:
     dead_letters: int = 0
     plan: dict[str, Any] | None = None
     """Of a goal, as its status tells it."""
-    in_flight: tuple[InFlight, ...] = ()
+    flights: Flights = field(default_factory=Flights)
     task_queue: str = ""
     worker_command: str = "orga worker"
     """How a worker for it is started."""
     lacks_worker: bool = False
+    starts_worker: bool = False
+    """Whether this command starts the one that is missing."""
 
     def with_entry(self, entry: JournalEntry) -> "Progress":
         """Take in the next journal entry; where a delegated run stands is not where this one does."""
@@ -94,9 +81,15 @@ class Progress:
             waiting=_still_waiting(self.waiting, entry),
             tokens=self.tokens + usage.input_tokens + usage.output_tokens,
             spent_at=self.spent_at or entry.timestamp,
+            flights=self.flights.with_entry(entry),
         )
 
-    def with_in_flight(self, activities: tuple[InFlight, ...]) -> "Progress":
+    @property
+    def in_flight(self) -> tuple[InFlight, ...]:
+        """What is under way."""
+        return self.flights.under_way
+
+    def with_in_flight(self, activities: tuple[InFlight, ...], now: datetime) -> "Progress":
         """Take in what the server says is under way; it knows of a new phase before the journal does."""
         names = {activity.name for activity in activities}
         phase = self.phase
@@ -104,7 +97,7 @@ class Progress:
             phase = "reasoning"
         elif names - OWN_ACTIVITIES:
             phase = "acting"
-        return replace(self, in_flight=activities, phase=phase)
+        return replace(self, flights=self.flights.seen(activities, now), phase=phase)
 
     def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
         """Take in the run's own word, which has its limits, its cost and its clock."""

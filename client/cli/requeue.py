@@ -1,7 +1,7 @@
 """`orga requeue`: send calls again that were given up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -15,7 +15,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.redeliver import redeliver
-from orga.client.cli.session import Session, session
+from orga.client.cli.session import Session, of_run
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.past.requeue import remains, requeue_in_fork
@@ -82,8 +82,8 @@ def requeue(
 
 
 async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
-        run = here.run(wish.run_id)
+    async with of_run(wish.run_id, config) as (here, run_id):
+        wish, run = replace(wish, run_id=run_id), here.run(run_id)
         described = await run.describe()
         has_ended = described.status != WorkflowExecutionStatus.RUNNING
         if has_ended and described.workflow_type == GOAL_WORKFLOW:

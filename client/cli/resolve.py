@@ -13,7 +13,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.login_name import login_name
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.control.questions import MAX_RESULT_BYTES
@@ -65,9 +65,9 @@ def resolve(
 
 
 async def _resolve(
-    run_id: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
+    named: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
 ) -> int:
-    async with session(config) as here:
+    async with of_run(named, config) as (here, run_id):
         run = here.run(run_id)
         escalation = escalation or await _only_one(run)
         await run.resolve_escalation(escalation, decision.choice, decision.result, decision.by, decision.reason)

@@ -1,7 +1,7 @@
 """`orga rewind`: let a run go on from the end of an earlier iteration."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -11,9 +11,9 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed, while_asking
-from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.past.aftermath import ENDINGS, Effect, Sent
 from orga.client.past.delegates import Delegate
@@ -33,9 +33,7 @@ class _Wish:
 def rewind(
     run: RunId,
     *,
-    to_iteration: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The last iteration to keep; 0 keeps none.", show_default=False)
-    ],
+    to_iteration: LastIteration,
     steer: Annotated[str | None, typer.Option(metavar="TEXT", help="Guidance for the next reasoning step.")] = None,
     without_interventions: Annotated[
         bool, typer.Option("--without-interventions", help="Do not deliver again what was sent to the run later.")
@@ -57,7 +55,8 @@ def rewind(
 
 
 async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with of_run(wish.run_id, config) as (here, run_id):
+        wish = replace(wish, run_id=run_id)
         plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
         for line in plan_lines(plan, keeps=wish.keeps):
             note(line)
@@ -67,9 +66,9 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
             question = f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?"
             with while_asking():
                 typer.confirm(question, abort=True, err=True)
-        run_id = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
+        execution = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
     if as_json:
-        json_result(_json(plan, run_id, keeps=wish.keeps))
+        json_result(_json(plan, execution, keeps=wish.keeps))
     else:
         told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
         note(f"{told}; follow it: orga attach {quote(wish.run_id)}")

@@ -1,21 +1,26 @@
 """`orga run`: start a run, work for it if nobody does, and follow it to its end."""
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orga.client.cli import output
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, NoWorker
-from orga.client.cli.output import json_result, note, result
+from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
+from orga.client.cli.output import alarm, json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
+from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready
 from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.server.pollers import may_be_polled
 from orga.client.workers.keeping import kept_worker
 from orga.client.workers.routing import nobody_serves, routing
 from orga.workflows.types.input import AgentInput
@@ -35,15 +40,20 @@ class _Wish:
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from standard input.")],
     *,
-    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml; the default one without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model or tier:NAME, in place of the agent's own.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="An agent of orga.toml; the default one without.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
+    ] = None,
     instructions: Annotated[str | None, typer.Option(help="In place of the agent's own.")] = None,
     tools: Annotated[
-        list[str] | None, typer.Option(help="Only these of the agent's tools; repeat it, or part names by commas.")
+        list[str] | None,
+        typer.Option("--tools", "-t", help="Only these of the agent's tools; repeat it, or part names by commas."),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
     ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Reasoning steps at most.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
@@ -57,7 +67,8 @@ def run(
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
     no_worker: NoWorker = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Start the run, print its id, and leave.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start the run, print its id, and leave.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -74,21 +85,26 @@ def run(
     given = Given(
         task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
     )
+    output.hush(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: names no run; add --id ID")
-    wish = _Wish(agent_input(given), run_id_of(id_), again)
+    checked = agent_input(given)
+    wish = _Wish(checked, run_id_of(id_), again)
+    wanted = Wanted(checked.agent, checked.model, checked.tools or ())
     if detach:
-        return completed(detached(wish.start, config, as_json=json))
-    return completed(followed(wish.start, config, no_worker=no_worker, as_json=json))
+        return completed(detached(wish.start, config, wanted, as_json=json))
+    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))
 
 
 Start = Callable[[Session], Awaitable[str]]
 """Starts a run, of any kind, and returns its id."""
 
 
-async def followed(start: Start, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_worker: bool, as_json: bool) -> int:
     """Start a run and show it to its end; return the exit code."""
-    async with session(config) as here:
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
+        if not no_worker and not await may_be_polled(here.client, here.task_queue):
+            refuse_unready(wanted, here.loaded.config, os.environ)  # it would be a worker of ours that refuses
         if no_worker:
             run_id = await _announced(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
@@ -97,9 +113,9 @@ async def followed(start: Start, config: Path | None, *, no_worker: bool, as_jso
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
 
-async def detached(start: Start, config: Path | None, *, as_json: bool) -> int:
+async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
     """Start a run and leave it to its workers."""
-    async with session(config) as here:
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await _announced(here, start)
         await tell_of_lacking_worker(here)
         if as_json:
@@ -121,7 +137,16 @@ async def tell_of_lacking_worker(here: Session, waits: str = "the run waits") ->
 def tell_of_lacking_policy(here: Session) -> None:
     """Tell the person at the terminal where nothing is denied."""
     if here.loaded.config.policy.engine == "allow":
-        note('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+        alarm('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+
+
+def tell_of_idle_addresses(here: Session) -> None:
+    """Tell the person at the terminal that an address of the environment is not asked: the reader is, in its place."""
+    from orga.activities.adapters.models.settings import EMBEDDED_MODEL, default_model, idle_addresses
+
+    if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
+        for told in idle_addresses(os.environ):
+            alarm(f"{told}; until then {EMBEDDED_MODEL} answers")
 
 
 def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
@@ -132,6 +157,7 @@ def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
 
 async def _announced(here: Session, start: Start) -> str:
     tell_of_lacking_policy(here)
+    tell_of_idle_addresses(here)
     run_id = await start(here)
     link = here.connection.link(run_id)
     note(f"run {run_id}" + (f"  {link}" if link else ""))

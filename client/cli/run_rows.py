@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
+from orga.client.runs.named import quoted
 from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
-from orga.workflows.types.text import in_full
 
 LIVE = "running"
 """How the state of a run begins that has not ended."""
@@ -34,14 +32,14 @@ class Filter:
 
     def visibility(self) -> str:
         """Return the query in Temporal's words."""
-        parts = [f"WorkflowType IN ({', '.join(map(_quoted, RUNS))})", "ExecutionStatus != 'ContinuedAsNew'"]
+        parts = [f"WorkflowType IN ({', '.join(map(quoted, RUNS))})", "ExecutionStatus != 'ContinuedAsNew'"]
         if self.running:
             parts.append("ExecutionStatus = 'Running'")
         if self.dead_letters:
             parts.append(f"{known.DEAD_LETTERS.name} > 0")
         for key, value in ((known.AGENT, self.agent), (known.TENANT, self.tenant)):
             if value is not None:
-                parts.append(f"{key.name} = {_quoted(value)}")
+                parts.append(f"{key.name} = {quoted(value)}")
         return " AND ".join([*parts, *([f"({self.query})"] if self.query else [])])
 
 
@@ -67,6 +65,8 @@ class Row:
     open_circuits: Sequence[str] = ()
     task_fails: FailingTask | None = None
     """What keeps workers from going on with a live run."""
+    task: str = ""
+    """What it was started for, on one line; "" where that was not looked up."""
 
 
 async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
@@ -88,27 +88,6 @@ async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
 
 def _stuck(row: Row, failing: FailingTask) -> Row:
     return replace(row, state=f"{LIVE} (stuck)", task_fails=failing)
-
-
-def table(shown: Sequence[Row]) -> list[str]:
-    """Return the rows in columns."""
-    cells = [("ID", "AGENT", "STATE", "ITERATION", "STARTED", "COST USD", "FOLDER"), *(_cells(row) for row in shown)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    iteration = "-" if row.iteration is None else str(row.iteration)
-    cost = "-" if row.cost_usd is None else f"{row.cost_usd:.4f}"
-    started = f"{row.started.astimezone():%Y-%m-%d %H:%M:%S}"
-    return in_full(row.id), in_full(row.agent or "-"), in_full(row.state), iteration, started, cost, _folder(row)
-
-
-def _folder(row: Row) -> str:
-    """Return `.` for the working folder, which most rows are about."""
-    if row.folder is None:
-        return "-"
-    return "." if row.folder == str(Path.cwd()) else on_one_line(row.folder)
 
 
 async def _row(run: WorkflowExecution) -> Row:
@@ -141,7 +120,3 @@ def state_of(run: WorkflowExecution) -> str:
     if run.status == WorkflowExecutionStatus.COMPLETED:
         return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from orga.client.cli.deciding import in_one_line
+from orga.client.cli.flights import InFlight
 from orga.client.cli.held_calls import held_calls, in_words
 from orga.client.cli.line import Line
 from orga.client.cli.output import note
-from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.progress import Progress
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import in_full
@@ -73,13 +74,20 @@ class PlainScreen:
 
 def remarks(progress: Progress) -> list[str]:
     """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
+    return standing_remarks(progress) + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+
+
+def standing_remarks(progress: Progress) -> list[str]:
+    """Return what keeps the run waiting: no worker, what a person has to decide."""
     lacking = [_waiting(progress)] if progress.lacks_worker else []
     questions = [_question(progress.run_id, wait) for wait in progress.waiting]
     questions += [_question(run, wait) for run, status in progress.below for wait in status.waiting]
-    return lacking + questions + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+    return lacking + questions
 
 
 def _waiting(progress: Progress) -> str:
+    if progress.starts_worker:
+        return f"waiting for the worker that is being started for task queue {progress.task_queue!r}"
     return WAITING.format(progress.task_queue, progress.worker_command)
 
 

@@ -1,19 +1,24 @@
 """What most commands begin with: the configuration and a connection."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.client import Client
 
+from orga.client.cli.of_run import NEWEST
 from orga.client.cli.output import note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import own_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.named import newest_run, run_by_name
+from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
+from orga.workflows.types.text import in_full
 
 
 @dataclass(frozen=True)
@@ -50,15 +55,47 @@ class Session:
         return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE)
 
 
+Check = Callable[[OrgaConfig], None]
+"""Raises what a configuration's own workers would refuse."""
+
+
 @asynccontextmanager
-async def session(config_file: Path | None, *, root: Path | None = None) -> AsyncGenerator[Session]:
-    """Read the configuration and connect; `root` of file tools wins over the configuration's.
+async def session(
+    config_file: Path | None, *, root: Path | None = None, check: Check | None = None
+) -> AsyncGenerator[Session]:
+    """Read the configuration and connect.
+
+    Args:
+        config_file: Where a command names one.
+        root: Of file tools; wins over the configuration's.
+        check: Is called before anything is started, where the workers will be those of this configuration.
 
     Raises:
         ConfigError: The configuration cannot be used.
         ServerUnavailable: There is no server.
     """
     loaded = load_config(config_file)
+    if check is not None and not names_server(loaded.config.temporal.address):
+        check(loaded.config)
     forward_core_logs()
     async with connection(loaded.config, note, root=root) as connected:
         yield Session(loaded, connected)
+
+
+@asynccontextmanager
+async def of_run(named: str, config_file: Path | None) -> AsyncGenerator[tuple[Session, str]]:
+    """Begin as `session` does, and find out which run is meant; people are told which where its id was not said.
+
+    Raises:
+        RunNotFound: None is.
+        AmbiguousRun: Several may be.
+    """
+    async with session(config_file) as here:
+        if named == NEWEST:
+            # all folders share the embedded server, and each has a task queue of its own there
+            meant = await newest_run(here.client, here.task_queue if here.connection.endpoint.embedded else None)
+        else:
+            meant = await run_by_name(here.client, named)
+        if not meant.is_told:
+            note(f"run {in_full(meant.id)}")
+        yield here, meant.id

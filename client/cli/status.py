@@ -3,11 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+from temporalio.client import WorkflowExecutionStatus
+
 from orga.client.cli.history_status import history_status
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.outcome import outcome
 from orga.client.cli.output import json_result, note, result
-from orga.client.cli.session import Session, session
+from orga.client.cli.session import Session, of_run
 from orga.client.cli.status_lines import status_lines
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.workplace import home_of, worker_command
@@ -22,6 +25,8 @@ from orga.workflows.types.status import AgentStatus
 def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
     """Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.
 
+    Of one that has ended also its answer, whole.
+
     Only a worker can ask a run; without one, its history is read instead, and --json says so ("from": "history"). The
     same where its workflow task fails, so that no worker goes on with it: the cause and the way out are told then.
 
@@ -30,8 +35,8 @@ def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
     return completed(_status(run, config, as_json=json))
 
 
-async def _status(run_id: str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         described = await here.run(run_id).describe()
         failing, version = await failing_task(here.client, described), version_of(described)
         is_left = not failing and await lacks_its_version(here.client, described.task_queue, version)
@@ -40,7 +45,8 @@ async def _status(run_id: str, config: Path | None, *, as_json: bool) -> int:
             start = worker_command(await home_of(described))
             told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
             nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
-            note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
+            if described.status == WorkflowExecutionStatus.RUNNING:
+                note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
             shown, lines = told.shown(), told.lines()
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
@@ -48,10 +54,11 @@ async def _status(run_id: str, config: Path | None, *, as_json: bool) -> int:
             name = version.to_canonical_string()
             shown["version"] = name
             lines.insert(2, f"version    {on_one_line(name)}")
+        came_of_it = await outcome(here.client, described)
     if as_json:
-        json_result(shown)
+        json_result(shown | came_of_it.shown())
     else:
-        result(*lines)
+        result(*came_of_it.lines_around(lines))
     return 0
 
 

@@ -12,7 +12,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.phase_rows import table
-from orga.client.cli.session import Session, session
+from orga.client.cli.session import Session, of_run
 from orga.client.cli.terminal_text import apart, on_one_line
 from orga.client.history.prompts import Prompt, prompt_of
 from orga.client.journal.phases import GoalPhases, goal_phases
@@ -44,8 +44,8 @@ def steps(
     return completed(_steps(run, prompt, config, as_json=json))
 
 
-async def _steps(run_id: str, turn: int | None, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+async def _steps(named: str, turn: int | None, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
         if turn is not None:
             _show_prompt(await prompt_of(here.client, run_id, turn), as_json=as_json)
         else:

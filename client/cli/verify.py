@@ -16,7 +16,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.progress_line import progress_line
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.file import load_config
 from orga.client.journal.checks import Check, Verification
@@ -32,7 +32,9 @@ def verify(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="The run; without one, --journal FILE alone is checked.", show_default=False
+            metavar="[ID]",
+            help="The run, or a beginning of its id; without one, --journal FILE alone is checked.",
+            show_default=False,
         ),
     ] = None,
     *,
@@ -85,10 +87,10 @@ def _verified_file(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_js
 
 
 async def _verify(
-    run_id: str, exported: JournalFile | None, keys: list[str], config: Path | None, *, as_json: bool
+    named: str, exported: JournalFile | None, keys: list[str], config: Path | None, *, as_json: bool
 ) -> int:
     permits = _permits()
-    async with session(config) as here:
+    async with of_run(named, config) as (here, run_id):
         keys_to_trust = trusted(here.loaded.config.audit, keys) if exported else []
         with progress_line() as report:
             found = await verify_run(

@@ -16,7 +16,9 @@ from orga.client.cli.line import Line
 from orga.client.cli.live_screen import LiveScreen, is_terminal
 from orga.client.cli.narration import Narrator
 from orga.client.cli.nesting import INDENT, Nesting, run_of
+from orga.client.cli.output import is_hushed
 from orga.client.cli.progress import Progress
+from orga.client.cli.quiet_screen import QuietScreen
 from orga.client.cli.screen import PlainScreen, Screen
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
@@ -24,6 +26,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.told import Told
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
+from orga.client.workers.keeping import WorkerKeeper
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
@@ -40,10 +43,13 @@ LOST_SERVER_S = 60.0
 class Watch:
     """Follows one run."""
 
-    def __init__(self, client: Client, run: AgentHandle, task_queue: str, screen: Screen) -> None:
+    def __init__(
+        self, client: Client, run: AgentHandle, task_queue: str, screen: Screen, keeper: WorkerKeeper | None = None
+    ) -> None:
         self._client = client
         self._run = run
         self._screen = screen
+        self._keeper = keeper
         self._progress = Progress(run_id=run.id, task_queue=task_queue)
         self._misses = 0
         self._answering = Answering(client, screen)
@@ -80,12 +86,13 @@ class Watch:
                 self._screen.told(Line(f"iteration {entry.iteration}", "person"), entry.timestamp)
             self._show(self._progress.with_entry(entry))
             for line in narrators[run].tell(entry):
-                if line.tone != "quiet":
+                if line.tone != "quiet" and not _is_told_at_the_end(entry):
                     self._screen.told(replace(line, text=indent + line.text), entry.timestamp)
 
     async def _flight(self) -> None:
         description = await self._run.describe()
-        self._show(self._progress.with_in_flight(await in_flight(description, self._client.data_converter)))
+        activities = await in_flight(description, self._client.data_converter)
+        self._show(self._progress.with_in_flight(activities, datetime.now(UTC)))
 
     async def _status(self) -> None:
         if not self._progress.lacks_worker and self._progress.agent:
@@ -109,7 +116,8 @@ class Watch:
         if self._misses == 1:
             command = worker_command(await home_of(await self._run.describe()))
             self._progress = replace(self._progress, worker_command=command)
-        self._show(replace(self._progress, lacks_worker=self._misses >= MISSES))
+        starts = self._keeper is not None and self._keeper.is_at_it
+        self._show(replace(self._progress, lacks_worker=self._misses >= MISSES, starts_worker=starts))
 
     async def _offer_answers(self) -> None:
         await self._answering.offer(self._questions)
@@ -124,6 +132,8 @@ class Watch:
 
 def screen() -> Screen:
     """Return the screen that fits stderr."""
+    if is_hushed():
+        return QuietScreen()
     return LiveScreen() if is_terminal() else PlainScreen()
 
 
@@ -147,6 +157,12 @@ async def followed(client: Client, workflow_id: str) -> AsyncGenerator[JournalEn
             await asyncio.sleep(1.0)
         else:
             return
+
+
+def _is_told_at_the_end(entry: JournalEntry) -> bool:
+    """Return whether this is the refusal with which the command itself ends."""
+    is_refusal = str(entry.data.get("detail", "")).startswith("InvalidInput")
+    return entry.event == "Terminated" and is_refusal and not run_of(entry)
 
 
 async def _again_and_again(look: Callable[[], Awaitable[None]], pause_s: float) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -63,6 +63,27 @@ def load_config(
     return LoadedConfig(with_policy_folder(read.config(env), base).of_file(read.path), read.path)
 
 
+@dataclass(frozen=True)
+class ConfigSources:
+    """A configuration as it stands, trusted or not, with where each of its keys was written."""
+
+    config: OrgaConfig
+    path: Path | None
+    origin: Callable[[tuple[str, ...]], str | None]
+    """The variable or `FILE:LINE` that says what a key is; None where nobody says it."""
+
+
+def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
+    """Return what `load_config` would read, to be shown: nothing of it is used, so nobody has to trust it.
+
+    Raises:
+        ConfigError: As `load_config`, but for trust.
+    """
+    read = _read_config(named, folder, env)
+    base = read.path.parent if read.path else folder
+    return ConfigSources(with_policy_folder(read.config(env), base), read.path, read.origin)
+
+
 def asked_config(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> Asked | None:
     """Return what the file asks trust for that `load_config` would read; None where there is none.
 
@@ -90,6 +111,19 @@ class _Read:
         except ValidationError as error:
             places = _places(self.path, self.text, self.found)
             raise ConfigError("\n".join(explained(error, OrgaConfig, places))) from None
+
+    def origin(self, key: tuple[str, ...]) -> str | None:
+        """Return the variable, or the file and line, that says what the key is; None where neither does."""
+        for setting in self.found:
+            if key[: len(setting.path)] == setting.path:
+                return setting.variable
+        table: Any = self.file
+        for name in key:
+            if not isinstance(table, dict) or name not in table:
+                return None
+            table = cast("dict[str, Any]", table)[name]
+        line = line_of(self.text, key)
+        return f"{self.path}:{line}" if line else str(self.path)
 
     def asked(self, env: Mapping[str, str]) -> Asked:
         """Return what the file asks for by itself: what the environment says is the user's own."""

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from rapidfuzz import process
 
 from orga.client.config.text_values import known_keys
 
@@ -28,6 +27,8 @@ def nearest(key: str, known: list[str]) -> str:
 
 def close_to(word: str, known: list[str]) -> str:
     """Return the nearest known word as `did you mean 'this'? `, or ""."""
+    from rapidfuzz import process  # a command line without a mistake in it needs it not
+
     near = process.extractOne(word, known, score_cutoff=NEAR)
     return f"did you mean {near[0]!r}? " if near else ""
 

@@ -12,6 +12,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.client import WorkflowHistory as ServerHistory
+from temporalio.converter import DataConverter
 
 from orga.activities.ports import Rebuilt, RunKey
 from orga.client.history.bounded_arguments import bounded
@@ -31,13 +32,13 @@ async def happenings(
     With `follow`, wait for new events until the run ends.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    async for happening in read_events(client, handle.fetch_history_events(wait_new_event=follow)):
+    async for happening in read_events(client.data_converter, handle.fetch_history_events(wait_new_event=follow)):
         yield happening
 
 
-async def read_events(client: Client, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
+async def read_events(converter: DataConverter, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
     """Yield what a fold can use of the events of one run."""
-    reader = _Reader(client)
+    reader = _Reader(converter)
     async for event in events:
         happening = await reader.read(event)
         if happening is not None:
@@ -52,7 +53,7 @@ async def folded_context(client: Client, history: ServerHistory, iteration: int)
     """
     fold, found = ContextFold(), tuple[Message, ...]()
     try:
-        async for happening in read_events(client, _each(history.events)):
+        async for happening in read_events(client.data_converter, _each(history.events)):
             fold.feed(happening)
             found = fold.messages if fold.iteration <= iteration else found
     except ValidationError as error:
@@ -91,8 +92,8 @@ NO_RESET = "no reset was made here"
 class _Reader:
     """Decodes events; remembers which activity a completion belongs to."""
 
-    def __init__(self, client: Client) -> None:
-        self._converter = client.data_converter
+    def __init__(self, converter: DataConverter) -> None:
+        self._converter = converter
         self._activities: dict[int, tuple[str, str]] = {}
         self._is_reset = False
         self._build = ""

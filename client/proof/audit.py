@@ -113,7 +113,11 @@ async def _recorded(client: Client, part: RunHistory, observe: Observer) -> tupl
     if not outcome.failure:
         return record, []
     rebuilt = sum(isinstance(fact, Judged) for fact in record.facts)
-    told = [h async for h in read_events(client, _each(part.events)) if h.name == GATE and h.kind in _ANSWERED]
+    told = [
+        h
+        async for h in read_events(client.data_converter, _each(part.events))
+        if h.name == GATE and h.kind in _ANSWERED
+    ]
     why = (
         f"run {part.run_id[:13]}: the code of today does not replay it, so {max(len(told) - rebuilt, 0)} of {len(told)}"
     )

@@ -64,7 +64,7 @@ class ChainFolds:
 
         contexts = Guarded[None](feed_context)
         try:
-            async for happening in read_events(client, _each(run.events)):
+            async for happening in read_events(client.data_converter, _each(run.events)):
                 last = happening.event_id
                 calls += happening.kind == "scheduled" and happening.name in TURNS
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")

@@ -30,6 +30,7 @@ class AgentHandle:
     def __init__(self, client: Client, workflow_id: str) -> None:
         """Stand for the run through all its continue-as-new runs, so it is bound to none of them."""
         self.id = workflow_id
+        self.client = client
         self._exchange = Exchange(client, workflow_id)
 
     async def steer(self, guidance: str) -> None:

@@ -2,6 +2,9 @@
 
 from temporalio.service import RPCError, RPCStatusCode
 
+_FULL = ("database or disk is full", "no space left on device", "disk quota exceeded")
+"""What SQLite and the databases of other servers say, amid their statements."""
+
 
 def is_lacking(error: RPCError) -> bool:
     """Return whether the server knows no such request at all, whoever makes it."""
@@ -12,6 +15,8 @@ def reason_of(error: RPCError) -> str:
     """Return why the server did not do as it was asked, in one line."""
     if is_lacking(error):
         return f"{_request(error)}, which this server does not do; Temporal's test server is one of these"
+    if any(sign in error.message.lower() for sign in _FULL):
+        return "the disk of its database is full; make room, and what runs goes on by itself"
     return error.message
 
 

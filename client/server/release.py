@@ -7,8 +7,6 @@ import tarfile
 from hashlib import sha256
 from pathlib import Path
 
-import httpx
-
 VERSION = "1.5.1"
 """Of the command. The sources of later ones carry a `replace` directive, which `go install` refuses."""
 
@@ -39,6 +37,8 @@ async def unpacked_release(folder: Path) -> Path:
     Raises:
         NoRelease: With the reason; nothing that was not checked has been unpacked.
     """
+    import httpx  # most commands find the server as it is, and never speak HTTP
+
     machine = platform.system(), platform.machine()
     if machine not in ARCHIVES:
         raise NoRelease(f"release {VERSION} has none for {' '.join(machine)}")
@@ -55,6 +55,8 @@ async def unpacked_release(folder: Path) -> Path:
 
 async def _fetched(address: str, archive: Path) -> str:
     """Save what stands there; return its SHA-256."""
+    import httpx
+
     digest, size = sha256(), 0
     async with (
         httpx.AsyncClient(follow_redirects=True, timeout=SILENCE_S) as client,

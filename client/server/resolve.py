@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 
+from orga.client.errors import ConfigError
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.readiness import connect_failure
 
 CONNECT_TIMEOUT_S = 10.0
+EMBEDDED_NAMESPACE = "default"
 
 
 async def resolve_endpoint(configured: str | None, report: Report, *, namespace: str | None = None) -> Endpoint:
@@ -21,10 +23,12 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
 
     Raises:
         ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
+        ConfigError: A namespace is named, and no server.
     """
     options = _standard_options()
     address = configured or options.get("target_host")
     if address is None:
+        _require_no_namespace(namespace, options.get("namespace"))
         return await ensure_server(report)
     endpoint = Endpoint(address, None, namespace or options.get("namespace") or "default")
     try:
@@ -37,12 +41,33 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
     return endpoint
 
 
+def names_server(configured: str | None) -> bool:
+    """Return whether the configuration or Temporal's own environment names a server."""
+    return bool(configured or standard_address())
+
+
+def standard_address() -> str | None:
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names."""
+    return _standard_options().get("target_host")
+
+
 def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
     """Return arguments for `Client.connect`; credentials of the environment go to a configured server only."""
     options = ClientConnectConfig() if endpoint.embedded else _standard_options()
     options["target_host"] = endpoint.address
     options["namespace"] = endpoint.namespace
     return options
+
+
+def _require_no_namespace(configured: str | None, standard: str | None) -> None:
+    """Refuse a namespace without an address: whoever named it thinks of another server than the embedded one."""
+    named = configured or standard
+    if named and named != EMBEDDED_NAMESPACE:
+        by = "[temporal] namespace" if configured else "TEMPORAL_NAMESPACE, or Temporal's profile,"
+        raise ConfigError(
+            f"{by} names {named!r}, and no address says where; name one (TEMPORAL_ADDRESS, [temporal] address)"
+            f" or leave the namespace out: the embedded server has {EMBEDDED_NAMESPACE!r} alone"
+        )
 
 
 def _standard_options(environment: Mapping[str, str] | None = None) -> ClientConnectConfig:

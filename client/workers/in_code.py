@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.ports import Tool
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
@@ -22,8 +23,8 @@ from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.record import problems
 
-Function = Callable[..., Any]
-"""A function for agents: plain, marked by `@tool`, or any `@activity.defn`, methods of objects too."""
+Function = Callable[..., Any] | Tool
+"""A function for agents: plain, marked by `@tool`, or any `@activity.defn`, methods of objects too; or a whole tool."""
 
 T = TypeVar("T")
 
@@ -73,12 +74,14 @@ class Agent:
         return _checked(AgentConfig, given, f"Agent({self.name!r})")
 
 
-def as_tool(function: Function) -> PythonFunction:
-    """Return a function as a tool.
+def as_tool(function: Function) -> Tool:
+    """Return a function as a tool; what is one stays as it is.
 
     Raises:
         ConfigError: It cannot be offered to a model; the text says what to change.
     """
+    if not callable(function):
+        return function
     try:
         return PythonFunction(function)
     except (TypeError, ValueError) as error:
@@ -99,7 +102,7 @@ class InCode:
         """Whether nothing is: the file alone says what there is."""
         return not (self.agents or self.tools or self.mcp_servers or self.policy)
 
-    def functions(self) -> list[PythonFunction]:
+    def functions(self) -> list[Tool]:
         """Return each function once, as a tool, whoever names it."""
         named = [each for agent in self.agents for each in agent.tools if not isinstance(each, str)]
         found: list[Function] = []

@@ -31,6 +31,11 @@ class WorkerKeeper:
         self._deaths = 0
         self.own: WorkerProcess | None = None
 
+    @property
+    def is_at_it(self) -> bool:
+        """Whether a worker that is missing will be started here."""
+        return self._deaths < MAX_DEATHS
+
     async def ensure(self) -> None:
         """Start a worker unless one polls.
 

@@ -11,7 +11,6 @@ from orga.activities.adapters.models.registry import ModelRegistry, default_mode
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
@@ -30,6 +29,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.workers.build import build_id
 from orga.client.workers.deliveries import configured_deliveries
 from orga.client.workers.knowledge import configured_store
+from orga.client.workers.stand_ins import KnownModels, StandIns
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.input import Workplace
@@ -72,7 +72,7 @@ def configured_tools(
     root: Path,
     env: Mapping[str, str],
     store: KnowledgeStore | None = None,
-    in_code: Sequence[PythonFunction] = (),
+    in_code: Sequence[Tool] = (),
 ) -> ToolCatalog:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
@@ -96,19 +96,23 @@ def configured_parts(
     knows_attributes: bool,
     link: Link = no_link,
     place: Workplace | None = None,
-    in_code: Sequence[PythonFunction] = (),
+    in_code: Sequence[Tool] = (),
+    stand_ins: StandIns | None = None,
 ) -> Parts:
     """Return the parts that a config asks for; `link` knows the page of a run, `place` is where the worker is at home.
 
-    Functions that an application gives in code are tools beside those of the config.
+    Functions that an application gives in code are tools beside those of the config. In a test `stand_ins` are asked
+    and called instead.
 
     Raises:
         ValueError: Something in the config cannot be had; the text names it.
     """
     store = configured_store(config, env, root)
     tools = configured_tools(config, root, env, store, in_code)
+    tools = tools if stand_ins is None else stand_ins.among(tools)
     servers = configured_servers(config, tools, env)
-    models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
+    models: KnownModels = stand_ins.models if stand_ins else _registry(config, env)
+    default = stand_ins.models.default if stand_ins else default_model(env)
     settings = policy_settings(config.policy, env)
     policy = policy_engine(settings)
     facts = Setup(
@@ -131,7 +135,7 @@ def configured_parts(
     agents = ConfiguredAgents(
         config.agents,
         {name: tool.spec for name, tool in tools.items()},
-        config.models.default or default_model(env),
+        config.models.default or default,
         models.check,
         facts,
         source=servers,
@@ -157,6 +161,10 @@ def configured_parts(
         knowledge=store,
         engine=engine_name(settings),
     )
+
+
+def _registry(config: OrgaConfig, env: Mapping[str, str]) -> ModelRegistry:
+    return ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
 
 
 def secret_names(config: OrgaConfig) -> set[str]:

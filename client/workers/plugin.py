@@ -43,6 +43,7 @@ from orga.client.workers.engine_memory import change_of_engine, recorded_engine
 from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
+from orga.client.workers.stand_ins import StandIns
 from orga.own_code import seal
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -78,6 +79,9 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     Each worker of that client runs `AgentWorkflow`, `GoalWorkflow` and the tools of their agents, beside the workflows
     and activities of the application.
     """
+
+    _stand_ins: StandIns | None = None
+    """For a worker under test."""
 
     def __init__(
         self,
@@ -197,6 +201,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 link=lambda workflow_id: page_of(ui, client.namespace, workflow_id) if ui else None,
                 place=workplace(config, self.root),
                 in_code=self._functions,
+                stand_ins=self._stand_ins,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error

@@ -11,7 +11,7 @@ from orga.activities.adapters.mcp.settings import own_options
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.catalog import builtin_tools, with_options
 from orga.activities.adapters.tools.github_api import GitHubSettings
-from orga.activities.adapters.tools.python_function import PythonFunction, load_function
+from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool
 from orga.client.config.manifests import ManifestFile, manifests_of
@@ -39,7 +39,7 @@ def worker_tools(
     root: Path,
     env: Mapping[str, str],
     store: KnowledgeStore | None = None,
-    in_code: Sequence[PythonFunction] = (),
+    in_code: Sequence[Tool] = (),
 ) -> list[WorkerTool]:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 

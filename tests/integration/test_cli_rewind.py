@@ -76,7 +76,7 @@ def test_ctrl_c_at_the_question_leaves_the_run_alone(orga: Orga, ended: str) -> 
 
 
 def test_a_fork_prints_its_id_and_goes_its_own_way(orga: Orga, ended: str) -> None:
-    forked = orga("fork", ended, "--at-iteration", "1", "--set", "max_iterations=1", "--id", "agent-forked")
+    forked = orga("fork", ended, "--to-iteration", "1", "--set", "max_iterations=1", "--id", "agent-forked")
     assert (forked.code, forked.out) == (0, "agent-forked\n"), forked.err
     assert orga("attach", "agent-forked").code == 3
     assert f"fork of {ended} at iteration 1" in forked.err
@@ -110,10 +110,10 @@ def test_verify_exits_6_when_something_is_wrong(orga: Orga, ended: str, tmp_path
             id="rewind",
         ),
         pytest.param(
-            ["fork", "ID", "--at-iteration", "99"], "no end of iteration 99 to go on from; there are 0 to", id="fork"
+            ["fork", "ID", "--to-iteration", "99"], "no end of iteration 99 to go on from; there are 0 to", id="fork"
         ),
         pytest.param(
-            ["fork", "ID", "--at-iteration", "1", "--set", "timeout_s=-1"], "config.timeout_s: ", id="setting"
+            ["fork", "ID", "--to-iteration", "1", "--set", "timeout_s=-1"], "config.timeout_s: ", id="setting"
         ),
         pytest.param(["rewind", "agent-nope", "--to-iteration", "1"], "there is no run 'agent-nope'", id="no such run"),
         pytest.param(["verify", "agent-nope"], "there is no run 'agent-nope'", id="nothing to verify"),

@@ -118,7 +118,7 @@ def test_an_id_stands_for_one_run(home: Path, tmp_path: Path) -> None:
     assert again.code == 3, again.err
     assert "(max_iterations)" in here("run", TASK, "--id", "nightly").err
     assert here("run", TASK, "--again").code == 2
-    forked = here("fork", "nightly", "--at-iteration", "1", "--id", "nightly")
+    forked = here("fork", "nightly", "--to-iteration", "1", "--id", "nightly")
     assert (forked.code, "has ended" in forked.err) == (6, True)
 
 

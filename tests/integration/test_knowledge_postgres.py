@@ -6,9 +6,13 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.address import address
+from orga.activities.adapters.knowledge.postgres.candidates import NEAREST
+from orga.activities.adapters.knowledge.postgres.rows import bits
+from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from tests.support.knowledge.items import a_fact, a_text, texts, wish
@@ -35,7 +39,35 @@ async def test_workers_that_start_at_once_make_the_tables_once() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn, 12) as many:
         await asyncio.gather(*(store.recall(wish("anything")) for store in many))
-    assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(1,)]
+    assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(VERSION,)]
+
+
+async def test_a_database_of_an_older_version_is_brought_up_to_this(monkeypatch: pytest.MonkeyPatch) -> None:
+    dsn, schema = kept_postgres().database(), "orga.activities.adapters.knowledge.postgres.schema"
+    for version in range(1, VERSION):
+        monkeypatch.setattr(f"{schema}.VERSION", version)
+        monkeypatch.setattr(f"{schema}.MIGRATIONS", MIGRATIONS[:version])
+        async with stores(dsn) as (store,):
+            await store.store([a_text(f"of version {version}")])
+    monkeypatch.undo()
+    async with stores(dsn) as (store,):
+        assert texts(await store.recall(wish("version")))[0].startswith("of version ")
+        assert (await store.facts()).counts == {"document": VERSION - 1}
+    assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(VERSION,)]
+
+
+async def test_the_nearest_are_found_in_an_index_alone() -> None:
+    """Beside it the table has the vectors themselves, which make it several times as long to look through."""
+    dsn = kept_postgres().database()
+    async with stores(dsn) as (store,):
+        await store.store([a_text(f"text {number}") for number in range(50)])
+    values = {"places": ["1"], "kinds": ["fact"], "now": 0, "embedder": "x", "code": bits(0), "limit": 5}
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE orga_knowledge.vectors")
+        for way in ("seqscan", "bitmapscan"):  # of so few it would go through the table
+            connection.execute(f"SET enable_{way} = off".encode())
+        plan = connection.execute(sql.SQL("EXPLAIN ") + NEAREST, values).fetchall()
+    assert "Index Only Scan using vectors_by_code" in "\n".join(line for (line,) in plan)
 
 
 async def test_fifty_writers_of_the_same_facts_leave_each_once_and_lose_none() -> None:
@@ -105,7 +137,7 @@ async def test_a_database_of_a_newer_version_is_left_alone() -> None:
         await store.store([a_text("x")])
     execute(dsn, "UPDATE orga_knowledge.version SET version = 99")
     async with stores(dsn) as (store,):
-        with pytest.raises(KnowledgeError, match="has schema 99, and this version of orga knows 1") as caught:
+        with pytest.raises(KnowledgeError, match=f"has schema 99, and this version of orga knows {VERSION}") as caught:
             await store.store([a_text("y")])
     assert caught.value.kind == "NewerSchema"
 

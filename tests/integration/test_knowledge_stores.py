@@ -192,6 +192,28 @@ async def test_what_has_expired_is_not_recalled(store: KnowledgeStore, clock: Cl
     assert (await store.facts()).expired == 1
 
 
+async def test_what_has_expired_is_forgotten_when_that_is_asked_for(store: KnowledgeStore, clock: Clock) -> None:
+    """And an older fact that it contradicted stands again; what expires later, or never, stays."""
+    [old] = await store.store([a_fact("the site", "is", "up")])
+    clock.advance(1)
+    await store.store(
+        [
+            a_fact("the site", "is", "down", expires_at=T0 + timedelta(hours=1)),
+            a_text("trams", expires_at=T0 + timedelta(hours=1), **owned("tenant", "acme")),
+            a_text("buses", expires_at=T0 + timedelta(hours=2)),
+            a_text("lorries"),
+        ]
+    )
+    clock.advance(3600)
+    assert (await store.facts()).expired == 2
+    assert await store.forget(Erasure(expired_by=clock(), tenant="acme")) == {"document": 1}
+    assert await store.forget(Erasure(expired_by=clock())) == {"fact": 1}
+    assert (await store.facts()).expired == 0
+    assert sorted(item.text for item in await all_items(store)) == ["buses", "lorries", "the site is up"]
+    assert (kept := await store.get(old.id)) is not None
+    assert kept.contradicted_by == ""
+
+
 async def test_nothing_is_recalled_below_the_threshold(store: KnowledgeStore) -> None:
     await store.store([a_text("the canteen opens at noon")])
     assert await store.recall(wish("restart payment service")) == []

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from orga.client.server.search_attributes import register
 from tests.support.hold import Hold, happens, until
 from tests.support.model.scripted import ScriptedProvider, answers, calls
-from tests.support.runs.loop import WORKER_FACTS, FakeTool, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, FakeTool, a_loop
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,9 @@ async def test_the_current_details_say_in_markdown_where_the_run_stands(client: 
 
     assert metadata["currentDetails"].splitlines() == [
         "**reasoning**, iteration 1 of 25",
+        "",
         "- model: `scripted:model`",
-        "- spent: 110 tokens in 1 model calls",
+        "- spent: 110 tokens in 1 model call",
         "- tool calls: 1 run, 0 denied, 0 failed",
         "- last: `look README.md`",
     ]
@@ -182,23 +183,29 @@ async def test_the_current_details_say_in_markdown_where_the_run_stands(client: 
 
 async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -> None:
     steps = [calls("look", "fetch", arguments={"path": "README.md"}), answers()]
-    async with a_loop(client, steps, FakeTool("look"), FakeTool("fetch")) as loop:
+    async with a_loop(client, steps, FakeTool("look"), FakeTool("fetch"), engine=Deny("fetch")) as loop:
         run = await plain.start(loop.task_queue, {"task": "look around"})
         await plain.result(run)
         history = await plain("show", "--workflow-id", run)
 
-    assert [scheduled(event) for event in history["events"] if "activityTaskScheduledEventAttributes" in event] == [
+    assert [told for event in history["events"] if (told := summarised(event))] == [
         ("prepare", "agent default"),
-        ("reason", None),
-        ("look", "look README.md"),
-        ("fetch", "fetch README.md"),
-        ("reason", None),
+        ("reason", "iteration 1"),
+        ("gate", "iteration 1: look README.md; fetch README.md"),
+        ("look", "README.md"),
+        ("reason", "iteration 2, after a denial: fetch README.md"),
+        ("gate", "iteration 2: the answer"),
     ]
 
 
-def scheduled(event: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the type of an activity and its summary."""
-    name = event["activityTaskScheduledEventAttributes"]["activityType"]["name"]
+def summarised(event: dict[str, Any]) -> tuple[str, str | None] | None:
+    """Return the type of an activity, one inside a workflow task among them, and its summary."""
+    if marked := event.get("markerRecordedEventAttributes"):
+        name = json.loads(b64decode(marked["details"]["data"]["payloads"][0]["data"]))["activity_type"]
+    elif given := event.get("activityTaskScheduledEventAttributes"):
+        name = given["activityType"]["name"]
+    else:
+        return None
     summary = event.get("userMetadata", {}).get("summary")
     return name, None if summary is None else json.loads(b64decode(summary["data"]))
 

@@ -86,6 +86,21 @@ async def step_limit(client: Client) -> Ran:
         return await loop.run()
 
 
+async def step_limit_counted(client: Client) -> Ran:
+    """A model that proposes a stopped step again and again is told three times, then its run ends."""
+    return await _stopped_again_and_again(client)
+
+
+async def step_limit_before(client: Client) -> Ran:
+    """As a run goes on that was started before `STOPPED_STEPS_COUNTED`: it may be told as often as it likes."""
+    return await _stopped_again_and_again(client, patch_activation_callback=_in_none)
+
+
+async def _stopped_again_and_again(client: Client, **options: Any) -> Ran:
+    async with a_stage(client, [*[calls("read")] * 5, answers("done")], failing("read", 9), **options) as loop:
+        return await loop.run()
+
+
 async def circuit(client: Client) -> Ran:
     return await _with_a_circuit(client, WORKER_FACTS)
 

@@ -36,6 +36,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "budget-extended": features.budget_extended,
     "step-limit": features.step_limit,
     "circuit": features.circuit,
+    "step-limit-counted": features.step_limit_counted,
+    "step-limit-before": features.step_limit_before,
     "circuit-shown": features.circuit_shown,
     "circuit-shown-before": features.circuit_shown_before,
     "hydrated": features.hydrated,

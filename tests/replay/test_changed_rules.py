@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from orga.workflows.types import versions
 from orga.workflows.types.names import OPEN_CIRCUITS
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import replayed
@@ -65,7 +65,21 @@ async def test_the_server_knows_it(client: Client) -> None:
     assert (await ran.handle.describe()).typed_search_attributes.get(OPEN_CIRCUITS) is None
 
 
-@pytest.mark.parametrize(("name", "is_taken_part_in"), [(BEFORE, True), (AFTER, False)])
+def ending(name: str) -> str:
+    """Return the reason of the result that a history ends with."""
+    [payload] = events(name)[-1].workflow_execution_completed_event_attributes.result.payloads
+    return json.loads(payload.data)["termination"]["reason"]
+
+
+def test_a_model_that_proposes_nothing_but_stopped_steps_is_stopped_itself() -> None:
+    assert (ending("step-limit-before"), patches("step-limit-before")) == ("completed", [])
+    assert (ending("step-limit-counted"), patches("step-limit-counted")) == ("error", [STOPPED_STEPS_COUNTED])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_taken_part_in"),
+    [(BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)],
+)
 async def test_neither_replays_without_the_guard(
     monkeypatch: pytest.MonkeyPatch, name: str, is_taken_part_in: bool
 ) -> None:

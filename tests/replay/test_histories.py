@@ -25,6 +25,8 @@ SHOWS = {
     "budget-extended": ("ApprovalRequested", "ApprovalResolved", "extend_budget"),
     "step-limit": ("StepLimitReached",),
     "circuit": ("CircuitOpened", "CircuitClosed"),
+    "step-limit-counted": ("StepLimitReached",),
+    "step-limit-before": ("StepLimitReached",),
     "circuit-shown": ("CircuitOpened", "CircuitClosed"),
     "circuit-shown-before": ("CircuitOpened", "CircuitClosed"),
     "hydrated": ("PreHydrationComplete", "unresolvable"),
@@ -82,7 +84,7 @@ async def test_a_recording_is_of_what_its_name_says(client: Client, name: str) -
 async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[JournalEntry]]:
     contexts, journal = ContextFold(), JournalFold()
     entries: list[JournalEntry] = []
-    async for happening in read_events(client, _events(history_in(path))):
+    async for happening in read_events(client.data_converter, _events(history_in(path))):
         contexts.feed(happening)
         entries += journal.feed(happening)
     return contexts, entries

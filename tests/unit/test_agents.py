@@ -9,9 +9,10 @@ from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.conversations import Conversations
 from orga.activities.prepare import PrepareActivities
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
+from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.input import LoopConfig, Recovery
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.setup import PrepareRequest
+from orga.workflows.types.setup import PrepareRequest, Setup
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec
 
@@ -169,3 +170,22 @@ async def test_the_worker_that_prepared_a_run_holds_its_setup() -> None:
     setup = await Beats().run(PrepareActivities(AGENTS, conversations).prepare, PrepareRequest())
     assert conversations._setups.size > 0
     assert setup == await AGENTS.setup(PrepareRequest())
+
+
+class Prepared:
+    """Agents whose runs all work with this."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
+        return self._setup
+
+
+async def test_a_setup_that_is_too_large_is_told_by_its_largest_parts() -> None:
+    line = {"kind": "chain", "steps": [{"agent": "writer", "task": "x" * 2_000}] * 15}
+    setup = a_setup(instructions="y" * 500_000).with_pipeline(Pipeline.model_validate(line))
+    prepare = PrepareActivities(Prepared(setup), Conversations(NoHistory())).prepare
+    with pytest.raises(ApplicationError, match=r"\(instructions 500002, pipeline 30\d\d\d, tools ") as caught:
+        await Beats().run(prepare, PrepareRequest())
+    assert caught.value.non_retryable

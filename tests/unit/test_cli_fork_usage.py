@@ -15,7 +15,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
 
 
-FORK = ["fork", "x", "--at-iteration", "1"]
+FORK = ["fork", "x", "--to-iteration", "1"]
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ FORK = ["fork", "x", "--at-iteration", "1"]
         pytest.param(["rewind", "x"], "Missing option '--to-iteration'", id="no iteration to rewind to"),
         pytest.param(["rewind", "x", "--to-iteration", "-1"], "'--to-iteration'", id="before the beginning"),
         pytest.param(["rewind", "x", "--to-iteration", "two"], "'--to-iteration'", id="no number"),
-        pytest.param(["fork", "x"], "Missing option '--at-iteration'", id="no iteration to fork at"),
-        pytest.param(["fork", "x", "--at-iteration", "-1"], "'--at-iteration'", id="fork before the beginning"),
+        pytest.param(["fork", "x"], "Missing option '--to-iteration'", id="no iteration to fork at"),
+        pytest.param(["fork", "x", "--to-iteration", "-1"], "'--to-iteration'", id="fork before the beginning"),
         pytest.param([*FORK, "--set", "modle=x"], "did you mean 'model'", id="a misspelled key of the input"),
         pytest.param([*FORK, "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="a misspelled setting"),
         pytest.param([*FORK, "--set", "recovery.max_attempt=3"], "'max_attempts'", id="a misspelled deep setting"),

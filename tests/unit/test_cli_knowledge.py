@@ -195,6 +195,22 @@ def test_reindex_says_what_it_did(capsys: Shown) -> None:
     assert read(capsys, "reindex") == {"indexed": 0}
 
 
+def test_what_has_expired_is_counted_and_forgotten(capsys: Shown) -> None:
+    line = {"kind": "memory", "text": "an old word", "expires_at": "2020-01-01T00:00:00Z"}
+    Path("old.jsonl").write_text(json.dumps(line))
+    told(capsys, "import", "old.jsonl")
+    told(capsys, "add", "a new word", "--expires", "1d")
+    assert texts(capsys, "word") == ["a new word"]
+    assert run_command(["knowledge", "stats"]) == 0
+    shown = capsys.readouterr()
+    assert "1 expired" in shown.out
+    assert "orga knowledge forget --expired" in shown.err
+    assert told(capsys, "forget", "--expired", "--yes") == "forgotten: 1 memory\n"
+    assert read(capsys, "stats")["counts"] == {"memory": 1}
+    assert run_command(["knowledge", "stats"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_stats_count_by_kind(capsys: Shown) -> None:
     told(capsys, "add", "the api", "is", "up")
     told(capsys, "add", "the api", "is", "down")

@@ -75,6 +75,34 @@ def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
     assert "nothing to import" in told(capsys, "import", "prices.md")
 
 
+def test_documents_that_are_gone_are_named_and_forgotten_where_that_is_said(capsys: Shown, tmp_path: Path) -> None:
+    """Those of the folder alone: neither what lies beside it or is another's, nor what is merely left out now."""
+    for path in ("docs/a.md", "docs/old/b.md", "docs/c.cfg", "docs/d.md", "docsy/e.md", "../far/f.md"):
+        write(path, f"The text of {path}.")
+    told(capsys, "import", "docs", "docs/c.cfg", "docsy", "../far")
+    told(capsys, "import", "docs", "--user", "ada")
+    for path in ("docs/a.md", "docs/old/b.md", "docs/d.md", "docsy/e.md", "../far/f.md"):
+        Path(path).unlink()
+    write("docs/d.md", "Another text.")
+
+    assert run_command(["knowledge", "import", "docs"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "documents: 1 changed, 2 gone (1 part)\n"
+    assert "gone, and still stored: docs/a.md\ngone, and still stored: docs/old/b.md\n" in shown.err
+    assert "--forget-gone" in shown.err
+    assert len(found(capsys)) == 6
+
+    assert run_command(["knowledge", "import", "docs", "--forget-gone"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "documents: 1 unchanged, 2 forgotten (1 part)\n"
+    assert "gone, forgotten: docs/a.md" in shown.err
+    left = {each["provenance"]["source"] for each in found(capsys)}
+    assert left == {"docs/c.cfg", "docs/d.md", "docsy/e.md", str(tmp_path / "far/f.md")}
+    assert len(found(capsys, "--user", "ada")) == 4 + 3
+    assert read(capsys, "import", ".")["documents"]["gone"] == ["docsy/e.md"]
+    assert read(capsys, "import", "../far", "--forget-gone")["documents"]["forgotten"] == [str(tmp_path / "far/f.md")]
+
+
 def test_a_document_outside_of_the_folder_has_its_whole_path(capsys: Shown, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.md").write_text("Far away.")
     told(capsys, "import", "../elsewhere.md", "--untrusted")

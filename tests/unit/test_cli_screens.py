@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from orga.client.cli.flights import InFlight
 from orga.client.cli.live_screen import block
-from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.progress import Progress
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.status_lines import status_lines
 from orga.workflows.types.breakers import Breaker
@@ -97,8 +98,8 @@ def test_a_pause_is_seen(kinds: list[str], paused: bool) -> None:
 
 def test_what_is_in_flight_names_the_phase_before_the_journal_does() -> None:
     progress = Progress(phase="acting")
-    assert progress.with_in_flight((InFlight("reason-2", "reason"),)).phase == "reasoning"
-    assert progress.with_in_flight((InFlight("1.0", "read_file"),)).phase == "acting"
+    assert progress.with_in_flight((InFlight("reason-2", "reason"),), NOW).phase == "reasoning"
+    assert progress.with_in_flight((InFlight("1.0", "read_file"),), NOW).phase == "acting"
 
 
 def test_the_clock_stands_still_while_paused() -> None:
@@ -118,7 +119,7 @@ def test_the_block_has_meters_with_their_limits() -> None:
 
 def test_the_block_shows_streamed_text_that_cannot_act() -> None:
     text = "one\ntwo\n\x1b]0;owned\x07[red]three[/red]"
-    shown = drawn(Progress().with_in_flight((InFlight("reason-1", "reason", text=text),)))
+    shown = drawn(Progress().with_in_flight((InFlight("reason-1", "reason", text=text),), NOW))
     assert "│ one\n│ two\n│ [red]three[/red]" in shown
     assert "owned" not in shown
 
@@ -126,7 +127,7 @@ def test_the_block_shows_streamed_text_that_cannot_act() -> None:
 def test_the_block_shows_tools_and_retries() -> None:
     runs = InFlight("1.0", "read_file", since=NOW - timedelta(seconds=3))
     waits = InFlight("1.1", "fetch_url", attempt=2, failure="Timeout: slow")
-    shown = drawn(Progress().with_in_flight((runs, waits)))
+    shown = drawn(Progress().with_in_flight((runs, waits), NOW))
     assert "read_file 3.0 s" in shown
     assert "fetch_url: attempt 2, after: Timeout: slow" in shown
 
@@ -145,7 +146,7 @@ def test_plain_lines_say_each_remark_once_and_again_when_it_comes_back(capsys: p
 def test_plain_lines_say_a_retry_once_though_it_is_out_of_sight_for_a_moment(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    retried = Progress().with_in_flight((InFlight("reason-1", "reason", attempt=2, failure="lost"),))
+    retried = Progress().with_in_flight((InFlight("reason-1", "reason", attempt=2, failure="lost"),), NOW)
     screen = PlainScreen()
     for progress in (retried, Progress(), retried):
         screen.frame(progress)

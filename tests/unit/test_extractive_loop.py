@@ -101,14 +101,15 @@ async def test_a_listing_names_the_files(folder: Path) -> None:
 async def test_nothing_found_says_what_was_searched(folder: Path) -> None:
     text = await Run("What about zeppelins?", tools_over(folder)).to_the_end()
 
-    assert "Nothing was found about zeppelins (searched for zeppelins; 7 files listed" in text
+    assert text.startswith("Not found: zeppelins. Nothing answers the question (searched for zeppelins; 7 files listed")
 
 
-async def test_terms_that_occur_nowhere_are_named(folder: Path) -> None:
+async def test_what_is_not_found_comes_first_and_what_does_not_answer_is_not_quoted(folder: Path) -> None:
     text = await Run("Does the gate decide on zeppelins?", tools_over(folder)).to_the_end()
 
-    assert "docs/manual.md:7" in text
-    assert "Not found: zeppelins." in text
+    assert text.startswith("Not found: zeppelins.")
+    assert "Nearest to it, and not quoted, is `docs/manual.md:" in text
+    assert "\n>" not in text
 
 
 async def test_a_denied_tool_is_not_called_again_and_the_answer_says_so(folder: Path) -> None:
@@ -131,7 +132,7 @@ async def test_when_all_is_denied_it_ends_at_once() -> None:
     text = await run.to_the_end()
 
     assert len([message for message in run.messages if message.calls]) <= 2
-    assert "Nothing was found" in text
+    assert text.startswith("Not found: gate, decide. Nothing answers the question")
     assert "Refused: search_text" in text
 
 
@@ -157,9 +158,9 @@ async def test_garbage_from_tools_ends_in_an_honest_answer(text: str, question: 
     ("tools", "expected"),
     [
         pytest.param((), "No tool that lists, searches or reads files is offered in this step.", id="none"),
-        pytest.param((LIST,), "these files match by name:\n\n- `tests/test_gate.py`", id="listing only"),
+        pytest.param((LIST,), "These files match by name:\n\n- `tests/test_gate.py`", id="listing only"),
         pytest.param((SEARCH,), "> The gate decides by policy", id="search only"),
-        pytest.param((READ,), "Nothing was found", id="reading only: it knows no names"),
+        pytest.param((READ,), "Not found: gate, decide. Nothing answers", id="reading only: it knows no names"),
         pytest.param((LIST, READ), "> The gate decides by policy", id="no search: the likely files are read"),
         pytest.param((SEARCH, READ), "> The gate decides by policy", id="no listing"),
         pytest.param((ToolSpec(name="send_mail"), *ALL), "> The gate decides by policy", id="a tool it does not know"),
@@ -252,16 +253,16 @@ async def test_tool_choice_any_always_calls(folder: Path) -> None:
 
 async def test_an_answer_stays_within_the_output_limit(folder: Path) -> None:
     """Quotes are left out first; what it is remains said."""
-    run = Run("Tell me of the gate, the default timeout, retries and honey.", tools_over(folder))
+    run = Run("How does the gate decide?", tools_over(folder))
     while (await run.step()).calls:
         pass
     full = run.messages.pop()
 
-    short = await run.step(max_output_tokens=100)
+    short = await run.step(max_output_tokens=60)
     run.messages.pop()
     cut = await run.step(max_output_tokens=10)
 
-    assert len(short.text) <= 400 < len(full.text)
+    assert len(short.text) <= 240 < len(full.text)
     assert (short.text.endswith(SIGNATURE), short.finish) == (True, "stop")
     assert (len(cut.text), cut.finish) == (40, "length")
 

@@ -87,15 +87,18 @@ def test_the_kind_of_answer_and_the_files_it_names(text: str, wanted: str, paths
 def test_queries_are_phrases_then_neighbours_then_words() -> None:
     question = question_of([user("What is the default timeout of `dead letters`?")])
 
-    assert queries_of(question, regex=True)[0] == "dead[-_. ]?letters"
-    assert "default.{0,60}timeout" in queries_of(question, regex=True)
+    assert queries_of(question, regex=True) == (
+        "dead[-_. ]?letters",
+        "(default|timeout).*(default|timeout)",
+        "default|timeout",
+    )
     assert queries_of(question, regex=False)[:3] == ("dead letters", "default", "timeout")
 
 
 def test_a_word_that_occurs_nowhere_is_searched_loosely() -> None:
     terms = list(question_of([user("defualt")]).terms)
 
-    assert loose_queries(terms, regex=True) == (r"(\b|_)(defu|de\w{3,5}t)",)
+    assert loose_queries(terms, regex=True) == (r"\b(defu|de\w{3,5}t)",)
     assert loose_queries(terms, regex=False) == ("defu",)
 
 

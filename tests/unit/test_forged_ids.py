@@ -48,7 +48,7 @@ def test_an_id_that_people_cannot_read_is_refused_before_anything_starts(run_id:
 
 
 @pytest.mark.parametrize("run_id", REFUSED_IDS[1:])
-@pytest.mark.parametrize("command", [["run", "x"], ["fork", "agent-1", "--at-iteration", "1"]])
+@pytest.mark.parametrize("command", [["run", "x"], ["fork", "agent-1", "--to-iteration", "1"]])
 def test_the_command_line_refuses_it_without_a_server(
     command: list[str], run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

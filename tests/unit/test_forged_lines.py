@@ -11,11 +11,12 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.message import Format, body
 from orga.activities.ports import RunKey
-from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows
+from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows, run_table
 from orga.client.cli.checks import Check
+from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.held_in_full import as_json, lines_of
 from orga.client.cli.output import note, result
-from orga.client.cli.progress import InFlight, Progress
+from orga.client.cli.progress import Progress
 from orga.client.cli.screen import PlainScreen, remarks
 from orga.client.cli.status_lines import status_lines
 from orga.client.cli.timeline import Timeline
@@ -154,7 +155,7 @@ SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
     "a run in the inbox that nobody asks": lambda text: inbox.lines_of(
         InboxEntry(text, text, text, text, text, NOW), NOW
     ),
-    "the list": lambda text: run_rows.table([a_row(text)]),
+    "the list": lambda text: run_table.table([a_row(text)]),
     "the status": of_status,
     "the journal": of_journal,
     "a remark": lambda text: remarks(Progress(run_id=text, waiting=(asks(text).wait,))),  # type: ignore[arg-type]
@@ -211,7 +212,9 @@ def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
         waiting=(asked,),
         circuits=(forged,),
         children=(Child(workflow_id=forged, agent=forged, task=forged),),
-        in_flight=(InFlight("1", forged), InFlight("2", "reason", text=f"{forged}\nwaits for you: x → orga approve")),
+        flights=Flights(
+            (InFlight("1", forged), InFlight("2", "reason", text=f"{forged}\nwaits for you: x → orga approve"))
+        ),
     )
     lines = drawn(progress).splitlines()
     assert sum(line.startswith("waits for you") for line in lines) == 1

@@ -38,7 +38,7 @@ IN_THE_SANDBOX = {"temporalio", "pydantic", "pydantic_core", "rapidfuzz", "re2",
 ROOMS: dict[str, tuple[str, ...]] = {
     "client": (
         *("errors", "user_path", "server", "config", "history", "connect", "runners", "runs"),
-        *("schedules", "past", "journal", "telemetry", "workers", "policies", "proof", "cli"),
+        *("schedules", "past", "journal", "telemetry", "workers", "policies", "proof", "testing", "cli"),
     ),
     "tests.support": (
         *("hold", "values", "parts", "knowledge", "programs", "web"),
@@ -101,7 +101,7 @@ def layer(module: str) -> str | None:
             return "activities"
         case [("client" | "worker") as name, *_]:
             return name
-        case [""] | ["workflow"]:
+        case [""] | ["workflow"] | ["testing"]:
             return "api"
         case _:
             return "orga"

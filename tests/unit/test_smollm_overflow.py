@@ -7,6 +7,7 @@ import pytest
 
 from orga.activities.adapters.models.local import LocalProvider
 from orga.activities.adapters.models.smollm import engine
+from orga.activities.adapters.models.smollm.mark import MARK
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message
 
@@ -52,7 +53,7 @@ async def test_a_refused_text_is_cut_until_it_fits(
 
     reply = await LocalProvider().complete(LONG, lambda piece: None)
 
-    assert (reply.text, len(fake.sizes)) == ("Numbers.", requests)
+    assert (reply.text, len(fake.sizes)) == (f"Numbers.{MARK}", requests)
 
 
 async def test_a_text_that_cannot_be_cut_enough_is_a_context_overflow(monkeypatch: pytest.MonkeyPatch) -> None:

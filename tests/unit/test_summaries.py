@@ -7,7 +7,9 @@ from hypothesis import given
 
 from orga.workflows.decisions.control.interventions import with_guidance, with_pause
 from orga.workflows.decisions.result import call_summary, details, spent
+from orga.workflows.decisions.summaries import of_call, of_gate, of_reason, with_calls, without_refused
 from orga.workflows.types.control import Intervention
+from orga.workflows.types.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import SUMMARY_CHARS, one_line
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -70,6 +72,7 @@ def test_details_say_where_the_run_stands() -> None:
     state = with_guidance(state, Intervention(kind="steer", text="x"))
     assert details(state).splitlines() == [
         "**acting**, iteration 3 of 25",
+        "",
         "- model: `scripted:model`",
         "- spent: 0 tokens in 0 model calls",
         "- tool calls: 3 run, 2 denied, 1 failed",
@@ -86,9 +89,9 @@ def test_details_before_the_setup_show_what_the_input_says() -> None:
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
-        pytest.param(UsageTotals(total_tokens=5, model_calls=1), "5 tokens in 1 model calls", id="no price"),
+        pytest.param(UsageTotals(total_tokens=5, model_calls=1), "5 tokens in 1 model call", id="no price"),
         pytest.param(
-            UsageTotals(total_tokens=5, model_calls=1, cost_usd=0.0), "5 tokens in 1 model calls, 0.0000 USD", id="free"
+            UsageTotals(total_tokens=5, model_calls=1, cost_usd=0.0), "5 tokens in 1 model call, 0.0000 USD", id="free"
         ),
         pytest.param(
             UsageTotals(total_tokens=5, model_calls=2, cost_usd=0.12345),
@@ -99,3 +102,50 @@ def test_details_before_the_setup_show_what_the_input_says() -> None:
 )
 def test_spent(usage: UsageTotals, expected: str) -> None:
     assert spent(usage) == expected
+
+
+def a_request(*calls: ToolCall, **fields: Any) -> GateRequest:
+    return GateRequest(agent="a", iteration=3, calls=calls, specs=(PATH,), **fields)
+
+
+@pytest.mark.parametrize(
+    ("request_", "shown"),
+    [
+        pytest.param(a_request(a_call("read", path="a")), "iteration 3: read a", id="a call"),
+        pytest.param(
+            a_request(*(a_call("read", path=str(n)) for n in range(5))),
+            "iteration 3: read 0; read 1; read 2; 2 more",
+            id="many calls",
+        ),
+        pytest.param(a_request(answer="42"), "iteration 3: the answer", id="an answer"),
+        pytest.param(a_request(answer="so far", purpose="ending"), "iteration 3: what was gathered", id="an ending"),
+        pytest.param(a_request(places=(PLAN,)), "iteration 3: a plan of 0", id="a plan"),
+        pytest.param(
+            GateRequest(agent="a", iteration=0, calls=(a_call("read", path="a"),), purpose="hydration"),
+            "before the first iteration: read a",
+            id="a lookup",
+        ),
+    ],
+)
+def test_the_gates_summary_says_what_the_model_decided(request_: GateRequest, shown: str) -> None:
+    assert of_gate(request_) == shown
+
+
+def test_a_model_calls_summary_says_what_the_gate_refused_until_it_was_answered_to() -> None:
+    calls = (a_call("read", path="a"), a_call("write", path="b"))
+    verdicts = (Verdict(decision="allow"), Verdict(decision="deny", reason="no"))
+    state = with_calls(a_state(setup=a_setup(), iteration=3), calls, verdicts)
+    assert of_reason(state) == "iteration 4, after a denial: write b"
+    assert details(state).splitlines()[-2:] == ["- last: `read a; write b`", "- refused by the gate: `write b`"]
+    assert of_reason(without_refused(state)) == "iteration 4"
+
+
+def test_nothing_refused_leaves_no_trace_in_the_state() -> None:
+    state = a_state(setup=a_setup())
+    called = with_calls(state, (a_call("read", path="a"),), (Verdict(decision="allow"),))
+    assert "refused" not in called.model_dump(exclude_unset=True)
+
+
+def test_a_calls_summary_does_not_repeat_the_tool() -> None:
+    assert of_call(a_call("read", path="todo.md"), PATH) == "todo.md"
+    assert of_call(a_call("read"), PATH) is None

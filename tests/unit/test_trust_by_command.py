@@ -49,7 +49,7 @@ def test_a_store_that_cannot_be_read_trusts_nothing(project: Path) -> None:
         ["tools", "check"],
         ["policy", "check"],
         ["audit", "x"],
-        ["fork", "x", "--at-iteration", "1"],
+        ["fork", "x", "--to-iteration", "1"],
         ["notify", "test"],
         ["list"],
     ],

@@ -21,6 +21,7 @@ from orga.workflows.decisions.journal_entries import (
 )
 from orga.workflows.decisions.journal_iteration import JournalIteration
 from orga.workflows.decisions.journal_knowledge import known, recalled, recalled_for
+from orga.workflows.decisions.journal_times import CallTimes
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.control import Note
@@ -53,9 +54,11 @@ class JournalFold:
         self._beginning = JournalStart()
         self._build = ""
         self._signals = SIGNALS
+        self._times = CallTimes()
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
+        self._times.hear(happening)
         return [self._entry(happening.at, event, data) for event, data in self._opened(happening)]
 
     def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
@@ -282,9 +285,10 @@ class JournalFold:
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
         number, agent, iteration = self._sequence, self._agent, self._iteration
-        return self._chained(
-            JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
-        )
+        entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
+        if event == "ObservationsCollected":
+            entry = entry.with_took(self._times.took_s(iteration, self._run.reply))
+        return self._chained(entry)
 
     def _chained(self, entry: JournalEntry) -> JournalEntry:
         self._hash = chained(self._hash, entry)

@@ -10,7 +10,7 @@ from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
-from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
@@ -23,18 +23,20 @@ SHOWN_CHARS = 300
 
 def call_summary(call: ToolCall, spec: ToolSpec | None) -> str:
     """Return the tool and its main argument: `read_file README.md`."""
+    return one_line(f"{call.name} {_argument(call, spec)}")
+
+
+def call_argument(call: ToolCall, spec: ToolSpec | None) -> str:
+    """Return the main argument of a call: `README.md`; "" where it has none."""
+    return one_line(_argument(call, spec))
+
+
+def _argument(call: ToolCall, spec: ToolSpec | None) -> str:
     name = spec.main_argument if spec else None
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), "")
     if isinstance(value, list):
         value = " ".join(str(part) for part in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return one_line(f"{call.name} {value if value is not None else ''}")
-
-
-def last_calls(state: AgentState, reply: Reply) -> AgentState:
-    """Return the state with what the reply calls, for people."""
-    specs = {spec.name: spec for spec in (state.setup.tools if state.setup else ())}
-    shown = "; ".join(call_summary(call, specs.get(call.name)) for call in reply.calls[:3])
-    return state.with_dialogue(last=shown)
+    return f"{value if value is not None else ''}"
 
 
 def counted_calls(counts: ToolCallCounts) -> str:
@@ -54,6 +56,7 @@ def details(state: AgentState) -> str:
     setup, limit = state.setup, state.config.max_iterations
     lines = [
         f"**{'paused' if state.paused else state.phase}**, iteration {state.counted_iterations} of {limit}",
+        "",  # without it the UI puts all of the list into one paragraph
         f"- model: {_code(setup.model if setup else state.input.model or 'default')}",
         f"- spent: {spent(state.usage)}",
         f"- tool calls: {counted_calls(state.tool_calls)}",
@@ -68,6 +71,8 @@ def details(state: AgentState) -> str:
         lines.append(f"- delegated to: {', '.join(_code(child.agent) for child in state.children)}")
     if state.last:
         lines.append(f"- last: {_code(state.last)}")
+    if state.refused:
+        lines.append(f"- refused by the gate: {_code(state.refused)}")
     return "\n".join(lines)
 
 
@@ -79,8 +84,9 @@ def _code(text: str) -> str:
 
 def spent(usage: UsageTotals) -> str:
     """Return tokens and cost as people read them."""
+    calls = "model call" if usage.model_calls == 1 else "model calls"
     cost = "" if usage.cost_usd is None else f", {usage.cost_usd:.4f} USD"
-    return f"{usage.total_tokens} tokens in {usage.model_calls} model calls{cost}"
+    return f"{usage.total_tokens} tokens in {usage.model_calls} {calls}{cost}"
 
 
 MAX_GATHERED_BYTES = 20_000

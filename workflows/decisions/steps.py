@@ -33,6 +33,8 @@ EXACTLY = 1.0
 
 NOTHING_ELSE = "no call of the reply was valid"
 
+NOTHING_BUT_STOPPED = "nothing but calls of stopped steps"
+
 
 def alike_at(config: LoopConfig) -> float:
     """Return the similarity at which two reasons count as one: that of `step_iteration`, equality when it is off."""
@@ -79,6 +81,11 @@ def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> l
     return [*named, NOTHING_ELSE] if is_all else named
 
 
+def is_all_stopped(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether the reply held nothing but calls whose steps were stopped before: the model hears nothing."""
+    return bool(outcomes) and all(o.status == "not_run" and o.text.startswith(_STEP_LIMIT) for o in outcomes)
+
+
 def denial_of_answer(verdict: Verdict) -> str:
     """Name the denial of a final answer."""
     return f"final answer: {verdict.reason}"
@@ -96,6 +103,8 @@ MAX_STEPS = 200
 
 MAX_SHOWN_CHARS = 2_000
 
+_STEP_LIMIT = "[Step limit]"
+
 _ASKED = "it waits for an operator's decision"
 
 
@@ -110,7 +119,7 @@ def refusal(state: AgentState, call: ToolCall) -> str:
     if step is None or not step.stopped or not _settings(state).enabled:
         return ""
     return (
-        f"[Step limit] {call.name} with these arguments is not run again: {step.stopped}. "
+        f"{_STEP_LIMIT} {call.name} with these arguments is not run again: {step.stopped}. "
         "Use other arguments or another tool, or go on without it."
     )
 

@@ -16,7 +16,7 @@ from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.decisions.observe import with_outcomes
 from orga.workflows.decisions.recovery import with_success
-from orga.workflows.decisions.result import last_calls
+from orga.workflows.decisions.summaries import with_calls
 from orga.workflows.phases import gate, stages
 from orga.workflows.phases.attempt import Failed, Place, outcome_of
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
@@ -31,6 +31,7 @@ from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import DeadLetter, Outcome
+from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 
 class Acted(NamedTuple):
@@ -43,13 +44,15 @@ class Acted(NamedTuple):
 
 async def execute_reply(run: Run, gated: Gated, doing: str) -> Acted:
     """Carry out what the gate allowed of a reply, and take in what comes of it."""
-    run.change(last_calls, gated.reply)
+    run.change(with_calls, gated.reply.calls, [each.verdict for each in gated.results])
     enter(run, doing)
     with phase_span("act", run.state.iteration):
         acted = await run_tools(run, gated)
     verdicts = tuple(each.verdict for each in acted.results)
     denied = steps.repeated(acted.outcomes, verdicts, "denied")
     invalid = steps.invalid_calls(acted.outcomes, verdicts)
+    if steps.is_all_stopped(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
+        invalid.append(steps.NOTHING_BUT_STOPPED)
     run.change(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
     run.change(with_attempts, acted.outcomes, run.now)
     return acted

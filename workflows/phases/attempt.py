@@ -14,7 +14,7 @@ from orga.workflows.decisions import breakers
 from orga.workflows.decisions.calls import cancelled, failed, not_run, turned_away, unclear
 from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
-from orga.workflows.decisions.result import call_summary
+from orga.workflows.decisions.summaries import of_call
 from orga.workflows.phases.control.failures import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort
 from orga.workflows.phases.failures import is_infrastructure, is_turned_away, may_have_acted, took_effect
@@ -212,7 +212,7 @@ async def _executed(run: Run, permitted: AllowedCall, place: Place) -> Any:
             start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
             retry_policy=_retry(run, permitted),
             local_retry_threshold=LOCAL_RETRY_THRESHOLD,
-            summary=call_summary(call, spec),
+            summary=of_call(call, spec),
         )
     return await run.event(
         workflow.execute_activity(
@@ -225,7 +225,7 @@ async def _executed(run: Run, permitted: AllowedCall, place: Place) -> Any:
             heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
             retry_policy=_retry(run, permitted),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=call_summary(call, spec),
+            summary=of_call(call, spec),
         )
     )
 

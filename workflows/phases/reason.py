@@ -24,6 +24,7 @@ from orga.workflows.decisions.conversation import (
 )
 from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
 from orga.workflows.decisions.replies import ClassifiedReply, classify_reply
+from orga.workflows.decisions.summaries import of_reason, without_refused
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted, result_of
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
@@ -192,11 +193,13 @@ def proposed_before(run: Run, reply: Reply) -> Proposed:
 async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
     request = _request(run, turn, context)
     limit_s = server_limit_s(run.state, run.now)
-    call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, result=turn.result)
+    about = of_reason(run.state)
+    call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, turn.result)
     reply = await reply_to(run, call)
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
     run.change(with_calibration, seen, reply.usage.input_tokens)
+    run.change(without_refused)
     return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 

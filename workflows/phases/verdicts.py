@@ -8,6 +8,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions.limits import budget_left
+from orga.workflows.decisions.summaries import of_gate
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import CutShort, result_of
 from orga.workflows.phases.run import Run, show_verdicts
@@ -80,6 +81,7 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
                 "gate",
                 request,
                 activity_id=gate_id(request.places),
+                summary=of_gate(request),
                 result_type=Verdicts,
                 start_to_close_timeout=timedelta(seconds=within_s),
                 heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
@@ -90,6 +92,7 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
         "gate",
         request,
         activity_id=gate_id(request.places),
+        summary=of_gate(request),
         result_type=Verdicts,
         start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
         retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),

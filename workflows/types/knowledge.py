@@ -36,29 +36,6 @@ class StepOutput(Record):
     text: str
 
 
-class Behalf(Record):
-    """On whose behalf a run's call stores or recalls: said by the run itself, never by what a model writes."""
-
-    reader: Reader = Reader()
-    iteration: int = 0
-    model: str = ""
-    taint: tuple[str, ...] = ()
-    """Tools whose untrusted content has entered the run."""
-    threshold: float = 0.3
-    """Of the score, below which nothing is recalled."""
-    is_learning: bool = False
-    """Whether it is what the run stores at its end."""
-
-    outputs: tuple[StepOutput, ...] = ()
-    """Of a goal that stores what it has learnt: kept beside that as evidence, which no run recalls by itself."""
-
-    def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
-        """Return it for what the run stores at its end."""
-        if not outputs:
-            return replace_fields(self, {"is_learning": True})
-        return replace_fields(self, {"is_learning": True, "outputs": outputs})
-
-
 class Provenance(Record):
     """Where an item comes from."""
 
@@ -85,6 +62,39 @@ class Provenance(Record):
                 "taint": tuple(map(change, self.taint)),
             },
         )
+
+
+class Behalf(Record):
+    """On whose behalf a run's call stores or recalls: said by the run itself, never by what a model writes."""
+
+    reader: Reader = Reader()
+    iteration: int = 0
+    model: str = ""
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content has entered the run."""
+    threshold: float = 0.3
+    """Of the score, below which nothing is recalled."""
+    is_learning: bool = False
+    """Whether it is what the run stores at its end."""
+
+    outputs: tuple[StepOutput, ...] = ()
+    """Of a goal that stores what it has learnt: kept beside that as evidence, which no run recalls by itself."""
+
+    def provenance(self, source: str, workflow_id: str) -> Provenance:
+        """Return where an item comes from that this run stores."""
+        return Provenance(
+            source=source,
+            workflow_id=workflow_id,
+            iteration=self.iteration,
+            model=self.model,
+            taint=self.taint,
+        )
+
+    def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
+        """Return it for what the run stores at its end."""
+        if not outputs:
+            return replace_fields(self, {"is_learning": True})
+        return replace_fields(self, {"is_learning": True, "outputs": outputs})
 
 
 class KnowledgeItem(Record):
@@ -190,3 +200,5 @@ class Erasure(Record):
     tenant: str | None = None
     """Empty means what belongs to no tenant; None does not ask. What is global is nobody's, and never among it."""
     source: str = ""
+    expired_by: datetime | None = None
+    """Aware. What is not recalled from then on; None does not ask."""

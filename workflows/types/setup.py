@@ -51,10 +51,6 @@ class PrepareRequest(Record):
         return replace_fields(self, {"output_schema": schema})
 
 
-OF_THE_AGENT = frozenset({"instructions", "tools", "critics", "decisions", "output_schema", "prompts"})
-"""The parts of a setup that can be large: what the configuration gives an agent to work with."""
-
-
 class Setup(Record):
     """What a run works with, recorded once: the result of `prepare`."""
 

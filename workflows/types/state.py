@@ -75,6 +75,7 @@ class DialogueChanges(TypedDict, total=False):
     calibration: float
     pending: Reply | None
     last: str
+    refused: str
     partial: str
     repairs: int
     critiques: dict[str, int]
@@ -92,6 +93,8 @@ class Dialogue(Record):
     """A reply that people held up when the run continued as new: the next run judges it, and asks them on."""
     last: str = ""
     """What the latest reply called, for people."""
+    refused: str = ""
+    """What of it the gate refused, for people: until the model has answered to that."""
     partial: str = ""
     """The answer that is being continued, after the output limit cut it."""
     repairs: int = 0

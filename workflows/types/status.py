@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import StopReason
@@ -166,6 +166,18 @@ class JournalEntry(Record):
     event: str
     data: dict[str, Any] = {}
     hash: str = ""
+    _took_s: dict[str, float] = PrivateAttr(default_factory=dict)
+
+    @property
+    def took_s(self) -> dict[str, float]:
+        """Seconds of each call by its id, of `ObservationsCollected`: for who looks, and no part of what is chained."""
+        return self._took_s
+
+    def with_took(self, took_s: dict[str, float]) -> Self:
+        """Return the entry with what its calls took."""
+        timed = replace_fields(self, {})
+        timed._took_s = took_s
+        return timed
 
     def with_place(self, sequence: int, data: dict[str, Any]) -> Self:
         """Return the entry as one of another journal."""

@@ -4,8 +4,11 @@ A change of workflow code that gives a history other commands is guarded by `wor
 the place before go on as they began. See "How the loop's rules change" in ARCHITECTURE.md.
 """
 
-LOOP_VERSION = 1
+LOOP_VERSION = 2
 """Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
 
 CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
 """A circuit that closes leaves the search attribute of open ones; before, the tool stayed listed."""
+
+STOPPED_STEPS_COUNTED = "stopped-steps-counted"
+"""Replies that hold nothing but calls of stopped steps end the run; before, it went on to a limit."""

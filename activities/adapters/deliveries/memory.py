@@ -6,7 +6,7 @@ from orga.activities.adapters.deliveries.words import fitted, shown_text
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
-from orga.workflows.types.knowledge import Behalf, KnowledgeItem, Provenance
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem
 
 MEMORY_CHARS = 20_000
 """Of an answer: what is recalled is shown in part anyway."""
@@ -34,13 +34,7 @@ class MemoryDelivery:
             owner=behalf.reader,
             key=request.key,
             confidence=min(max(request.confidence, 0.0), 1.0),
-            provenance=Provenance(
-                source=f"goal of {request.agent}",
-                workflow_id=run.workflow_id,
-                iteration=behalf.iteration,
-                model=behalf.model,
-                taint=behalf.taint,
-            ),
+            provenance=behalf.provenance(f"goal of {request.agent}", run.workflow_id),
         )
         try:
             await self.store.store([item])

@@ -8,10 +8,12 @@ from typing import Literal
 
 from orga.activities.adapters.knowledge.project_files import project_files
 from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
+from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.chunks import chunks
+from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.identity import item_id
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, ScopeLevel
+from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -19,9 +21,6 @@ MAX_BYTES = 16 * 1024 * 1024
 
 SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text")
 """What is taken for a document in a folder; a file that is named may end as it likes."""
-
-BATCH = 256
-"""Parts that are stored at once."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,28 @@ class Fate:
 def documents(path: Path, root: Path) -> Iterator[Document]:
     """Yield the documents of a folder, or the file itself: below the root they are called by their path from there."""
     path = path.resolve()
-    inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
+    is_inside = path.is_relative_to(root)
     if not path.is_dir():
-        source = clean_text(str(path) if inside is None else inside)
-        yield Document(path.parent, path.name, source, "" if inside is None else source.rpartition("/")[0])
+        source = clean_text(path.relative_to(root).as_posix() if is_inside else str(path))
+        yield Document(path.parent, path.name, source, source.rpartition("/")[0] if is_inside else "")
         return
-    base = f"{path}/" if inside is None else "" if inside == "." else f"{inside}/"
+    base = base_of(path, root)
     for each in project_files(path, lambda name: name.lower().endswith(SUFFIXES)):
         source = clean_text(f"{base}{each}")
-        yield Document(path, each, source, "" if inside is None else source.rpartition("/")[0])
+        yield Document(path, each, source, source.rpartition("/")[0] if is_inside else "")
+
+
+def base_of(folder: Path, root: Path) -> str:
+    """Return what the documents of a folder are called by, ahead of their path in it."""
+    folder = folder.resolve()
+    if not folder.is_relative_to(root):
+        return f"{folder}/"
+    return "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
+
+
+def key_of(source: str, part: str = "") -> str:
+    """Return the key of a part of a document, or what all of its keys begin with."""
+    return f"document:{source}#{part}"
 
 
 async def import_documents(
@@ -101,8 +113,8 @@ async def import_documents(
 
 async def _stored(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
     changes = set[str]()
-    for start in range(0, len(items), BATCH):
-        changes |= {stored.change for stored in await store.store(items[start : start + BATCH])}
+    for batch in batches(items):
+        changes |= {stored.change for stored in await store.store(batch)}
     return changes
 
 
@@ -111,9 +123,7 @@ async def _shortened(store: KnowledgeStore, document: Document, owned: Owned, le
     beyond = list[str]()
     while await store.get(each := item_id(_part(document, owned, length + len(beyond), "-"))) is not None:
         beyond.append(each)
-    beyond.reverse()
-    for start in range(0, len(beyond), BATCH):
-        await store.forget(Erasure(ids=tuple(beyond[start : start + BATCH])))
+    await forget_ids(store, beyond[::-1])
     return len(beyond)
 
 
@@ -138,7 +148,7 @@ def _part(document: Document, owned: Owned, number: int, text: str) -> Knowledge
         text=text,
         scope=owned.scope,
         owner=owned.owner,
-        key=f"document:{document.source}#{number:06}",
+        key=key_of(document.source, f"{number:06}"),
         directory=document.directory,
         provenance=Provenance(source=document.source, taint=owned.taint),
     )

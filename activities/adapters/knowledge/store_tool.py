@@ -8,7 +8,7 @@ from orga.activities.adapters.knowledge.failures import told_to_model
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.knowledge import Behalf, KnowledgeItem, Provenance, ScopeLevel, Stored
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem, ScopeLevel, Stored
 from orga.workflows.types.recall import STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeTold, StoredRef
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
@@ -62,13 +62,7 @@ class StoreKnowledge:
 
 def _item(given: _Parameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:
     scope, reader = _scope(given, behalf), behalf.reader
-    provenance = Provenance(
-        source=f"agent {reader.agent}" if reader.agent else "",
-        workflow_id=context.workflow_id,
-        iteration=behalf.iteration,
-        model=behalf.model,
-        taint=behalf.taint,
-    )
+    provenance = behalf.provenance(f"agent {reader.agent}" if reader.agent else "", context.workflow_id)
     if behalf.is_learning:
         return KnowledgeItem(
             kind="memory",

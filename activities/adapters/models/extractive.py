@@ -12,6 +12,7 @@ from orga.activities.adapters.models.reader.fill import filled
 from orga.activities.adapters.models.reader.goal import goal_text
 from orga.activities.adapters.models.reader.plan import any_call, next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
+from orga.activities.adapters.models.reader.synonyms import with_synonyms
 from orga.activities.adapters.models.reader.toolbox import toolbox_of
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Reply, ToolCall
@@ -38,7 +39,7 @@ def _reply(request: ModelRequest) -> Reply:
         return _counted(request, Reply(), 0)
     if (said := goal_text(request)) is not None:
         return _counted(request, Reply.of(text=said), len(said))
-    question = question_of(request.messages)
+    question = with_synonyms(question_of(request.messages))
     if calls := _calls(request, question):
         written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)
         text = _announcement(calls)

@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.smollm import actions, engine
 from orga.activities.adapters.models.smollm.bounds import bounded
+from orga.activities.adapters.models.smollm.mark import marked, unmarked
+from orga.activities.adapters.models.smollm.rounds import is_going_round, next_id
 from orga.activities.adapters.models.smollm.streamed import Streamed
 from orga.activities.adapters.models.smollm.window import Line, fit
 from orga.activities.ports import ModelError, ModelRequest
@@ -20,6 +23,8 @@ _MARGIN_TOKENS = 128
 _ATTEMPTS = 4
 _OPENING = "You are a helpful AI assistant named SmolLM."
 """The instruction that the model was trained under: without it greedy replies go astray."""
+_ANSWER_NOW = "Your calls get nowhere, so there are no tools any more. Answer now with what you know."
+_CUT = " […]"
 _PLAIN = {"repeat_penalty": 1.1}
 """Against loops in plain text; an action has to repeat names and paths."""
 
@@ -40,11 +45,15 @@ class LocalProvider:
         """
         if (name := request.model or self._model) != "smollm2":
             raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
+        was_stopped = request.tool_choice == "auto" and bool(request.tools) and is_going_round(request.messages)
+        if was_stopped:
+            request = replace(request, tools=(), system=(*request.system, _ANSWER_NOW))
         limit = min(self._cap, request.max_output_tokens)
         schema = actions.action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
         form = bounded(request.output_schema or request.reply_schema) if schema is None else schema
         body = _options(request, limit) | (_PLAIN if form is None else _response_format(form))
         lines = _lines(request, with_tools=schema is not None)
+        is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
         room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
         budget = int(room * _CHARS_PER_TOKEN)
         for _ in range(_ATTEMPTS):
@@ -53,7 +62,9 @@ class LocalProvider:
                 async for chunk in chunks:
                     streamed.take(chunk)
             if streamed.overflow is None:
-                return streamed.reply(f"local-{len(request.messages)}")
+                if is_answer and (limit == self._cap or not streamed.is_cut):
+                    streamed.end_with((_CUT if streamed.is_cut else "") + marked(was_stopped=was_stopped))
+                return streamed.reply(next_id(request.messages))
             budget = int(budget * room / streamed.overflow * 0.95)
         raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
 
@@ -98,4 +109,4 @@ def _line(message: Message) -> Line:
         return Line("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
     if message.calls:
         return Line("assistant", "\n".join(actions.written(call) for call in message.calls))
-    return Line(message.role, message.text)
+    return Line(message.role, unmarked(message.text) if message.role == "assistant" else message.text)

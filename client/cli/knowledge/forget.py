@@ -2,18 +2,20 @@
 
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orga.activities.knowledge.erasing import fits
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
 from orga.client.cli.knowledge.shown import counted, headline
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
-from orga.workflows.types.knowledge import Erasure, KnowledgeKind, StoredItem
+from orga.workflows.types.knowledge import Erasure, KnowledgeKind
 from orga.workflows.types.text import clean_text
 
 _EXAMPLES = 5
@@ -35,6 +37,7 @@ def forget(
     source: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What comes from there.", show_default=False)
     ] = None,
+    expired: Annotated[bool, typer.Option("--expired", help="What has expired, and is recalled no more.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
     config: ConfigFile = None,
@@ -46,6 +49,8 @@ def forget(
     Example: orga knowledge forget --user ada
 
     Example: orga knowledge forget --run agent-0198 --tenant shop --yes
+
+    Example: orga knowledge forget --expired --yes
     """
     what = Erasure(
         ids=tuple(map(clean_text, id_ or ())),
@@ -54,9 +59,10 @@ def forget(
         user=clean_text(user or ""),
         tenant=None if tenant is None else clean_text(tenant),
         source=clean_text(source or ""),
+        expired_by=datetime.now(UTC) if expired else None,
     )
     if what == Erasure():
-        raise UsageError("say what: --id, --subject, --run, --user, --tenant or --source")
+        raise UsageError("say what: --id, --subject, --run, --user, --tenant, --source or --expired")
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("nobody is here to agree; give --yes")
     going = Counter[KnowledgeKind]()
@@ -87,16 +93,3 @@ async def _forgotten(what: Erasure, config: Path | None, *, as_json: bool) -> in
     else:
         result(f"forgotten: {counted(gone)}")
     return 0
-
-
-def fits(item: StoredItem, what: Erasure) -> bool:
-    """Return whether an item would be erased."""
-    owner = item.owner
-    return (
-        (not what.ids or item.id in what.ids)
-        and what.subject in {"", item.subject}
-        and what.workflow_id in {"", item.provenance.workflow_id}
-        and what.user in {"", owner.user}
-        and (what.tenant is None or (item.scope != "global" and what.tenant == owner.tenant))
-        and what.source in {"", item.provenance.source}
-    )

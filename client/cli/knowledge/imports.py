@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, documents, import_documents
+from orga.activities.adapters.knowledge.gone_documents import gone_documents
+from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.client.cli.exit_codes import UsageError
@@ -38,6 +40,10 @@ class _Done:
     fates: Counter[str] = field(default_factory=Counter[str])
     parts: int = 0
     unreadable: list[Fate] = field(default_factory=list[Fate])
+    gone: list[str] = field(default_factory=list[str])
+    """Documents that their folders have no more."""
+    forgotten: list[str] = field(default_factory=list[str])
+    """Such ones, where they are to be forgotten."""
     items: Counter[str] = field(default_factory=Counter[str])
     """Of exports that were imported whole."""
     items_so_far: int = 0
@@ -55,12 +61,14 @@ class _Done:
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
         unreadable = {each.source: each.detail for each in self.unreadable}
         items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
-        return {"documents": {**counts, "parts": self.parts, "unreadable": unreadable}, "items": items}
+        lists = {"unreadable": unreadable, "gone": self.gone, "forgotten": self.forgotten}
+        return {"documents": {**counts, "parts": self.parts, **lists}, "items": items}
 
     def told(self) -> list[str]:
         """Return it for people."""
         parts = f"{self.parts:,} part{'' if self.parts == 1 else 's'}"
-        told = [f"documents: {_counted(self.fates)} ({parts})"] if self.fates else []
+        fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
+        told = [f"documents: {_counted(fates)} ({parts})"] if fates else []
         told += [f"items: {_counted(self.items)}"] if self.items else []
         return told + ([f"items so far: {self.items_so_far:,}"] if self.items_so_far else [])
 
@@ -82,13 +90,17 @@ def import_(
     untrusted: Annotated[
         bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
     ] = False,
+    forget_gone: Annotated[
+        bool, typer.Option("--forget-gone", help="Forget the documents that the folders have no more.")
+    ] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
     """Import documents, cut into parts, and what `orga knowledge export` wrote.
 
     What is there already is not stored twice, and what a document no longer says is forgotten: stopped at any time,
-    the same command goes on. Of a folder the text files that git does not ignore are read.
+    the same command goes on. Of a folder the text files that git does not ignore are read; what was stored of it and
+    is there no more is named.
 
     Example: orga knowledge import docs README.md --tenant shop
 
@@ -103,10 +115,13 @@ def import_(
         raise UsageError(f"the lines of a {LINES} file say themselves whose they are; import it without these options")
     taint = (UNTRUSTED,) if untrusted else ()
     found = [(path, path.is_dir()) for path in paths]
-    return completed(_imported(found, Owned(level, owner, taint), config, as_json=json))
+    whose = Owned(level, owner, taint)
+    return completed(_imported(found, whose, config, forgets_gone=forget_gone, as_json=json))
 
 
-async def _imported(paths: Sequence[tuple[Path, bool]], whose: Owned, config: Path | None, *, as_json: bool) -> int:
+async def _imported(
+    paths: Sequence[tuple[Path, bool]], whose: Owned, config: Path | None, *, forgets_gone: bool, as_json: bool
+) -> int:
     done = _Done()
     async with opened_store(config) as here:
         try:
@@ -116,7 +131,7 @@ async def _imported(paths: Sequence[tuple[Path, bool]], whose: Owned, config: Pa
                     if path.suffix == LINES and not is_folder:
                         await importing.lines(path)
                     else:
-                        await importing.documents(path, is_folder=is_folder)
+                        await importing.documents(path, is_folder=is_folder, forgets_gone=forgets_gone)
         except asyncio.CancelledError:
             note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
             raise
@@ -125,6 +140,10 @@ async def _imported(paths: Sequence[tuple[Path, bool]], whose: Owned, config: Pa
         return 0
     for each in done.unreadable:
         note(f"not read: {on_one_line(each.source, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
+    note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
+    note(*(f"gone, and still stored: {on_one_line(source, _PATH_CHARS)}" for source in done.gone))
+    if done.gone:
+        note("what is gone is forgotten by the same command with --forget-gone, one of them by: forget --source")
     result(*(done.told() or [f"nothing to import: of folders, {' '.join(SUFFIXES)} files are read"]))
     return 0
 
@@ -140,14 +159,19 @@ class _Import:
     done: _Done
     _begun: int = 0
 
-    async def documents(self, path: Path, *, is_folder: bool) -> None:
-        """Import a document, or those of a folder."""
-        found = documents(path, self.root)
+    async def documents(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
+        """Import a document, or those of a folder, and see which of it are gone."""
+        found, seen = documents(path, self.root), set[str]()
         async with aclosing(import_documents(self.store, found, self.whose, self._begin)) as fates:
             async for fate in fates:
                 if fate.change == "unreadable" and not is_folder:
                     raise UsageError(f"{path} cannot be imported: {fate.detail}")
                 self.done.keep(fate)
+                seen.add(fate.source)
+        gone = await gone_documents(self.store, path, self.root, self.whose, seen) if is_folder else {}
+        (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
+        if forgets_gone:
+            await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
 
     async def lines(self, path: Path) -> None:
         """Import an export."""

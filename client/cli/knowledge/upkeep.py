@@ -7,7 +7,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
 from orga.client.cli.knowledge.shown import counted
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, result
+from orga.client.cli.output import json_result, note, result
 from orga.client.cli.progress_line import progress_line
 from orga.workflows.types.text import in_full
 
@@ -42,6 +42,8 @@ async def _stats(config: Path | None, *, as_json: bool) -> int:
         f"of these  {facts.expired:,} expired, {facts.contradicted:,} contradicted, {facts.tainted:,} tainted",
         f"embedder  {in_full(facts.embedder)}",
     )
+    if facts.expired:
+        note("what has expired is recalled no more, and stays until: orga knowledge forget --expired")
     return 0
 
 

@@ -8,11 +8,11 @@ from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.parts.mcp_servers import node_program, python_program
 from tests.support.parts.opa import opa
 from tests.support.parts.temporal import temporal_cli
-from tests.support.parts.time_skipping import time_skipping_server
+from tests.support.parts.time_skipping import prepared
 
 PARTS: dict[str, Callable[[], object]] = {
     "Temporal server": temporal_cli,
-    "time-skipping server": time_skipping_server,
+    "time-skipping server": prepared,
     "Open Policy Agent": opa,
     "model protocol server": aimock,
     "bubblewrap": bubblewrap,

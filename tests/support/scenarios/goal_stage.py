@@ -82,7 +82,7 @@ async def played_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
     for history in await histories_of(client, workflow_id):
         check_tasks(history)
         await replayed(history)
-        happened += [happening async for happening in read_events(client, each_event(history.events))]
+        happened += [happening async for happening in read_events(client.data_converter, each_event(history.events))]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return PlayedGoal(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

@@ -161,7 +161,7 @@ async def played(client: Client, scenario: Scenario, *, is_looked_at: bool = Fal
             workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=UnsandboxedWorkflowRunner()
         )
         await replayer.replay_workflow(history)
-        happened += [happening async for happening in read_events(client, each_event(history.events))]
+        happened += [happening async for happening in read_events(client.data_converter, each_event(history.events))]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return Played(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

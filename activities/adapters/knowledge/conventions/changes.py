@@ -9,9 +9,10 @@ from typing import Literal
 
 from orga.activities.adapters.knowledge.conventions.files import KEY, Place, items_of
 from orga.activities.adapters.knowledge.conventions.kinds import kind_of
-from orga.activities.adapters.knowledge.conventions.replacing import Change, Kept, forget, replace
+from orga.activities.adapters.knowledge.conventions.replacing import Change, Kept, replace
 from orga.activities.adapters.knowledge.project_files import project_files
 from orga.activities.adapters.knowledge.text_file import Unreadable
+from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
 
 MAX_FILES = 2_000
@@ -72,7 +73,7 @@ async def import_conventions(
         if items or kept.ids:
             yield FileChange(place.inside(path), await replace(store, kept, items), len(items))
     for path, kept in before.items():
-        await forget(store, list(kept.ids.values()))
+        await forget_ids(store, list(kept.ids.values()))
         yield FileChange(path, "removed", len(kept.ids))
     progress(len(paths), len(paths))
 

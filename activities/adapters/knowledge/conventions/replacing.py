@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
+from orga.activities.knowledge.batches import batches
+from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import Erasure, KnowledgeItem, StoredItem
-
-BATCH = 256
-"""Items that are stored at once."""
+from orga.workflows.types.knowledge import KnowledgeItem, StoredItem
 
 Change = Literal["added", "changed", "unchanged"]
 
@@ -46,16 +45,10 @@ async def replace(store: KnowledgeStore, kept: Kept, items: Sequence[KnowledgeIt
     if now == kept.digests:
         return "unchanged"
     news = [item for item in items if kept.digests.get(item.key) != now[item.key]]
-    for start in range(0, len(news), BATCH):
-        await store.store(news[start : start + BATCH])
-    await forget(store, [item_id for key, item_id in kept.ids.items() if key not in now])
+    for batch in batches(news):
+        await store.store(batch)
+    await forget_ids(store, [item_id for key, item_id in kept.ids.items() if key not in now])
     return "changed" if kept.ids else "added"
-
-
-async def forget(store: KnowledgeStore, ids: Sequence[str]) -> None:
-    """Forget items, however many."""
-    for start in range(0, len(ids), BATCH):
-        await store.forget(Erasure(ids=tuple(ids[start : start + BATCH])))
 
 
 def _digest(item: KnowledgeItem) -> str:

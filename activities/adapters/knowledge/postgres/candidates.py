@@ -11,9 +11,8 @@ from psycopg import sql
 from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
-from orga.activities.adapters.knowledge.sqlite.candidates import COMMON, IN_A_FOLDER
-from orga.activities.adapters.knowledge.sqlite.rows import item_of
-from orga.activities.knowledge.ranking import Candidate, enough
+from orga.activities.adapters.knowledge.rows import item_of
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import code_of
 from orga.workflows.types.knowledge import Recall
@@ -23,7 +22,7 @@ _LOAD = sql.SQL(
     "SELECT {}, vectors.vector::real[] FROM (SELECT * FROM orga_knowledge.items WHERE {} AND {}) AS items "
     "LEFT JOIN orga_knowledge.vectors ON vectors.number = items.number AND vectors.embedder = %(embedder)s"
 )
-_NEAREST = sql.SQL(
+NEAREST = sql.SQL(
     "SELECT number FROM orga_knowledge.vectors WHERE embedder = %(embedder)s AND {} "
     "ORDER BY code <~> %(code)s::text::bit(512), number LIMIT %(limit)s"
 ).format(_VISIBLE)
@@ -98,7 +97,7 @@ class Search:
         return [Candidate(item_of(row), None if row[-1] is None else array("f", row[-1])) for row in rows]
 
     async def _nearest(self, vector: Sequence[float]) -> list[int]:
-        return [number for (number,) in await self._rows(_NEAREST, code=bits(code_of(vector)), limit=self._enough)]
+        return [number for (number,) in await self._rows(NEAREST, code=bits(code_of(vector)), limit=self._enough)]
 
     async def _by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
         """Return the newest that hold all words, and those that hold the rarest ones.

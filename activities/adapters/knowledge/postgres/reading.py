@@ -6,7 +6,7 @@ from psycopg import sql
 
 from orga.activities.adapters.knowledge.postgres.rows import SELECTED
 from orga.activities.adapters.knowledge.postgres.schema import VERSION, Connection
-from orga.activities.adapters.knowledge.sqlite.rows import item_of
+from orga.activities.adapters.knowledge.rows import item_of
 from orga.activities.knowledge.ports import StoreFacts
 from orga.workflows.types.knowledge import KnowledgeKind, StoredItem
 

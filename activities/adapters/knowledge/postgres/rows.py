@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from orga.activities.adapters.knowledge.sqlite.rows import COLUMNS
+from orga.activities.adapters.knowledge.rows import COLUMNS
 from orga.activities.knowledge.vectors import MAX_BITS
 
 NAMES = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))

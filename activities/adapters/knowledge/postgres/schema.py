@@ -55,7 +55,6 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE INDEX items_by_run ON orga_knowledge.items (workflow_id) WHERE workflow_id != ''",
         "CREATE INDEX items_by_subject ON orga_knowledge.items (subject) WHERE subject != ''",
         "CREATE INDEX items_by_source ON orga_knowledge.items (source) WHERE source != ''",
-        # Vectors are kept out of line: what is looked through for the nearest are their codes.
         """CREATE TABLE orga_knowledge.vectors (
             number BIGINT PRIMARY KEY REFERENCES orga_knowledge.items (number) ON DELETE CASCADE,
             place TEXT NOT NULL,
@@ -66,6 +65,12 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             vector VECTOR NOT NULL
         ) WITH (toast_tuple_target = 256)""",
         "CREATE INDEX vectors_by_place ON orga_knowledge.vectors (place, embedder)",
+    ),
+    (
+        # All that the search for the nearest looks through, a seventh of what the table takes with its vectors.
+        "CREATE INDEX vectors_by_code ON orga_knowledge.vectors (place, embedder) "
+        "INCLUDE (kind, expires_at, number, code)",
+        "DROP INDEX orga_knowledge.vectors_by_place",
     ),
 )
 """The statements of each version, in order. A version that has been released is never changed."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
 from orga.activities.adapters.knowledge.left_aside import LeftAside
+from orga.activities.adapters.knowledge.paging import PAGE, paged
 from orga.activities.adapters.knowledge.postgres.address import Address
 from orga.activities.adapters.knowledge.postgres.candidates import Query, Search
 from orga.activities.adapters.knowledge.postgres.connections import Connections
@@ -18,7 +19,7 @@ from orga.activities.adapters.knowledge.postgres.writing import (
     store_items,
     vectors_of,
 )
-from orga.activities.adapters.knowledge.sqlite.rows import micros
+from orga.activities.adapters.knowledge.rows import micros
 from orga.activities.knowledge.arrival import arrived, change
 from orga.activities.knowledge.checks import checked
 from orga.activities.knowledge.erasing import require_named
@@ -27,7 +28,6 @@ from orga.activities.knowledge.ranking import ranked
 from orga.activities.knowledge.words import query_terms, searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
-_PAGE = 200
 _REINDEXED = 128
 
 
@@ -96,13 +96,9 @@ class PostgresStore:
         async with self._connections.reading() as connection:
             return (await known_items(connection, [item_id])).get(item_id)
 
-    async def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
+    def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
         """Return all items of these kinds (all kinds where none is named), by id, a page at a time."""
-        after = ""
-        while page := await self._page(kinds, source_prefix, after):
-            for item in page:
-                yield item
-            after = page[-1].id
+        return paged(lambda after: self._page(kinds, source_prefix, after))
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
         """Erase them, and return how many went.
@@ -157,4 +153,4 @@ class PostgresStore:
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
         async with self._connections.reading() as connection:
-            return await page_of(connection, kinds, source_prefix, after, _PAGE)
+            return await page_of(connection, kinds, source_prefix, after, PAGE)

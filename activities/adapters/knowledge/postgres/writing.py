@@ -11,8 +11,9 @@ from orga.activities.adapters.knowledge.postgres.arrivals import Arrivals
 from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAMES, SELECTED, bits, numbers
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
-from orga.activities.adapters.knowledge.sqlite.rows import item_of, row_of
+from orga.activities.adapters.knowledge.rows import item_of, micros, row_of
 from orga.activities.knowledge.arrival import SETTLED, standing
+from orga.activities.knowledge.erasing import named_exactly
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.scopes import place_of
 from orga.activities.knowledge.vectors import code_of
@@ -141,11 +142,13 @@ def _condition(what: Erasure) -> tuple[sql.Composed, list[Any]]:
     if what.ids:
         conditions.append(sql.SQL("id = ANY(%s)"))
         values.append(list(what.ids))
-    for column in ("subject", "workflow_id", "user", "source"):
-        if value := getattr(what, column):
-            conditions.append(sql.SQL("{} = %s").format(sql.Identifier(column)))
-            values.append(value)
+    for column, value in named_exactly(what).items():
+        conditions.append(sql.SQL("{} = %s").format(sql.Identifier(column)))
+        values.append(value)
     if what.tenant is not None:
         conditions.append(sql.SQL("tenant = %s AND scope != 'global'"))
         values.append(what.tenant)
+    if what.expired_by is not None:
+        conditions.append(sql.SQL("expires_at <= %s"))
+        values.append(micros(what.expired_by))
     return sql.SQL(" AND ").join(conditions), values

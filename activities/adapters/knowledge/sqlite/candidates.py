@@ -3,18 +3,16 @@
 import sqlite3
 from collections.abc import Sequence
 
+from orga.activities.adapters.knowledge.rows import item_of
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
-from orga.activities.adapters.knowledge.sqlite.rows import SELECTED, item_of
-from orga.activities.knowledge.ranking import Candidate, enough
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
+from orga.activities.knowledge.batches import batches
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpacked
 from orga.activities.knowledge.words import query_terms
 from orga.workflows.types.knowledge import Recall
 
-IN_A_FOLDER = 500
-"""Items of one directory or language that are looked at, the newest."""
-COMMON = 1_000
-"""A word that so many items hold tells nothing where another one does."""
 _LOOKED_AT = 200
 
 
@@ -101,8 +99,7 @@ class Search:
     def _first_visible(self, numbers: Sequence[int]) -> list[int]:
         """Return the first of these that are looked for and have not expired."""
         found: list[int] = []
-        for start in range(0, len(numbers), _LOOKED_AT):
-            part = numbers[start : start + _LOOKED_AT]
+        for part in batches(numbers, _LOOKED_AT):
             rows = self._connection.execute(
                 f"SELECT number FROM items WHERE +{self._visible()} AND number IN ({_marks(part)})",
                 (*self._visible_values(), *part),

@@ -4,9 +4,9 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from orga.activities.adapters.knowledge.rows import item_of
 from orga.activities.adapters.knowledge.sqlite.failures import corrupt
-from orga.activities.adapters.knowledge.sqlite.rows import SELECTED, item_of
-from orga.activities.adapters.knowledge.sqlite.schema import VERSION
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED, VERSION
 from orga.activities.knowledge.ports import StoreFacts
 from orga.workflows.types.knowledge import KnowledgeKind, StoredItem
 

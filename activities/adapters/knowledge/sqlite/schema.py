@@ -3,6 +3,7 @@
 import sqlite3
 from pathlib import Path
 
+from orga.activities.adapters.knowledge.rows import COLUMNS
 from orga.activities.adapters.knowledge.sqlite.failures import corrupt
 from orga.activities.adapters.knowledge.sqlite.transactions import transaction
 from orga.activities.knowledge.ports import KnowledgeError
@@ -80,6 +81,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """The statements of each version, in order. A version that has been released is never changed."""
 
 VERSION = len(MIGRATIONS)
+
+SELECTED = ", ".join(f"items.{name}" for name in COLUMNS)
+"""To be read by `item_of`."""
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from orga.activities.adapters.knowledge.left_aside import LeftAside
+from orga.activities.adapters.knowledge.paging import PAGE, paged
+from orga.activities.adapters.knowledge.rows import micros
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
 from orga.activities.adapters.knowledge.sqlite.failures import told
 from orga.activities.adapters.knowledge.sqlite.reading import facts_of, page_of, unindexed
-from orga.activities.adapters.knowledge.sqlite.rows import micros
 from orga.activities.adapters.knowledge.sqlite.transactions import transaction
 from orga.activities.adapters.knowledge.sqlite.writing import Vectors, erase, keep_vectors, known_items, store_items
 from orga.activities.knowledge.arrival import arrived, change
@@ -28,7 +29,6 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind
 T = TypeVar("T")
 
 _READERS = 4
-_PAGE = 200
 _REINDEXED = 128
 
 
@@ -93,13 +93,9 @@ class SqliteStore:
         """Return the item, expired or not."""
         return (await self._read(lambda connection: known_items(connection, [item_id]))).get(item_id)
 
-    async def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
+    def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
         """Return all items of these kinds (all kinds where none is named), by id, a page at a time."""
-        after = ""
-        while page := await self._page(kinds, source_prefix, after):
-            for item in page:
-                yield item
-            after = page[-1].id
+        return paged(lambda after: self._page(kinds, source_prefix, after))
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
         """Erase them, and return how many went.
@@ -149,7 +145,7 @@ class SqliteStore:
         return Vectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
-        return await self._read(lambda connection: page_of(connection, kinds, source_prefix, after, _PAGE))
+        return await self._read(lambda connection: page_of(connection, kinds, source_prefix, after, PAGE))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._within(self._readers, "BEGIN", work)

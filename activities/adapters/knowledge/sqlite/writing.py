@@ -4,8 +4,11 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orga.activities.adapters.knowledge.sqlite.rows import COLUMNS, SELECTED, item_of, row_of
+from orga.activities.adapters.knowledge.rows import COLUMNS, item_of, micros, row_of
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.arrival import SETTLED, change, standing
+from orga.activities.knowledge.batches import batches
+from orga.activities.knowledge.erasing import named_exactly
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.vectors import code_bytes, code_of, packed
 from orga.activities.knowledge.words import searched_text
@@ -29,8 +32,7 @@ class Vectors:
 def known_items(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredItem]:
     """Return those of these that are there."""
     found: dict[str, StoredItem] = {}
-    for start in range(0, len(ids), 500):
-        part = ids[start : start + 500]
+    for part in batches(ids, 500):
         rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE id IN ({', '.join('?' * len(part))})", part)
         found.update((item.id, item) for item in map(item_of, rows))
     return found
@@ -120,15 +122,10 @@ def _count_up(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _condition(what: Erasure) -> tuple[str, list[object]]:
-    named: list[tuple[str, object]] = []
-    if what.ids:
-        named.append((f"id IN ({', '.join('?' * len(what.ids))})", None))
-    for column in ("subject", "workflow_id", "user", "source"):
-        value = getattr(what, column)
-        if value:
-            named.append((f"{column} = ?", value))
+    named: dict[str, object] = {f"{column} = ?": value for column, value in named_exactly(what).items()}
     if what.tenant is not None:
-        named.append(("tenant = ? AND scope != 'global'", what.tenant))
-    values: list[object] = list(what.ids)
-    values += [value for _, value in named if value is not None]
-    return " AND ".join(condition for condition, _ in named), values
+        named["tenant = ? AND scope != 'global'"] = what.tenant
+    if what.expired_by is not None:
+        named["expires_at <= ?"] = micros(what.expired_by)
+    ids = [f"id IN ({', '.join('?' * len(what.ids))})"] if what.ids else []
+    return " AND ".join([*ids, *named]), [*what.ids, *named.values()]

@@ -3,21 +3,22 @@
 from collections.abc import Sequence
 
 from orga.activities.adapters.models.reader.evidence import Evidence
-from orga.activities.adapters.models.reader.files import likely_files, name_matches
+from orga.activities.adapters.models.reader.files import likely_files, name_matches, prior
+from orga.activities.adapters.models.reader.lexicon import Lexicon
 from orga.activities.adapters.models.reader.overview import overview_quotes
-from orga.activities.adapters.models.reader.question import Question
+from orga.activities.adapters.models.reader.question import Question, Term, parts_of
 from orga.activities.adapters.models.reader.quote import Quote
-from orga.activities.adapters.models.reader.ranking import ranked_passages
-from orga.activities.adapters.models.reader.selection import selected_quotes
+from orga.activities.adapters.models.reader.ranking import Ranked, ranked_passages
+from orga.activities.adapters.models.reader.selection import repeats, selected_quotes
 from orga.activities.adapters.models.reader.spelling import respelled
 from orga.activities.adapters.models.reader.toolbox import Toolbox
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
-_QUOTES = 4
+_QUOTES = 3
+_WHOLE = 0.8
+"""Coverage from which a question that asks two things is answered by one passage."""
 _NAMES = 25
 """Files named in the room of one quote."""
-_WEAK = 0.4
-"""Coverage under which the closest passage is called a partial match."""
 
 
 def answer_to(question: Question, evidence: Evidence, toolbox: Toolbox, room: int) -> str:
@@ -37,22 +38,75 @@ def _blocks(question: Question, evidence: Evidence, most: int) -> list[str]:
         return _file_names(list(evidence.listing), evidence.listing_is_cut, most)
     if question.wanted == "overview":
         return _overview(question, evidence, most)
-    return _passages(question, evidence, most) or _matching_names(question, evidence)
+    return _passages(question, evidence, most)
 
 
 def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
-    ranked, lexicon = ranked_passages(question, evidence)
-    quotes = selected_quotes(ranked, lexicon, evidence, most)
-    if not quotes:
+    """Return what was not found, and the quotes of what answers; where nothing does, none."""
+    if not question.terms:
         return []
-    kind = "closest" if ranked[0].coverage >= _WEAK else "closest, a partial match,"
-    files = len({quote.path for quote in quotes})
-    rest = f"; {len(quotes)} quotes from {_count(files, 'file')}, best first" if len(quotes) > 1 else ""
-    absent = [t.surface for t, w in zip(question.terms, lexicon.weights, strict=True) if w == 0 and len(t.stems) == 1]
-    missing = [f"Not found: {', '.join(dict.fromkeys(absent))}."] if absent else []
+    ranked, lexicon = ranked_passages(question, evidence)
+    quotes, absent = selected_quotes(ranked, lexicon, evidence, most), _absent(question, lexicon)
+    if not ranked or ranked[0].finding is None or ranked[0].finding.coverage < _WHOLE:
+        by_parts, unanswered = _by_parts(question, evidence, most)
+        quotes, absent = (by_parts, [*absent, *unanswered]) if by_parts else (quotes, absent)
     fixes = ", ".join(f"{wrong} → {right}" for wrong, right in respelled(question, lexicon)[1].items())
     read_as = [f"Read as: {fixes}."] if fixes else []
-    return [f"The {kind} passage is in `{quotes[0].source}`{rest}.", *map(_quoted, quotes), *read_as, *missing]
+    if not quotes:
+        return [
+            _refusal(question, evidence, absent),
+            *_closest(ranked, question),
+            *read_as,
+            *_names(question, evidence),
+        ]
+    files = len({quote.path for quote in quotes})
+    rest = f"; {len(quotes)} quotes from {_count(files, 'file')}, best first" if len(quotes) > 1 else ""
+    missing = [f"Not found: {', '.join(absent)}."] if absent else []
+    return [*missing, f"The closest passage is in `{quotes[0].source}`{rest}.", *map(_quoted, quotes), *read_as]
+
+
+def _by_parts(question: Question, evidence: Evidence, most: int) -> tuple[list[Quote], list[str]]:
+    """Return the quotes of a question that asks two things, where no passage answers both, and what has none."""
+    quotes, unanswered = list[Quote](), list[str]()
+    for part in parts_of(question):
+        ranked, lexicon = ranked_passages(part, evidence)
+        found = selected_quotes(ranked, lexicon, evidence, max(1, most // 2))
+        quotes += [quote for quote in found if not any(repeats(quote, other) for other in quotes)]
+        unanswered += [] if found else [_together(part)]
+    return quotes[:most], unanswered
+
+
+def _absent(question: Question, lexicon: Lexicon) -> list[str]:
+    """Return the words of the question that occur nowhere; those of a longer one are told by it."""
+    pairs = zip(question.terms, lexicon.weights, lexicon.is_part, strict=True)
+    return list(dict.fromkeys(term.surface for term, weight, is_part in pairs if weight == 0 and not is_part))
+
+
+def _refusal(question: Question, evidence: Evidence, absent: list[str]) -> str:
+    terms = list(dict.fromkeys(term.surface for term in question.terms))
+    what = ", ".join(absent) or _together(question)
+    looked = [f"searched for {', '.join(terms)}"] if evidence.searches else []
+    looked += [_count(len(evidence.listing), "file") + " listed"] if evidence.listing else []
+    looked += [_count(len(evidence.read), "file") + " read"] if evidence.read else []
+    return f"Not found: {what}. Nothing answers the question ({'; '.join(looked) or 'nothing could be searched'})."
+
+
+def _together(question: Question) -> str:
+    whole = [term.surface for term in question.terms if not any(_is_inside(term, other) for other in question.terms)]
+    return f"a passage that says {' and '.join(dict.fromkeys(whole[:6]))}"
+
+
+def _is_inside(term: Term, other: Term) -> bool:
+    return len(term.stems) == 1 < len(other.stems) and term.stems[0] in other.stems
+
+
+def _closest(ranked: Sequence[Ranked], question: Question) -> list[str]:
+    """Name the place that holds most of the words: it does not answer, so nothing of it is quoted."""
+    if not ranked:
+        return []
+    best = max(ranked, key=lambda one: one.coverage * prior(one.passage.path))
+    held = ", ".join(dict.fromkeys(question.terms[place].surface for place in sorted(best.terms)))
+    return [f"Nearest to it, and not quoted, is `{best.passage.path}:{best.passage.first}` ({held})."]
 
 
 def _overview(question: Question, evidence: Evidence, most: int) -> list[str]:
@@ -73,10 +127,10 @@ def _file_names(paths: Sequence[str], is_cut: bool, most: int) -> list[str]:
     return [f"{_count(len(paths), 'file')}{more}:", "\n".join(f"- `{path}`" for path in shown), *left_out]
 
 
-def _matching_names(question: Question, evidence: Evidence) -> list[str]:
+def _names(question: Question, evidence: Evidence) -> list[str]:
     matching = [path for path in likely_files(question, evidence.listing) if name_matches(question, path) > 0]
     names = "\n".join(f"- `{path}`" for path in matching[:10])
-    return ["No passage was found, but these files match by name:", names] if matching else []
+    return ["These files match by name:", names] if matching else []
 
 
 def _quoted(quote: Quote) -> str:
@@ -88,12 +142,7 @@ def _quoted(quote: Quote) -> str:
 def _nothing(question: Question, evidence: Evidence) -> str:
     if not question.text:
         return "There is no question in the conversation."
-    terms = ", ".join(dict.fromkeys(term.surface for term in question.terms))
-    looked = [f"searched for {terms}"] if evidence.searches else []
-    looked += [_count(len(evidence.listing), "file") + " listed"] if evidence.listing else []
-    looked += [_count(len(evidence.read), "file") + " read"] if evidence.read else []
-    about = f" about {terms}" if terms else ""
-    return f"Nothing was found{about} ({'; '.join(looked) or 'nothing could be searched'})."
+    return _refusal(question, evidence, ["anything to list" if question.wanted == "listing" else "anything to sum up"])
 
 
 def _notes(question: Question, evidence: Evidence, toolbox: Toolbox) -> list[str]:

@@ -10,7 +10,8 @@ from orga.activities.adapters.models.reader.answer import answer_to
 from orga.activities.adapters.models.reader.evidence import Evidence, evidence_of
 from orga.activities.adapters.models.reader.plan import next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
-from orga.activities.adapters.models.reader.searches import NEAR, query_of
+from orga.activities.adapters.models.reader.searches import in_words
+from orga.activities.adapters.models.reader.synonyms import with_synonyms
 from orga.activities.adapters.models.reader.toolbox import Toolbox, toolbox_of
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.goals.turns import turn_asked_for
@@ -35,7 +36,7 @@ class _Standing:
     def __init__(self, request: ModelRequest) -> None:
         self.request = request
         self.messages = request.messages
-        self.question: Question = question_of(_people(request.messages))
+        self.question: Question = with_synonyms(question_of(_people(request.messages)))
         self.evidence: Evidence = evidence_of([m for m in request.messages if m.role in {"assistant", "tool"}])
         self.toolbox: Toolbox = toolbox_of(request.tools)
 
@@ -88,17 +89,11 @@ def _steps(standing: _Standing) -> list[dict[str, Any]]:
 
 def _purpose(call: ToolCall, question: Question) -> str:
     if query := call.arguments.get("query"):
-        return f"look for {_in_words(str(query), question)}"
+        return f"look for {in_words(str(query), question)}"
     verbs = {"read_file": "read", "list_files": "see which files there are"}
     first, last = (call.arguments.get(name) for name in ("start_line", "end_line"))
     lines = f":{first}-{last}" if first and last else ""
     return f"{verbs.get(call.name, call.name)} {call.arguments.get('path') or ''}".strip() + lines
-
-
-def _in_words(query: str, question: Question) -> str:
-    """Return what a query looks for, in the words of the question."""
-    named = {query_of(term, regex=regex): term.surface for term in question.terms for regex in (True, False)}
-    return " near ".join(named.get(part, part) for part in query.split(NEAR))
 
 
 def _evaluate(standing: _Standing) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*\s*$")
-_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s|^\s*\|")
+ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s|^\s*\|")
+"""How a list item or the row of a table begins."""
 _DEFINITION = re.compile(
     r"^(?P<indent>\s*)(?:(?:async|export|default|pub|public|private|static|abstract) )*"
     r"(?:def|class|fn|func|function|struct|interface|impl|trait|enum|module)\s+(?P<name>[A-Za-z_]\w*)"
@@ -18,6 +19,8 @@ _LONGEST = 14
 """Lines of one passage."""
 _WIDEST = 1200
 """Characters after which a passage ends at the next line."""
+_TITLE = 100
+"""Characters of a first line that is a title."""
 _OWN_ITEM = 160
 """Characters after which the next list item is a passage of its own: short items stay together."""
 
@@ -34,6 +37,20 @@ class Passage:
     """A heading whose text is not known."""
     is_fenced: bool = False
     """Code or data within a document."""
+    title: str = ""
+    """The first line of a document that has no headings, where it is known and short."""
+    header: str = ""
+    """The first row of the table that it is a part of."""
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the file is no document."""
+        return not _PROSE.search(self.path)
+
+    @property
+    def surroundings(self) -> str:
+        """What it stands under: headings or title, and the path, in words."""
+        return " ".join([*self.headings, self.title, self.path])
 
     @property
     def last(self) -> int:
@@ -77,8 +94,12 @@ class _Cutter:
         self._block: list[str] = []
         self._first = 0
         self._begins_fenced = False
+        self._title = ""
+        self._header = ""
 
     def take(self, number: int, text: str) -> Iterator[Passage]:
+        if number == 1 and not self._is_code and not text.startswith("#") and len(text) <= _TITLE:
+            self._title = text.strip()
         fence = self._has_headings and text.lstrip().startswith("```")
         self._is_fenced ^= fence
         heading = _HEADING.match(text) if self._has_headings else None
@@ -88,6 +109,7 @@ class _Cutter:
             self._enter(number, text, len(heading[1]), heading[2])
         elif not text.strip():
             yield from self._cut()
+            self._header = ""
         else:
             if _is_full(self._block, text) or (self._is_code and self._begins_definition(text)):
                 yield from self._cut()
@@ -95,6 +117,10 @@ class _Cutter:
                 self._first, self._begins_fenced = number, fence or self._is_fenced
             self._block.append(text)
             self._follow_code(text)
+            if not text.lstrip().startswith("|"):
+                self._header = ""
+            elif not self._header:
+                self._header = text
 
     def flush(self) -> Iterator[Passage]:
         """Give what is left, or the heading under which nothing is known."""
@@ -127,7 +153,15 @@ class _Cutter:
     def _cut(self) -> Iterator[Passage]:
         if self._block:
             headings = tuple(self._headings.values())
-            yield Passage(self._path, self._first, tuple(self._block), headings, is_fenced=self._begins_fenced)
+            yield Passage(
+                self._path,
+                self._first,
+                tuple(self._block),
+                headings,
+                is_fenced=self._begins_fenced,
+                title=self._title,
+                header=self._header,
+            )
             self._block, self._bare = [], None
 
 
@@ -135,4 +169,4 @@ def _is_full(block: list[str], text: str) -> bool:
     size = sum(len(line) for line in block)
     if len(block) >= _LONGEST or size >= _WIDEST:
         return True
-    return size >= _OWN_ITEM and _ITEM.match(text) is not None
+    return size >= _OWN_ITEM and ITEM.match(text) is not None

@@ -13,29 +13,33 @@ from orga.activities.adapters.models.reader.toolbox import Toolbox
 from orga.activities.adapters.models.reader.windows import Window, windows_of
 from orga.workflows.types.messages import ToolCall
 
-TURNS = 4
-"""Turns with tools for one question."""
-_SEARCHES, _READS, _LOOSE = 5, 4, 2
-"""Calls of one turn."""
-_HITS = 25
+CALLS, _BY_NAMES = (3, 2, 1), (1, 4, 1)
+"""Of each turn with tools, at most: six for one question. By the names of files, where nothing can be searched."""
+_HEADS = 3
+"""Files whose beginnings are read for an overview."""
+_HITS = 120
 _HEAD = 120
 """Lines read of a file of which nothing is known."""
-_COVERAGE = 0.75
 _WORTH = 0.45
 """Part of the best score that a window must have to be read at all."""
 
 
 def next_calls(question: Question, evidence: Evidence, toolbox: Toolbox, turn: int) -> tuple[ToolCall, ...]:
     """Return the calls to make in this turn, without ids; calls already made are not among them."""
-    if turn >= TURNS or not question.text:
+    if turn >= len(CALLS) or not question.text:
         return ()
     offered = toolbox.without(frozenset(name for name in toolbox.arguments if evidence.is_off(name)))
+    most = CALLS if offered.has("search_text") and question.wanted == "passages" else _BY_NAMES
+    return _wished(question, evidence, offered, turn)[: most[turn]]
+
+
+def _wished(question: Question, evidence: Evidence, offered: Toolbox, turn: int) -> tuple[ToolCall, ...]:
     if question.wanted == "listing":
         return _new(_listing(offered), evidence)
     if question.wanted == "overview":
-        heads = _heads(question, evidence, offered, _READS - 1) if turn < 2 else []
+        heads = _heads(question, evidence, offered, _HEADS) if turn < 2 else []
         return _new(_listing(offered), evidence) or _new(heads, evidence)
-    opening = _new([*_searches(question, offered), *_listing(offered)], evidence) if turn == 0 else ()
+    opening = _new(_searches(question, offered) or _listing(offered), evidence) if turn == 0 else ()
     return opening or _deeper(question, evidence, offered)
 
 
@@ -52,36 +56,41 @@ def _deeper(question: Question, evidence: Evidence, toolbox: Toolbox) -> tuple[T
     if _is_enough(ranked, evidence):
         return ()
     corrected, corrections = respelled(question, lexicon)
-    searches = _searches(corrected, toolbox)[:_LOOSE] if corrections else _widening(question, lexicon, toolbox)
-    calls = [*_windows(ranked, evidence, toolbox), *searches]
+    looser = _searches(corrected, toolbox) if corrections else _widening(question, lexicon, toolbox)
+    windows = _windows(ranked, evidence, toolbox)
+    calls = [*windows[:1], *looser[:1], *windows[1:]]
+    if not windows:
+        calls += _listing(toolbox)
+    if not evidence.succeeded:
+        calls += _heads(question, evidence, toolbox, 1)
     if found := _new(calls, evidence):
         return found
     if ranked and evidence.searches and not question.paths:
         return ()
-    return _new(_heads(question, evidence, toolbox, _READS), evidence)
+    return _new(_heads(question, evidence, toolbox, max(_BY_NAMES)), evidence)
 
 
 def _is_enough(ranked: list[Ranked], evidence: Evidence) -> bool:
-    """Whether the best passage has been read and holds most of the question."""
-    if not ranked:
+    """Whether the best passage has been read and answers."""
+    if not ranked or ranked[0].finding is None:
         return False
-    best = ranked[0]
-    return evidence.is_read(best.passage.path, best.passage.first) and best.coverage >= _COVERAGE
+    return evidence.is_read(ranked[0].passage.path, ranked[0].finding.unit.first)
 
 
 def _searches(question: Question, toolbox: Toolbox) -> list[ToolCall]:
     if not toolbox.has("search_text"):
         return []
     queries = queries_of(question, regex=toolbox.has("search_text", "regex"))
-    return [_search(query, toolbox) for query in queries[:_SEARCHES]]
+    return [_search(query, toolbox) for query in queries[: CALLS[0]]]
 
 
 def _widening(question: Question, lexicon: Lexicon, toolbox: Toolbox) -> list[ToolCall]:
     if not toolbox.has("search_text"):
         return []
     missing = [t for t, w in zip(question.terms, lexicon.weights, strict=True) if w == 0 and len(t.stems) == 1]
+    missing = [term for term in missing if not term.is_exact]
     queries = loose_queries(missing, regex=toolbox.has("search_text", "regex"))
-    return [_search(query, toolbox) for query in queries[:_LOOSE]]
+    return [_search(query, toolbox) for query in queries]
 
 
 def _search(query: str, toolbox: Toolbox) -> ToolCall:
@@ -104,7 +113,7 @@ def _windows(ranked: list[Ranked], evidence: Evidence, toolbox: Toolbox) -> list
         if window.score >= _WORTH * ranked[0].score or window.terms - seen:
             worth.append(window)
             seen |= window.terms
-    calls = [(window.path, window.first, window.last) for window in worth[:_READS]]
+    calls = [(window.path, window.first, window.last) for window in worth[: CALLS[0]]]
     return [toolbox.call("read_file", path=path, start_line=first, end_line=last) for path, first, last in calls]
 
 

@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from orga.activities.adapters.models.reader.words import TASK_WORDS, is_content, stem, words
+from orga.activities.adapters.models.reader.languages import TASK_WORDS, Language, language_of
+from orga.activities.adapters.models.reader.names import names_in
+from orga.activities.adapters.models.reader.words import folded, is_content, parts, stem, words
 from orga.workflows.types.messages import Message
 
 Wanted = Literal["passages", "overview", "listing"]
 
 _QUOTED = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,60})\"|“([^”\n]{2,60})”")
-_COMPOUND = re.compile(r"\b\w+(?:[-_.]\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z][a-z0-9]+[A-Z]\w*\b")
+_COMPOUND = re.compile(r"\b\d+(?:[.,:]\d+)+\b|\b\w+(?:[-_.]\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z][a-z0-9]+[A-Z]\w*\b")
 _PATH = re.compile(r"(?<![\w/])[\w.-]*(?:/[\w.-]+)*[\w-]\.[A-Za-z][A-Za-z0-9]{0,4}\b(?!\()")
 _NAMED = re.compile(r"\b(?:README|CHANGELOG|CONTRIBUTING|ARCHITECTURE|SECURITY|LICENSE|Makefile|Dockerfile)\b(?!\.)")
 _EXTENSION = re.compile(
@@ -23,6 +25,14 @@ _EXTENSION = re.compile(
 _REPLACES = re.compile(r"\b(instead|rather|actually|forget (?:it|that|the)|never ?mind|drop (?:it|that))\b", re.I)
 _LABEL = re.compile(r"^\s*\[[^\]\n]{1,60}\]:?\s*")
 _OVERVIEW = re.compile(r"\b(summar\w*|overview|outline|gist|what is (?:it|this) about)\b", re.I)
+_QUANTITY = re.compile(
+    r"\b(how (?:long|many|much|often|big|large|high|old|far|late)"
+    r"|wie (?:lange|viele?|oft|gro(?:ß|ss)|hoch|alt|weit))\b",
+    re.I,
+)
+_AND = re.compile(r"\b(?:and|und)\b|\?\s", re.I)
+_OWN = 2
+"""Words that each part of a question has, where it asks two things."""
 _LISTING = re.compile(r"\b(?:list|which|what|show)\b.{0,30}\b(?:files|documents|folders?|directory)\b", re.I)
 
 
@@ -33,6 +43,10 @@ class Term:
     stems: tuple[str, ...]
     surface: str
     weight: float = 1.0
+    is_exact: bool = False
+    """A name or a number: nothing stands for it, and no passage answers without it."""
+    alike: tuple[str, ...] = ()
+    """Words that mean nearly the same."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,8 @@ class Question:
     paths: tuple[str, ...] = ()
     """Files that it names."""
     wanted: Wanted = "passages"
+    wants_number: bool = False
+    """Whether it asks how many, how much, how long."""
 
 
 def question_of(messages: Iterable[Message]) -> Question:
@@ -73,12 +89,15 @@ def _question(asked: list[str]) -> Question:
     rest = text
     for path in paths:
         rest = rest.replace(path, " ")
+    language = language_of(words(text))
+    rest = _QUANTITY.sub(" ", rest)
     latest = _words_of(asked[-1]) if len(asked) > 1 else frozenset[str]()
-    singles = _singles(rest, latest)
-    terms = _distinct([*_compounds(rest), *singles])
+    names = names_in(rest, language)
+    singles = _singles(rest, latest, language, {folded(name) for name in names})
+    terms = _distinct([*_named(names), *_compounds(rest), *singles])
     phrases = {term.stems for term in terms}
     pairs = tuple((a, b) for a, b in pairwise(singles) if a.stems != b.stems and a.stems + b.stems not in phrases)
-    return Question(text, terms, pairs, paths, _wanted(text, terms))
+    return Question(text, terms, pairs, paths, _wanted(text, terms), _QUANTITY.search(text) is not None)
 
 
 def _paths(text: str) -> tuple[str, ...]:
@@ -96,16 +115,33 @@ def _words_of(text: str) -> frozenset[str]:
     return frozenset(words(text))
 
 
-def _singles(text: str, latest: frozenset[str]) -> list[Term]:
-    content = [word for word in words(text) if is_content(word) and word not in TASK_WORDS]
-    return [Term((stem(word),), word, 1.5 if word in latest else 1.0) for word in content]
+def _singles(text: str, latest: frozenset[str], language: Language, names: set[str]) -> list[Term]:
+    found: list[Term] = []
+    for part in parts(text):
+        word = folded(part)
+        if is_content(word, language) and word not in TASK_WORDS[language]:
+            weight = 1.5 if word in latest else 1.0
+            found.append(Term((stem(word),), part, weight, is_exact=word in names or stem(word).isdigit()))
+    return found
+
+
+def _named(names: Iterable[str]) -> list[Term]:
+    return [Term(tuple(map(stem, words(name))), name, 2.0, is_exact=True) for name in names if len(words(name)) > 1]
 
 
 def _compounds(text: str) -> list[Term]:
     quoted = [next(part for part in groups if part) for groups in _QUOTED.findall(text)]
     found = [*quoted, *_COMPOUND.findall(text)]
-    parts = [(surface, tuple(words(surface))) for surface in found]
-    return [Term(tuple(stem(word) for word in part), surface, 2.0) for surface, part in parts if len(part) > 1]
+    named = [(surface, tuple(words(surface))) for surface in found]
+    return [
+        Term(tuple(map(stem, part)), surface, 2.0, is_exact=_is_identifier(surface))
+        for surface, part in named
+        if len(part) > 1
+    ]
+
+
+def _is_identifier(surface: str) -> bool:
+    return "_" in surface or surface[0].isdigit()
 
 
 def _distinct(terms: list[Term]) -> tuple[Term, ...]:
@@ -113,5 +149,27 @@ def _distinct(terms: list[Term]) -> tuple[Term, ...]:
     kept: dict[tuple[str, ...], Term] = {}
     for term in terms:
         part_of_compound = len(term.stems) == 1 and term.stems[0] in inside
-        kept.setdefault(term.stems, Term(term.stems, term.surface, term.weight / 2) if part_of_compound else term)
+        kept.setdefault(term.stems, replace(term, weight=term.weight / 2, is_exact=False) if part_of_compound else term)
     return tuple(kept.values())
+
+
+def parts_of(question: Question) -> tuple[Question, ...]:
+    """Return the two questions of one that asks "how is it made and who pays for it"; none of any other.
+
+    Each has two words at least. Names and numbers of the first go with the second, unless that has its own.
+    """
+    texts = _AND.split(question.text, maxsplit=1)
+    halves = [[term for term in question.terms if _is_in(term, text)] for text in texts]
+    if len(halves) < _OWN or any(sum(not term.is_exact for term in half) < _OWN for half in halves):
+        return ()
+    named = [term for term in halves[0] if term.is_exact]
+    if not any(term.is_exact for term in halves[1]):
+        halves[1] = [*named, *halves[1]]
+    return tuple(
+        replace(question, text=text, terms=tuple(half), wants_number=_QUANTITY.search(text) is not None)
+        for text, half in zip(texts, halves, strict=True)
+    )
+
+
+def _is_in(term: Term, text: str) -> bool:
+    return set(map(stem, words(term.surface))) <= set(map(stem, words(text)))

@@ -1,8 +1,9 @@
 """Quotes: the part of a passage that answers, short enough to read, with its lines."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from orga.activities.adapters.models.reader.finding import Finding
 from orga.activities.adapters.models.reader.lexicon import Lexicon
 from orga.activities.adapters.models.reader.passages import Passage
 from orga.activities.adapters.models.reader.words import stems
@@ -36,6 +37,21 @@ def quote_of(passage: Passage, lexicon: Lexicon) -> Quote:
     if len(text) > LONGEST:
         text = _best_sentences(text, lexicon)
     return Quote(passage.path, passage.first + first, passage.first + last, text, heading)
+
+
+def quote_of_finding(passage: Passage, finding: Finding, lexicon: Lexicon) -> Quote:
+    """Return the lines that answer; of code, and where they are too long to quote, the best of them."""
+    unit = finding.unit
+    lines = passage.lines[unit.first - passage.first : unit.last - passage.first + 1]
+    if passage.is_code or passage.is_fenced or sum(map(len, lines)) > LONGEST:
+        return quote_of(replace(passage, first=unit.first, lines=lines), lexicon)
+    under = passage.headings[-1] if passage.headings else passage.title if unit.first > 1 else ""
+    columns = f"; columns {_cells(passage.header)}" if passage.header else ""
+    return Quote(passage.path, unit.first, unit.last, "\n".join(lines), under + columns)
+
+
+def _cells(row: str) -> str:
+    return ", ".join(cell.strip() for cell in row.strip().strip("|").split("|"))
 
 
 def _best_sentences(text: str, lexicon: Lexicon) -> str:

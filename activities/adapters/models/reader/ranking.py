@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orga.activities.adapters.models.reader.evidence import Evidence
 from orga.activities.adapters.models.reader.files import is_named, prior
+from orga.activities.adapters.models.reader.finding import Finding, finding_in
 from orga.activities.adapters.models.reader.lexicon import Lexicon, lexicon_of
 from orga.activities.adapters.models.reader.passages import Passage, passages_of
 from orga.activities.adapters.models.reader.question import Question
@@ -17,6 +18,8 @@ _USUAL_LENGTH = 60
 """Words of a usual passage, for BM25's length norm."""
 _LONGEST = 2
 """Usual lengths from which length no longer counts: of a very long line only the best sentences are quoted."""
+_LONG_UNIT = 100
+"""Words of what answers at which it counts half of what a very short one does."""
 _HEADING, _PATH = 1.0, 0.4
 """What a term in the heading above or in the path counts beside one in the text."""
 _NUMERIC = re.compile(r"\b(how (?:long|many|much|often|big|large)|default|limit|maximum|minimum|timeout|value)", re.I)
@@ -32,6 +35,8 @@ class Ranked:
     """Part of the question's weight whose terms it holds, 0 to 1."""
     terms: frozenset[int] = frozenset()
     """Places of the terms in its text."""
+    finding: Finding | None = None
+    """What of it answers; None where it only has some of the words."""
 
 
 def ranked_passages(question: Question, evidence: Evidence) -> tuple[list[Ranked], Lexicon]:
@@ -43,7 +48,11 @@ def ranked_passages(question: Question, evidence: Evidence) -> tuple[list[Ranked
     lexicon = lexicon_of(question, evidence, vocabulary)
     ranked = [_ranked(p, found[id(p)], lexicon, question) for p in passages]
     ranked = [one for one in ranked if one.score > 0]
-    return sorted(ranked, key=lambda one: (-one.score, one.passage.path, one.passage.first)), lexicon
+    return sorted(ranked, key=_order), lexicon
+
+
+def _order(ranked: Ranked) -> tuple[bool, float, str, int]:
+    return ranked.finding is None, -ranked.score, ranked.passage.path, ranked.passage.first
 
 
 def _ranked(passage: Passage, found: list[str], lexicon: Lexicon, question: Question) -> Ranked:
@@ -62,7 +71,12 @@ def _ranked(passage: Passage, found: list[str], lexicon: Lexicon, question: Ques
         return Ranked(passage, 0.0, 0.0)
     coverage = covered / (sum(lexicon.weights) or 1.0)
     score *= (0.3 + 0.7 * coverage) * (1 + 0.5 * _closeness(in_heading | in_text)) * prior(passage.path)
-    return Ranked(passage, score * _cues(passage, question), coverage, frozenset(in_text))
+    finding = None if passage.is_heading or passage.is_imports else finding_in(passage, question, lexicon)
+    if finding is not None:
+        said = stems(finding.unit.text)
+        near = 1 + _closeness(lexicon.positions(said))
+        score *= near * finding.coverage**2 / (1 + len(said) / _LONG_UNIT)
+    return Ranked(passage, score * _cues(passage, question), coverage, frozenset(in_text), finding)
 
 
 def _closeness(places: Mapping[int, list[tuple[int, float]]]) -> float:
@@ -85,5 +99,5 @@ def _smallest_span(places: Mapping[int, list[tuple[int, float]]]) -> int:
 
 def _cues(passage: Passage, question: Question) -> float:
     factor = 1.15 if _NUMERIC.search(question.text) and re.search(r"\d", passage.text) else 1.0
-    factor *= 0.7 if passage.is_heading else 0.4 if passage.is_imports else 1.0
+    factor *= 0.7 if passage.is_heading else 0.4 if passage.is_imports else 0.8 if passage.is_fenced else 1.0
     return factor * (1.4 if is_named(passage.path, question.paths) else 1.0)

@@ -3,53 +3,97 @@
 import re
 
 from orga.activities.adapters.models.reader.question import Question, Term
-from orga.activities.adapters.models.reader.words import SHORT_FORMS, shared_start, stem, words
+from orga.activities.adapters.models.reader.words import NUMBERS, SHORT_FORMS, parts, shared_start, stem
 
 _SPECIFIC = 6
 """Letters from which a stem is searched inside words too: `timeout` in `readTimeout`, not `gate` in `delegate`."""
 
-NEAR = ".{0,60}"
+NEAR = ".*"
 """Between two words that are searched side by side."""
+
+_OR = "|"
+_TELLING = 2
+"""Words that are searched by themselves."""
+_NEIGHBOURS = 5
+"""Words of which two have to stand on a line."""
 
 _LONG_STEMS = {stem(long): short for short, long in SHORT_FORMS.items()}
 
 
 def queries_of(question: Question, *, regex: bool) -> tuple[str, ...]:
-    """Return the queries of a question, the most telling first: phrases, neighbours, then rarer-looking words."""
+    """Return the queries of a question, the most telling first: names, numbers and phrases; neighbours; single words.
+
+    At most three, as people would write them; without regular expressions one for each term.
+    """
     singles = sorted((t for t in question.terms if len(t.stems) == 1), key=_telling, reverse=True)
-    compounds = [query_of(term, regex=regex) for term in question.terms if len(term.stems) > 1]
-    pairs = [_pair(a, b) for a, b in question.pairs if regex]
-    pairs.sort(key=len, reverse=True)
-    return tuple(dict.fromkeys([*compounds, *pairs[:2], *(query_of(term, regex=regex) for term in singles)]))
+    exact = [term for term in question.terms if len(term.stems) > 1] + [term for term in singles if term.is_exact]
+    others = [term for term in singles if not term.is_exact and not _is_part(term, exact)]
+    if not regex:
+        return tuple(dict.fromkeys(query_of(term, regex=False) for term in (*exact, *others)))
+    queries = [_any_of(exact), _two_of(others[:_NEIGHBOURS]), _any_of(others[:_TELLING])]
+    return tuple(dict.fromkeys(filter(None, queries)))
+
+
+def in_words(query: str, question: Question) -> str:
+    """Return what a query looks for, in the words of the question."""
+    named = {query_of(term, regex=regex): term.surface for term in question.terms for regex in (True, False)}
+    for pattern in sorted(named, key=len, reverse=True):
+        query = query.replace(pattern, named[pattern])
+    either, _, beside = query.partition(NEAR)
+    halves = [half.strip("()").replace(_OR, " or ") for half in (either, beside)]
+    if halves[1] == halves[0]:
+        return f"two of {halves[0].replace(' or ', ', ')}"
+    return " near ".join(filter(None, halves))
+
+
+def _any_of(terms: list[Term]) -> str:
+    return _OR.join(dict.fromkeys(query_of(term, regex=True) for term in terms))
+
+
+def _two_of(terms: list[Term]) -> str:
+    """Return the query for lines that hold two of the terms, in whatever order."""
+    if len(terms) < 2:
+        return ""
+    return f"({_any_of(terms)}){NEAR}({_any_of(terms)})"
+
+
+def _is_part(term: Term, longer: list[Term]) -> bool:
+    return any(term.stems[0] in other.stems for other in longer if len(other.stems) > 1)
 
 
 def query_of(term: Term, *, regex: bool) -> str:
     """Return the query for one term; without regular expressions it is the longest text that its forms share."""
     if len(term.stems) > 1:
-        parts = words(term.surface)
-        return "[-_. ]?".join(map(re.escape, parts)) if regex else term.surface
-    return _pattern(term) if regex else _plain(term)
+        return "[-_. ]?".join(map(re.escape, parts(term.surface))) if regex else term.surface
+    if not regex:
+        return _plain(term)
+    return _OR.join(dict.fromkeys([_pattern(term), *map(_word, term.alike)]))
 
 
 def _pattern(term: Term) -> str:
-    root = term.stems[0]
-    if not root.isascii():
+    root, written = term.stems[0], term.surface.casefold()
+    if root.isdigit():
+        return rf"\b({_OR.join([root, *(word for word, digits in NUMBERS.items() if digits == root)])})\b"
+    if term.is_exact:
+        return rf"\b{re.escape(term.surface)}"
+    if not written.isascii():
         return re.escape(_plain(term))
     core = re.escape(_LONG_STEMS.get(root, root))
     if root.endswith("i"):
         core = re.escape(root[:-1]) + "[iy]"
     elif root.endswith("id") and len(root) >= 5:
         core = re.escape(root[:-1]) + "[ds]"
-    return core if len(core) >= _SPECIFIC else rf"(\b|_){core}"
+    return core if len(core) >= _SPECIFIC else _word(core)
+
+
+def _word(begins: str) -> str:
+    """Return the pattern of a short word, which is looked for where words begin."""
+    return rf"\b{begins}"
 
 
 def _plain(term: Term) -> str:
-    shared = shared_start(term.stems[0], term.surface)
-    return shared if len(shared) >= 3 else term.surface
-
-
-def _pair(first: Term, second: Term) -> str:
-    return f"{_pattern(first)}{NEAR}{_pattern(second)}"
+    shared = shared_start(term.stems[0], term.surface.casefold())
+    return shared if len(shared) >= 3 and term.surface.isascii() else term.surface
 
 
 def _telling(term: Term) -> tuple[float, int]:
@@ -59,9 +103,11 @@ def _telling(term: Term) -> tuple[float, int]:
 def loose_queries(missing: list[Term], *, regex: bool) -> tuple[str, ...]:
     """Return queries for terms that occur nowhere: by the first letters, or the outer ones with a slip between."""
     long = [root for term in missing if len(root := term.stems[0]) > 4]
-    return tuple(_loose(root) if regex else root[: max(4, len(root) - 3)] for root in long)
+    if regex:
+        return (_OR.join(map(_loose, long)),) if long else ()
+    return tuple(root[: max(4, len(root) - 3)] for root in long)
 
 
 def _loose(root: str) -> str:
     head, middle = re.escape(root[: max(4, len(root) - 3)]), len(root) - 3
-    return rf"(\b|_)({head}|{re.escape(root[:2])}\w{{{middle - 1},{middle + 1}}}{re.escape(root[-1])})"
+    return rf"\b({head}|{re.escape(root[:2])}\w{{{middle - 1},{middle + 1}}}{re.escape(root[-1])})"

@@ -7,11 +7,12 @@ from orga.activities.adapters.models.reader.evidence import Evidence
 from orga.activities.adapters.models.reader.passages import Passage
 from orga.activities.adapters.models.reader.ranking import Ranked
 
-_ABOVE, _BELOW, _BELOW_HEADING = 10, 18, 40
+_ABOVE, _BELOW, _BELOW_HEADING = 12, 24, 40
 """Lines read around a hit; a heading's text follows it."""
-_CHARACTERS = 5000
+_CHARACTERS = 6000
 """What one window may hold, by the length of the lines that are known."""
-_HEADING_BONUS = 1.6
+_HEADING_BONUS, _FINDING_BONUS = 1.6, 3.0
+"""Of a hit on a heading, whose text follows, and of one that seems to answer as it stands."""
 _REST = 0.25
 """What further hits in a window count beside the best one."""
 
@@ -57,7 +58,7 @@ def _around(ranked: Ranked, evidence: Evidence) -> Window:
     known = evidence.read.get(passage.path, set())
     first = next(n for n in range(first, passage.first + 1) if n == passage.first or n not in known)
     last = next(n for n in range(last, passage.last - 1, -1) if n <= passage.last or n not in known)
-    bonus = _HEADING_BONUS if passage.is_heading else 1.0
+    bonus = _HEADING_BONUS if passage.is_heading else _FINDING_BONUS if ranked.finding is not None else 1.0
     return Window(passage.path, first, max(last, passage.last), ranked.score * bonus, ranked.terms)
 
 

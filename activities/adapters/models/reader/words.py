@@ -5,6 +5,7 @@ import re
 import unicodedata
 from itertools import takewhile
 
+from orga.activities.adapters.models.reader.languages import STOP_WORDS, Language
 from orga.workflows.types.text import compatible
 
 _PIECE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
@@ -12,42 +13,36 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def _each(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-STOP_WORDS = _each(
-    """
-    a about above actually after again all also am an and any are as at be because been before being below between
-    both but by can could did do does doing done down during each either else ever every few for from further get
-    gets give given go goes had has have having he her here his how i if in instead into is it its itself just let
-    like may me might mine more most much must my no nor not now of off on once one only or other our out over own
-    per please rather same shall she should so some such than that the their them then there these they this those
-    through to too under until up us very was we were what when where whether which while who whom whose why will
-    with within without would yes yet you your
-    """
-)
-
-TASK_WORDS = _each(
-    """
-    answer ask brief briefly cite compare describe detail details directory doc docs document documentation documents
-    exactly explain explanation file files find folder folders happen happens know list look mean means overview
-    passage passages place project question quote quotes read repo repository say says sentence show source sources
-    specific summarise summarize summary summaries tell thing things understand use used uses using want way work
-    works write
-    """
-)
-"""Words of a task that say what to do, not what about."""
+_NUMBER_WORDS = {
+    "2": "two zwei",
+    "3": "three drei",
+    "4": "four vier",
+    "5": "five funf",
+    "6": "six sechs",
+    "7": "seven sieben",
+    "8": "eight acht",
+    "9": "nine neun",
+    "10": "ten zehn",
+    "11": "eleven elf",
+    "12": "twelve zwolf",
+    "20": "twenty zwanzig",
+    "30": "thirty dreissig",
+}
+NUMBERS = {word: digits for digits, words in _NUMBER_WORDS.items() for word in words.split()}
+"""Digits by word, so that `12` meets `twelve`."""
 
 
 def words(text: str) -> list[str]:
     """Return the words in order: lower case, accents folded, `maxTokens` and `max_tokens` as two."""
+    return [folded(part) for part in parts(text)]
+
+
+def parts(text: str) -> list[str]:
+    """Return the words as they are written."""
     found: list[str] = []
     for piece in _PIECE.findall(compatible(text)):
-        if _UNSPACED.match(piece):
-            found += [piece[i : i + 2] for i in range(max(1, len(piece) - 1))]
-        else:
-            found += [_folded(part) for part in _CAMEL.split(piece)]
+        unspaced = _UNSPACED.match(piece)
+        found += [piece[i : i + 2] for i in range(max(1, len(piece) - 1))] if unspaced else _CAMEL.split(piece)
     return found
 
 
@@ -56,11 +51,11 @@ def stems(text: str) -> list[str]:
     return [stem(word) for word in words(text)]
 
 
-def is_content(word: str) -> bool:
-    """Whether a word says what a text is about; kana alone are mostly grammar."""
+def is_content(word: str, language: Language = "en") -> bool:
+    """Whether a word says what a text in this language is about; kana alone are mostly grammar."""
     if _UNSPACED.match(word):
         return not re.fullmatch(r"[\u3040-\u309f]+", word)
-    return word not in STOP_WORDS and (len(word) > 1 or word.isdigit())
+    return word not in STOP_WORDS[language] and (len(word) > 1 or word.isdigit())
 
 
 SHORT_FORMS = {
@@ -86,7 +81,7 @@ SHORT_FORMS = {
 @functools.lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """Return a light English stem: plural, tense and the commonest endings go, so `decided` meets `decision`."""
-    word = SHORT_FORMS.get(word, word)
+    word = NUMBERS.get(word, SHORT_FORMS.get(word, word))
     if len(word) <= 3 or not word.isascii():
         return word
     return _end(_derived(_tense(_singular(word))))
@@ -98,7 +93,8 @@ def shared_start(one: str, other: str) -> str:
     return "".join(letter for letter, _ in same)
 
 
-def _folded(word: str) -> str:
+def folded(word: str) -> str:
+    """Return a word in lower case, without accents."""
     decomposed = unicodedata.normalize("NFKD", word.casefold())
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 

@@ -33,6 +33,18 @@ class Streamed:
             self._cut |= choice.get("finish_reason") == "length"
             self._grow(choice["delta"].get("content") or "")
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it stopped at its output limit."""
+        return self._cut
+
+    def end_with(self, text: str) -> None:
+        """Put what the model did not write under an answer in words, which counts as whole then."""
+        if self._text:
+            self._cut = False
+            self._text += text
+            self._on_text(text)
+
     def reply(self, call_id: str) -> Reply:
         """Return the whole; call it once the stream has ended."""
         call = actions.call_in(self._raw, call_id, complete=not self._cut) if self._is_action else None

@@ -1,4 +1,4 @@
-"""Items as rows, and back."""
+"""Items as rows of a table, and back: the same columns in every store."""
 
 import json
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ COLUMNS = (
     *("predicate", "object", "directory", "language", "confidence", "source", "workflow_id", "iteration", "model"),
     *("taint", "expires_at", "stored_at", "contradicted_by"),
 )
-SELECTED = ", ".join(f"items.{name}" for name in COLUMNS)
-"""To be read by `item_of`."""
+"""Of the table `items`, in the order of a row."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = ("kind", "text", "scope", "key", "subject", "predicate", "object", "directory", "language", "confidence")

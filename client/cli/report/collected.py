@@ -1,0 +1,140 @@
+"""A run as somebody reads it afterwards: its task, its answer, what it did, step by step. Texts are as they were."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from orga.client.cli.line import Line
+from orga.client.cli.narration import ANSWERING, Narrator
+from orga.client.cli.nesting import Nesting, run_of
+from orga.workflows.types.status import AgentResult, JournalEntry
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A longer text behind a step: the arguments of a call, an answer in full."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the journal."""
+
+    since_s: float
+    """Since the run's start."""
+    event: str
+    lines: tuple[Line, ...]
+    details: tuple[Detail, ...] = ()
+    depth: int = 0
+    """How many delegations lead to the run whose step it is."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What belongs to one iteration; 0 is what stands before the first."""
+
+    number: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """All that a report shows."""
+
+    run_id: str
+    task: str
+    answer: str
+    """Empty where there is none."""
+    facts: tuple[tuple[str, str], ...]
+    """Name and value, in order."""
+    iterations: tuple[Iteration, ...]
+
+
+def collected(run_id: str, entries: Iterable[JournalEntry], result: AgentResult | None, ended: str = "") -> RunReport:
+    """Return the report of a run.
+
+    Args:
+        run_id: The run.
+        entries: Its journal, in order.
+        result: Of a run that has one.
+        ended: How it ended without a result.
+    """
+    known = list(entries)
+    own = [entry for entry in known if not run_of(entry)]
+    started = next((entry for entry in own if entry.event == "Started"), None)
+    return RunReport(
+        run_id=run_id,
+        task=str(started.data.get("task", "")) if started else "",
+        answer=result.output if result else "",
+        facts=tuple(_facts(run_id, own, result, ended)),
+        iterations=tuple(_iterations(known)),
+    )
+
+
+def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, ended: str) -> Iterable[tuple[str, str]]:
+    prepared: dict[str, Any] = next((entry.data for entry in own if entry.event == "Prepared"), NOTHING)
+    yield "Run", run_id
+    if own:
+        yield "Agent", own[-1].agent
+    if prepared:
+        yield "Model", str(prepared.get("model") or "")
+        tools: dict[str, Any] = prepared.get("tools") or {}
+        yield "Tools", ", ".join(tools) or "none"
+        yield "Policy", " ".join(filter(None, (str(prepared.get("policy") or ""), prepared.get("policy_version"))))
+    if own:
+        yield "Started", _moment(own[0].timestamp)
+    if result is None:
+        yield "State", ended or "not ended yet; this is what there was when the report was written"
+        return
+    yield "Ended", _moment(own[-1].timestamp) if own else ""
+    yield "Ending", ": ".join(filter(None, (result.termination.reason, result.termination.detail)))
+    yield "Iterations", str(result.iterations)
+    counts = result.tool_calls
+    yield "Tool calls", f"{counts.run} run, {counts.denied} denied, {counts.failed} failed"
+    yield "Tokens", f"{result.usage.total_tokens:,} in {result.usage.model_calls} model calls"
+    if result.usage.cost_usd is not None:
+        yield "Cost", f"{result.usage.cost_usd:.4f} USD"
+    yield "Time", f"{result.duration_s:.1f} s"
+    if own:
+        yield "Last hash of the journal", own[-1].hash
+
+
+NOTHING: dict[str, Any] = {}
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _iterations(entries: list[JournalEntry]) -> Iterable[Iteration]:
+    narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
+    steps: list[Step] = []
+    number = 0
+    for entry in entries:
+        run, depth = run_of(entry), nesting.depth(entry)
+        if not run and entry.iteration > number:
+            if steps:
+                yield Iteration(number, tuple(steps))
+            number, steps = entry.iteration, []
+        told = tuple(narrators[run].tell(entry))
+        since = (entry.timestamp - entries[0].timestamp).total_seconds()
+        steps.append(Step(since, entry.event, told, tuple(_details(entry)), depth))
+    if steps:
+        yield Iteration(number, tuple(steps))
+
+
+def _details(entry: JournalEntry) -> Iterable[Detail]:
+    """Yield what the lines of an entry had to cut."""
+    if entry.event != "ReasoningComplete":
+        return
+    for action in entry.data.get("actions") or ():
+        if "tool" in action and action.get("arguments"):
+            arguments = json.dumps(action["arguments"], ensure_ascii=False, indent=2)
+            yield Detail(f"arguments of {action['tool']}", arguments)
+        elif action.get("respond") and entry.data.get("turn", ANSWERING) == ANSWERING:
+            yield Detail("the answer in full", str(action["respond"]))

@@ -1,0 +1,144 @@
+"""Runs as a table that fits the terminal: what tells them apart is kept, the rest is cut."""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.cells import cell_len, set_cell_size
+
+from orga.client.cli.ages import age
+from orga.client.cli.run_rows import LIVE, Row
+from orga.client.cli.terminal_text import on_one_line
+from orga.client.runs.named import HEADS, MIN_CHARS
+from orga.workflows.types.text import in_full
+
+GAP = "  "
+TASK_CHARS = 80
+"""Of a task, where no terminal limits it."""
+
+SHORTEST_ID = 13
+"""Of an id with a UUID in it: the millisecond that it was made in."""
+
+_COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "USD", "FOLDER")
+
+_LEAST = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
+"""Cells that a column keeps which is cut when the terminal is narrow."""
+
+_GIVEN_UP = ("FOLDER", "AGENT", "USD", "ITER", "AGE")
+"""Columns that a terminal goes without which has no room for all, first to last."""
+
+_READABLE = 24
+"""Cells of a task that are cut after all else."""
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that the result goes to; None where it goes elsewhere, which has no edge."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(shown: Sequence[Row], now: datetime | None = None, width: int | None = None) -> list[str]:
+    """Return the rows in columns.
+
+    Args:
+        shown: The runs.
+        now: For their age; the clock's time without.
+        width: Columns that there are. None cuts nothing, and shows whole ids.
+    """
+    named = {row.id: in_full(row.id) for row in shown} if width is None else short_ids([row.id for row in shown])
+    rows = [_cells(row, named[row.id], now or datetime.now(UTC)) for row in shown]
+    if width is not None:
+        rows = [{**row, "STATE": _in_short(row["STATE"])} for row in rows]
+    columns = {name: [name, *(row[name] for row in rows)] for name in _COLUMNS}
+    widths = {name: max(map(cell_len, cells)) for name, cells in columns.items()}
+    if width is not None:
+        widths = _fitting(widths, width)
+    lines = zip(*(_sized(name, columns[name], widths[name]) for name in widths), strict=True)
+    return [GAP.join(line).rstrip() for line in lines]
+
+
+def short_ids(ids: Sequence[str]) -> dict[str, str]:
+    """Return by id the shortest beginning that commands take for it, as far as these runs tell.
+
+    A delegate, whose id begins with its parent's, is shown in full.
+    """
+    known = sorted(set(ids))
+    bare = {each: next((each.removeprefix(head) for head in HEADS if each.startswith(head)), each) for each in known}
+    return {each: _shortest(each, bare) for each in known}
+
+
+def _shortest(run_id: str, bare: Mapping[str, str]) -> str:
+    own = bare[run_id]
+    if any(run_id.startswith(f"{each}.") for each in bare):
+        return in_full(run_id)
+    others = [name for each, name in bare.items() if each != run_id and not each.startswith(f"{run_id}.")]
+    for length in range(max(SHORTEST_ID, MIN_CHARS), len(own)):
+        if not any(other.startswith(own[:length]) for other in others) and own[:length] == own[:length].strip():
+            return in_full(own[:length])
+    return in_full(own if own not in others and len(own) >= MIN_CHARS else run_id)
+
+
+def _cells(row: Row, named: str, now: datetime) -> dict[str, str]:
+    return {
+        "ID": named,
+        "TASK": on_one_line(row.task, TASK_CHARS) or "-",
+        "AGENT": in_full(row.agent or "-"),
+        "STATE": in_full(row.state),
+        "AGE": age(row.started, now).replace(" ", ""),
+        "ITER": "-" if row.iteration is None else str(row.iteration),
+        "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}",
+        "FOLDER": _folder(row),
+    }
+
+
+def _in_short(state: str) -> str:
+    """Return what a live run waits for, where it waits: that it is live goes without saying."""
+    return state.removeprefix(f"{LIVE} (").removesuffix(")") if state.startswith(f"{LIVE} (") else state
+
+
+def _folder(row: Row) -> str:
+    """Return `.` for the working folder, which most rows are about."""
+    if row.folder is None:
+        return "-"
+    return "." if row.folder == str(Path.cwd()) else on_one_line(row.folder)
+
+
+def _fitting(natural: Mapping[str, int], width: int) -> dict[str, int]:
+    """Return the widths of the columns that are shown, so that a line has no more than `width` cells."""
+    widths = dict(natural)
+    for name in _GIVEN_UP:
+        if _needed({each: min(cells, _LEAST.get(each, cells)) for each, cells in widths.items()}) <= width:
+            break
+        del widths[name]
+    return _cut_to(_cut_to(widths, width, {**_LEAST, "TASK": _READABLE}), width, _LEAST)
+
+
+def _cut_to(natural: Mapping[str, int], width: int, least: Mapping[str, int]) -> dict[str, int]:
+    widths = dict(natural)
+    while (over := _needed(widths) - width) > 0:
+        spare = {name: widths[name] - least[name] for name in least if name in widths}
+        widest = max(spare, key=lambda name: spare[name])
+        if spare[widest] <= 0:
+            break
+        widths[widest] -= min(over, max(spare[widest] // 2, 1))
+    return widths
+
+
+def _needed(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + len(GAP) * (len(widths) - 1)
+
+
+def _sized(name: str, cells: Sequence[str], width: int) -> list[str]:
+    return [_cut(name, cell, width) for cell in cells]
+
+
+def _cut(name: str, cell: str, width: int) -> str:
+    """Return a cell of exactly that width; of a folder its end is kept. An id that is cut names no run any more."""
+    if cell_len(cell) <= width:
+        return set_cell_size(cell, width)
+    if name != "FOLDER":
+        return set_cell_size(f"{set_cell_size(cell, width - 1).rstrip()}…", width)
+    while cell_len(cell) > width - 1:
+        cell = cell[1:]
+    return set_cell_size(f"…{cell}", width)

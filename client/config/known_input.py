@@ -1,0 +1,81 @@
+"""What is wrong with the input of a run by its own configuration: refused before a server, a worker or a run begins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orga.client.config.known_models import misnamed, model_problem
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tools import matches
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run or a goal asks for by name."""
+
+    agent: str
+    model: str | None = None
+    tools: Sequence[str] = ()
+    is_goal: bool = False
+
+
+def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
+    """Refuse what no worker of this configuration would take, whatever its environment.
+
+    Raises:
+        InvalidInput: As the worker would say it.
+    """
+    from orga.activities.adapters.agent_problems import listed_tools
+    from orga.activities.adapters.known_names import there_are
+
+    agent = require_agent(wanted, config)
+    listed = listed_tools(agent)
+    for tool in wanted.tools:
+        if tool not in KNOWLEDGE_TOOLS and not matches(tool, listed):
+            raise InvalidInput(f"tools: agent {wanted.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
+    for model in models_of(wanted, agent, config, {}):
+        if problem := misnamed(model):
+            raise InvalidInput(f"model: {problem}")
+
+
+def refuse_unready(wanted: Wanted, config: OrgaConfig, env: Environment) -> None:
+    """Refuse a model that a worker with this environment could not ask: it has no key, say.
+
+    Raises:
+        InvalidInput: As the worker would say it.
+    """
+    for model in models_of(wanted, require_agent(wanted, config), config, env):
+        if problem := model_problem(model, env, config.models.base_urls):
+            raise InvalidInput(f"model: {problem}")
+
+
+def require_agent(wanted: Wanted, config: OrgaConfig) -> AgentConfig:
+    """Return the agent that is named.
+
+    Raises:
+        InvalidInput: There is none; the text names those that there are.
+    """
+    from orga.activities.adapters.agents import with_default
+    from orga.activities.adapters.known_names import there_are
+
+    agents = with_default(config.agents)
+    if wanted.agent not in agents:
+        raise InvalidInput(f"agent: there is no agent {wanted.agent!r}; {there_are(wanted.agent, agents)}")
+    return agents[wanted.agent]
+
+
+def models_of(wanted: Wanted, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
+    """Return the models that a run would ask, in fallback order.
+
+    Raises:
+        InvalidInput: A tier that there is not, or that has no models.
+    """
+    from orga.activities.adapters.models.settings import default_model
+    from orga.activities.adapters.tiers import ModelChoice
+
+    choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
+    return choice.chosen(agent, wanted.model, is_goal=wanted.is_goal).models

@@ -1,0 +1,41 @@
+"""What can be said of a model by its name, the environment and the configuration alone, before anybody is asked."""
+
+from collections.abc import Mapping
+
+from orga.client.errors import ConfigError
+from orga.workflows.types.tiers import PROVIDERS
+
+
+def misnamed(name: str) -> str:
+    """Return why the name is that of no model, whoever asks, or ""."""
+    provider, colon, model = name.strip().partition(":")
+    if colon and model.strip() and provider in PROVIDERS:
+        return ""
+    return f"{name!r} names no model: write provider:model, with provider one of {', '.join(PROVIDERS)}"
+
+
+def require_model(name: str) -> None:
+    """Refuse what names no model of a provider.
+
+    Raises:
+        ConfigError: With the providers that there are.
+    """
+    if problem := misnamed(name):
+        raise ConfigError(problem)
+
+
+def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
+    """Return why a process with this environment could not ask the model, or ""; nothing is loaded and nobody asked."""
+    from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, endpoint
+
+    if problem := misnamed(name):
+        return problem
+    provider, _, model = name.strip().partition(":")
+    if provider in SITES:
+        try:
+            endpoint(provider, env, base_urls)
+        except ModelNotConfigured as error:
+            return str(error)
+    if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:
+        return f"'{provider}:{model.strip()}' names no model: the offline one is {EMBEDDED_MODEL}"
+    return ""

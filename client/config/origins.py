@@ -1,0 +1,91 @@
+"""Every key of the configuration that holds here: its value, secrets hidden, and who says so."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from orga.activities.adapters.agents import with_default
+from orga.activities.adapters.models.settings import DEFAULTS, SITES, default_model
+from orga.activities.environment_secrets import secret_values
+from orga.activities.known_secrets import HIDDEN, MIN_GUESSED_CHARS, KnownSecrets
+from orga.client.config.file import ConfigSources
+from orga.client.server.resolve import standard_address
+
+Key = tuple[str, ...]
+Environment = Mapping[str, str]
+
+DEFAULT = "default"
+EMBEDDED = "the embedded server"
+
+
+@dataclass(frozen=True)
+class HeldValue:
+    """One key."""
+
+    key: str
+    value: Any
+    """As JSON has it."""
+    origin: str
+    """A variable, `FILE:LINE`, or `default` with what that follows from."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody said anything."""
+        return self.origin.startswith(DEFAULT)
+
+
+def held_values(sources: ConfigSources, env: Environment) -> list[HeldValue]:
+    """Return all keys in the order of the sections.
+
+    Raises:
+        ServerUnavailable: Temporal's own configuration cannot be read.
+    """
+    config = sources.config.with_agents(with_default(sources.config.agents))
+    known = KnownSecrets.of_environment(env)
+    found: list[HeldValue] = []
+    for key, value in _leaves((), config.model_dump(mode="json")):
+        said = sources.origin(key)
+        held, origin = (value, said) if said else _followed(key, value, env)
+        found.append(HeldValue(".".join(key), _discreet(key, held, known), origin))
+    return found
+
+
+def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict) and (value or not key):
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield from _leaves((*key, name), inner)
+    else:
+        yield key, value
+
+
+def _followed(key: Key, value: Any, env: Environment) -> tuple[Any, str]:
+    """Return what holds where nobody says it, and what that follows from."""
+    match key:
+        case ("models", "default"):
+            model = default_model(env)
+            by = next((SITES[provider].key for provider, *_ in DEFAULTS if model.startswith(f"{provider}:")), "")
+            return model, f"{DEFAULT}: {by} is set" if by else f"{DEFAULT}: no key is set"
+        case ("temporal", "address"):
+            named = standard_address()
+            by = "TEMPORAL_ADDRESS" if env.get("TEMPORAL_ADDRESS") else "Temporal's profile"
+            return (named, by) if named else (EMBEDDED, DEFAULT)
+        case ("tools", "files", "root"):
+            return str(Path.cwd()), f"{DEFAULT}: the working folder"
+        case ("policy", "dir") if value is not None:
+            return value, f"{DEFAULT}: policies are there"
+        case _:
+            return value, DEFAULT
+
+
+def _discreet(key: Key, value: Any, known: KnownSecrets) -> Any:
+    if isinstance(value, list):
+        return [_discreet(key, each, known) for each in cast("list[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    if key == ("notify", "url") or (key[:2] == ("goals", "deliveries") and key[-1] == "url"):
+        parts = urlsplit(value)
+        return f"{parts.scheme}://{parts.hostname}/{HIDDEN}"
+    own = KnownSecrets.of(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
+    return known.hidden(own.hidden(value))

@@ -1,0 +1,120 @@
+"""Which run somebody means: its id, the beginning of one that no other shares, or the newest."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import AmbiguousRun, RunNotFound
+from orga.client.server.lacking import is_lacking
+from orga.workflows.types.names import RUNS
+
+HEADS = ("agent-", "goal-")
+"""With which the ids begin that runs get by themselves: a beginning may leave them out."""
+
+WHOLE_CHARS = min(map(len, HEADS)) + 36
+"""Of an id with a UUID in it. What is as long was copied, and is never the beginning of another."""
+
+MIN_CHARS = 4
+"""Of a beginning, its head left out: fewer are a slip of the hand."""
+
+MAX_FOUND = 200
+"""Matches that are looked at; delegates, whose ids begin with their parent's, are among them."""
+
+SHOWN_MATCHES = 5
+
+
+@dataclass(frozen=True)
+class Meant:
+    """The run that is meant."""
+
+    id: str
+    is_told: bool
+    """Whether its own id was said. Where it was not, people are told which run was taken."""
+
+
+async def run_by_name(client: Client, name: str) -> Meant:
+    """Return the run of this id; where there is none, the only run whose id begins so.
+
+    Raises:
+        RunNotFound: No run's id begins so, or too little of it was said.
+        AmbiguousRun: Those of several runs do.
+    """
+    if await _is_there(client, name):
+        return Meant(name, is_told=True)
+    if not can_be_beginning(name):
+        raise RunNotFound(name)
+    query = " OR ".join(f"WorkflowId STARTS_WITH {quoted(each)}" for each in _beginnings(name))
+    found = parents_of(await _listed(client, f"({query})", RunNotFound(name)))
+    if not found:
+        raise RunNotFound(name)
+    if len(found) > 1:
+        raise AmbiguousRun(name, [run.id for run in found[:SHOWN_MATCHES]], len(found))
+    return Meant(found[0].id, is_told=False)
+
+
+async def newest_run(client: Client, task_queue: str | None) -> Meant:
+    """Return the run that was started last, on a task queue or anywhere in the namespace; delegates do not count.
+
+    Raises:
+        RunNotFound: There is none.
+    """
+    nothing = RunNotFound("--last", told='there is no run here yet; start one with: orga run "…"')
+    here = "" if task_queue is None else f" AND TaskQueue = {quoted(task_queue)}"
+    found: list[WorkflowExecution] = []
+    for states in ("=", "!="):  # the server lists what is live before all else, and what ended by its end
+        found += await _listed(client, f"ExecutionStatus {states} 'Running'{here}", nothing)
+    newest = max((run for run in found if not run.parent_id), key=_started, default=None)
+    if newest is None:
+        raise nothing
+    return Meant(newest.id, is_told=False)
+
+
+def can_be_beginning(name: str) -> bool:
+    """Return whether a run is looked for whose id begins so."""
+    said = next((name.removeprefix(head) for head in HEADS if name.startswith(head)), name)
+    return len(said) >= MIN_CHARS and len(name) < WHOLE_CHARS and name.isprintable()
+
+
+def parents_of(found: Iterable[WorkflowExecution]) -> list[WorkflowExecution]:
+    """Return the runs newest first, each id once, without the delegates of one that is among them."""
+    newest: dict[str, WorkflowExecution] = {}
+    for run in sorted(found, key=_started, reverse=True):
+        newest.setdefault(run.id, run)
+    return [run for run in newest.values() if not any(run.id.startswith(f"{other}.") for other in newest)]
+
+
+def quoted(text: str) -> str:
+    """Return a text as Temporal's visibility queries write it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _beginnings(name: str) -> Sequence[str]:
+    return (name, *(f"{head}{name}" for head in HEADS if not name.startswith(HEADS)))
+
+
+def _started(run: WorkflowExecution) -> datetime:
+    return run.start_time
+
+
+async def _is_there(client: Client, workflow_id: str) -> bool:
+    try:
+        await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
+            return False
+        raise
+    return True
+
+
+async def _listed(client: Client, query: str, otherwise: RunNotFound) -> list[WorkflowExecution]:
+    """Return the runs of a query; a server that does not list runs, or not by this, knows none by less than its id."""
+    kinds = f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND ExecutionStatus != 'ContinuedAsNew'"
+    try:
+        return [run async for run in client.list_workflows(f"{kinds} AND {query}", limit=MAX_FOUND)]
+    except RPCError as error:
+        if error.status == RPCStatusCode.INVALID_ARGUMENT or is_lacking(error):
+            raise otherwise from None
+        raise

@@ -1,0 +1,140 @@
+"""Assertions on journals; one that fails shows what was called and denied instead."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orga.workflows.types.status import JournalEntry
+
+SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True)
+class JournalCall:
+    """A tool call that a model proposed, and what became of it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    iteration: int
+    fate: str
+    """`called`, `denied`, `held` (for a person), or `proposed` where nothing more is told."""
+    call_id: str = ""
+    rules: tuple[str, ...] = ()
+    """Ids of the policies that decided."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """Show the call as one line."""
+        given = json.dumps(self.arguments, ensure_ascii=False, default=str)
+        shown = given if len(given) <= SHOWN_CHARS else f"{given[:SHOWN_CHARS]}…"
+        by = f" by {', '.join(self.rules)}" if self.rules and self.fate != "called" else ""
+        why = f": {self.reason}" if self.reason and self.fate != "called" else ""
+        return f"{self.iteration}: {self.tool} {shown} was {self.fate}{by}{why}"
+
+
+def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
+    """Return the calls that the journal tells of, those of delegated runs too, in order."""
+    found: dict[str, JournalCall] = {}
+    for entry in journal:
+        run = str(entry.data.get("run", ""))
+        match entry.event:
+            case "ReasoningComplete":
+                found.update(_proposed(entry, run))
+            case "PolicyEvaluated":
+                _judge(found, entry, run)
+            case "ApprovalResolved":
+                _decide(found, entry, run)
+            case "ToolsDispatched":
+                _dispatch(found, entry, run)
+            case _:
+                pass
+    return list(found.values())
+
+
+def assert_called(
+    journal: Iterable[JournalEntry],
+    tool: str,
+    *,
+    times: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> None:
+    """Assert that a tool was called: the gate let a proposed call through and it was carried out.
+
+    Args:
+        journal: Of a run.
+        tool: Its name.
+        times: Exactly so often; 0 asserts that it was not. None: at least once.
+        arguments: Only calls with these arguments count; others may stand beside them.
+    """
+    made = calls_in(journal)
+    fitting = [call for call in made if call.tool == tool and call.fate == "called" and _has(call, arguments)]
+    if (len(fitting) == times) if times is not None else fitting:
+        return
+    wanted = "at least once" if times is None else f"{times} times"
+    with_these = f" with {json.dumps(dict(arguments), ensure_ascii=False, default=str)}" if arguments else ""
+    raise AssertionError(
+        f"{tool} should be called {wanted}{with_these}, was called {len(fitting)} times; {_told(made)}"
+    )
+
+
+def assert_denied(journal: Iterable[JournalEntry], tool: str, *, rule: str | None = None) -> None:
+    """Assert that the gate denied a call of the tool.
+
+    Args:
+        journal: Of a run.
+        tool: Its name.
+        rule: Id of the policy that decided, `@id("...")` in Cedar; None: whatever denied it.
+    """
+    made = calls_in(journal)
+    denied = [call for call in made if call.tool == tool and call.fate == "denied"]
+    if any(rule is None or rule in call.rules for call in denied):
+        return
+    by = "" if rule is None else f" by {rule}"
+    raise AssertionError(f"a call of {tool} should be denied{by}; {_told(made)}")
+
+
+def _told(made: Sequence[JournalCall]) -> str:
+    return "the model called no tools" if not made else "\n".join(("the model's calls, by iteration:", *map(str, made)))
+
+
+def _has(call: JournalCall, arguments: Mapping[str, Any] | None) -> bool:
+    missing = object()
+    return all(call.arguments.get(name, missing) == value for name, value in (arguments or {}).items())
+
+
+def _proposed(entry: JournalEntry, run: str) -> Iterator[tuple[str, JournalCall]]:
+    for index, action in enumerate(entry.data.get("actions", ())):
+        if "tool" in action:
+            known = {"call_id": action.get("call_id", "")}
+            call = JournalCall(action["tool"], action.get("arguments", {}), entry.iteration, "proposed", **known)
+            yield f"{run} {entry.iteration}.{index}", call
+
+
+def _judge(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+    """Take in the gate's verdicts; where it failed, what it was asked about is denied."""
+    places = entry.data.get("places") or [entry.data.get("about")]
+    failed = {"decision": "deny", "reason": entry.data.get("error", "")}
+    verdicts = entry.data.get("verdicts") or [failed] * len(places)
+    for place, verdict in zip(places, verdicts, strict=False):
+        fate = {"deny": "denied", "approval": "held"}.get(verdict["decision"])
+        if fate is not None:
+            _become(found, f"{run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", ""))
+
+
+def _decide(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+    """Take in a person's no."""
+    if entry.data.get("kind") == "call" and not entry.data.get("approved"):
+        _become(found, f"{run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
+
+
+def _dispatch(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+    begun = {told.get("call_id") for told in entry.data.get("tools", ())}
+    for key, call in found.items():
+        if call.iteration == entry.iteration and key.startswith(f"{run} ") and call.call_id in begun:
+            found[key] = replace(call, fate="called")
+
+
+def _become(found: dict[str, JournalCall], key: str, fate: str, rules: tuple[str, ...], reason: str) -> None:
+    if key in found:
+        found[key] = replace(found[key], fate=fate, rules=rules or found[key].rules, reason=reason)

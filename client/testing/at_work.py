@@ -1,0 +1,195 @@
+"""Agents at work in a test: their runs are started, waited for, and looked at."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
+from temporalio.testing import WorkflowEnvironment
+
+from orga.client.errors import NoAnswer, RunFailed
+from orga.client.history.chain import histories, run_chain
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle, start_agent
+from orga.client.runs.goals import GoalHandle, start_goal
+from orga.client.testing.assertions import calls_in
+from orga.client.testing.script import ScriptedModel, ScriptedModels, ScriptExhausted
+from orga.client.workers.in_code import Agent
+from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
+
+PATIENCE_S = 60.0
+"""Real seconds in which a run has to come to its end, or to its question."""
+
+BETWEEN_LOOKS_S = 0.05
+
+TIMED_OUT = "Workflow timed out"
+"""How the test server ends a run that nothing but a person can bring on: its time, years, is skipped."""
+
+
+class NotEnded(AssertionError):
+    """A run did not come in time to where the test waits for it."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended."""
+
+    result: AgentResult
+    journal: list[JournalEntry]
+    histories: list[WorkflowHistory]
+    """Of its continue-as-new chain, oldest first."""
+    handle: AgentHandle
+
+    @property
+    def history(self) -> WorkflowHistory:
+        """The last of the chain; `history.to_json()` is what a file of it holds."""
+        return self.histories[-1]
+
+    @property
+    def events(self) -> list[str]:
+        """The journal's events by name."""
+        return [entry.event for entry in self.journal]
+
+
+class AtWork:
+    """A worker, and the runs that it carries out."""
+
+    def __init__(self, temporal: WorkflowEnvironment, task_queue: str, models: ScriptedModels) -> None:
+        self._temporal = temporal
+        self.client = temporal.client
+        self.task_queue = task_queue
+        self._models = models
+        self._started: list[AgentHandle] = []
+
+    async def start(
+        self,
+        agent: Agent | str | None,
+        task: AgentInput | Mapping[str, Any] | str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        workflow_id: str | None = None,
+    ) -> AgentHandle:
+        """Start a run; the arguments are those of `Environment.run`.
+
+        Raises:
+            InvalidInput: Naming each bad key.
+        """
+        given = dict(_as_mapping(task))
+        if agent is not None:
+            given["agent"] = agent.name if isinstance(agent, Agent) else agent
+        if settings is not None:
+            given["config"] = settings
+        handle = await start_agent(self.client, given, task_queue=self.task_queue, workflow_id=workflow_id)
+        self._started.append(handle)
+        return handle
+
+    async def start_goal(self, goal: GoalInput | Mapping[str, Any] | str, **given: Any) -> GoalHandle:
+        """Start a goal; the arguments are those of `orga.start_goal`."""
+        handle = await start_goal(self.client, goal, task_queue=self.task_queue, **given)
+        self._started.append(handle)
+        return handle
+
+    async def run(
+        self,
+        agent: Agent | str | None,
+        task: AgentInput | Mapping[str, Any] | str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Ran:
+        """Start a run and wait for its end."""
+        return await self.ended(await self.start(agent, task, settings=settings))
+
+    async def ended(self, handle: AgentHandle, within_s: float = PATIENCE_S) -> Ran:
+        """Wait for the end of a run, and read its journal and its histories.
+
+        Raises:
+            RunFailed: As `handle.result`.
+            ScriptExhausted: It asked for more than the script has.
+            NotEnded: It goes on, or waits for a person.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                result = await self._result(handle)
+        except TimeoutError:
+            raise await self._not_ended(handle, f"within {within_s:g} s") from None
+        except RunFailed as error:
+            if TIMED_OUT not in str(error):
+                raise
+            raise await self._not_ended(handle, "until all time was skipped") from None
+        self._check_scripts()
+        journal = [entry async for entry in read_journal(self.client, handle.id)]
+        runs = await histories(self.client, await run_chain(self.client, handle.id))
+        return Ran(result, journal, [run.history for run in runs], handle)
+
+    async def waits(self, handle: AgentHandle, within_s: float = PATIENCE_S) -> AgentStatus:
+        """Wait until a run waits for a person, and return where it stands: `question`, `pending_approvals`, `waiting`.
+
+        Raises:
+            NotEnded: It does not come to that.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                while not (status := await _status(handle)).waiting or not await _is_on_record(handle):
+                    if status.termination is not None:
+                        self._check_scripts()
+                        raise NotEnded(f"{handle.id} waits for nobody: it has ended ({status.termination.reason})")
+                    await asyncio.sleep(BETWEEN_LOOKS_S)
+        except TimeoutError:
+            raise await self._not_ended(handle, f"within {within_s:g} s") from None
+        return status
+
+    async def clear(self) -> None:
+        """Terminate what is still under way: for a run without a worker, no time would be skipped for anybody."""
+        for handle in self._started:
+            if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
+                await self.client.get_workflow_handle(handle.id).terminate("its test is over")
+
+    async def _result(self, handle: AgentHandle) -> AgentResult:
+        """Return the result, with time skipped meanwhile; where the test server has ended the wait for it, wait on."""
+        async with _skipping(self._temporal):
+            while True:
+                try:
+                    return await handle.result()
+                except RuntimeError as error:
+                    if "No completion event" not in str(error):
+                        raise
+
+    def _check_scripts(self) -> None:
+        told = [each.exhausted for each in self._models.providers if isinstance(each, ScriptedModel) and each.exhausted]
+        if told:
+            raise ScriptExhausted("\n".join(told))
+
+    async def _not_ended(self, handle: AgentHandle, when: str) -> NotEnded:
+        journal = [entry async for entry in read_journal(self.client, handle.id)]
+        last = ", ".join(entry.event for entry in journal[-3:])
+        made = "".join(f"\n{call}" for call in calls_in(journal))
+        return NotEnded(f"{handle.id} has not come so far {when}; its last events: {last}{made}")
+
+
+def _as_mapping(task: AgentInput | Mapping[str, Any] | str) -> Mapping[str, Any]:
+    if isinstance(task, AgentInput):
+        return task.model_dump(mode="json", exclude_unset=True)
+    return {"task": task} if isinstance(task, str) else task
+
+
+def _skipping(temporal: WorkflowEnvironment) -> AbstractAsyncContextManager[None]:
+    """Let time be skipped: the SDK does it for handles of its own alone, and has no public word for it."""
+    unlocked = getattr(temporal, "time_skipping_unlocked", None)
+    return nullcontext() if unlocked is None or not temporal.supports_time_skipping else unlocked()
+
+
+async def _status(handle: AgentHandle) -> AgentStatus:
+    while True:
+        try:
+            return await handle.status()
+        except NoAnswer:  # the worker has just begun
+            await asyncio.sleep(BETWEEN_LOOKS_S)
+
+
+async def _is_on_record(handle: AgentHandle) -> bool:
+    """Return whether what a query has shown is in the history: it may see what the server has not heard of."""
+    return not (await handle.describe()).raw_description.HasField("pending_workflow_task")

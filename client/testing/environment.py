@@ -1,0 +1,182 @@
+"""`async with environment() as env`: a Temporal server for tests, and agents at work on it."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from orga.client.config.sections import OrgaConfig
+from orga.client.history.converter import data_converter
+from orga.client.server.locate import locate
+from orga.client.server.search_attributes import register
+from orga.client.testing.at_work import AtWork, Ran
+from orga.client.testing.fake_tools import FakeTool
+from orga.client.testing.plugin import PluginUnderTest
+from orga.client.testing.script import Asked, ScriptedModels
+from orga.client.testing.skipping_server import skipping_server
+from orga.client.workers.in_code import Agent, Function
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.mcp import McpServer
+
+BUILD = "test"
+"""Without one the SDK reads all modules from disk, for two seconds."""
+
+_QUICK = [
+    "--dynamic-config-value",
+    "history.transferProcessorMaxPollRPS=10000",
+    "--dynamic-config-value",
+    "system.enableActivityEagerExecution=true",
+]
+
+
+class Environment:
+    """A server, and workers for it."""
+
+    def __init__(self, temporal: WorkflowEnvironment) -> None:
+        self.temporal = temporal
+        """The SDK's environment, for what is not here."""
+
+    @property
+    def client(self) -> Client:
+        """Connected to the server, writing values as ours are written."""
+        return self.temporal.client
+
+    @property
+    def skips_time(self) -> bool:
+        """Whether waiting takes no real time."""
+        return self.temporal.supports_time_skipping
+
+    async def sleep(self, duration: timedelta | float) -> None:
+        """Let time pass, in seconds unless it says otherwise: on a time-skipping server at once, else really."""
+        await self.temporal.sleep(duration)
+
+    async def now(self) -> datetime:
+        """Return the server's time."""
+        return await self.temporal.get_current_time()
+
+    @asynccontextmanager
+    async def worker(
+        self,
+        *,
+        model: Asked | Mapping[str, Asked],
+        agents: Sequence[Agent] = (),
+        tools: Sequence[Function] = (),
+        fakes: Sequence[FakeTool] = (),
+        mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None = None,
+        policy: Path | str | None = None,
+        config: OrgaConfig | Path | str | None = None,
+        root: Path | str | None = None,
+        workflows: Sequence[type[Any]] = (),
+        activities: Sequence[Callable[..., Any]] = (),
+        task_queue: str | None = None,
+    ) -> AsyncGenerator[AtWork]:
+        """Have a worker on a task queue of its own as long as the block lasts.
+
+        Args:
+            model: Stands in for all models: one for each name (`{"openai:gpt-5": scripted(...)}`), or one for all.
+            agents: As `OrgaPlugin` takes them, and so `tools`, `mcp_servers`, `policy` and `root`.
+            tools: Functions for agents.
+            fakes: Stand in for tools of their names, or beside them.
+            mcp_servers: By name.
+            policy: Folder of Cedar files.
+            config: A configuration, or its file. None: no file counts, whatever lies in the folder.
+            root: Of file tools.
+            workflows: Of your own.
+            activities: Of your own.
+            task_queue: A new one unless given.
+
+        Raises:
+            ConfigError: As `OrgaPlugin`.
+        """
+        models = ScriptedModels(model)
+        plugin = PluginUnderTest(
+            models,
+            fakes,
+            agents=agents,
+            tools=tools,
+            mcp_servers=mcp_servers,
+            policy=policy,
+            config=OrgaConfig() if config is None else config,
+            root=root,
+        )
+        queue = task_queue or f"test-{uuid4()}"
+        worker = Worker(
+            self.client,
+            task_queue=queue,
+            workflows=workflows,
+            activities=activities,
+            plugins=[plugin],
+            build_id=BUILD,
+            graceful_shutdown_timeout=timedelta(0),
+        )
+        at_work = AtWork(self.temporal, queue, models)
+        async with worker:
+            try:
+                yield at_work
+            finally:
+                await at_work.clear()
+
+    async def run(
+        self,
+        agent: Agent | str | None,
+        task: AgentInput | Mapping[str, Any] | str,
+        *,
+        model: Asked | Mapping[str, Asked],
+        agents: Sequence[Agent] = (),
+        settings: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> Ran:
+        """Run one agent to its end, on a worker of its own, and return its result and its journal.
+
+        Args:
+            agent: One made in code, or the name of one of `agents` or of the configuration; None for `default`.
+            task: What it is to do, or the whole input.
+            model: As for `worker`.
+            agents: Beside `agent`.
+            settings: Of this run, as `config` of an input.
+            given: As for `worker`: `tools`, `fakes`, `policy`, `config`, …
+
+        Raises:
+            ScriptExhausted: The run asked for more than the script has.
+            NotEnded: It takes longer than a minute.
+        """
+        known = [*agents, agent] if isinstance(agent, Agent) and agent not in agents else agents
+        async with self.worker(model=model, agents=known, **given) as at_work:
+            return await at_work.run(agent, task, settings=settings)
+
+
+@asynccontextmanager
+async def environment(*, time_skipping: bool = True) -> AsyncGenerator[Environment]:
+    """Start a Temporal server of one's own, in memory, as long as the block lasts.
+
+    Args:
+        time_skipping: Days of waiting take no time. Its server is found by `ORGA_TEST_SERVER`, on PATH, in the cache,
+            downloaded by Temporal's SDK, or fetched with Maven and run by Java. False: the same server as `orga` runs
+            on (`ORGA_TEMPORAL_CLI`, PATH, the cache, a download, a build with Go), with search attributes.
+
+    Raises:
+        ServerUnavailable: It cannot be had; the text says what was tried and what to do.
+    """
+    if time_skipping:
+        async with skipping_server() as found:
+            yield Environment(found)
+        return
+    async with local_server() as found:
+        await register(found.client)
+        yield Environment(found)
+
+
+@asynccontextmanager
+async def local_server() -> AsyncGenerator[WorkflowEnvironment]:
+    """Start the server that `orga` runs on, in memory."""
+    executable = await locate(lambda _: None)
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=str(executable), data_converter=data_converter, dev_server_extra_args=_QUICK
+    ) as found:
+        yield found

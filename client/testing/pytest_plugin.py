@@ -1,0 +1,64 @@
+"""Fixtures for pytest. It is loaded into every run where orga is installed, so it imports nothing until one is used."""
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from orga.client.testing.environment import Environment
+    from orga.client.testing.script import ScriptedModel
+
+
+@pytest.fixture(scope="session")
+def orga_environment() -> Generator["Environment"]:
+    """A time-skipping environment (`orga.testing.environment()`), started once for all tests.
+
+    It does not belong to any event loop, so tests of pytest-asyncio and of anyio use it alike.
+    """
+    from orga.client.testing.environment import environment
+
+    yield from _kept(environment)
+
+
+@pytest.fixture(scope="session")
+def orga_local_environment() -> Generator["Environment"]:
+    """An environment with the server that `orga` runs on, which skips no time, started once for all tests."""
+    from functools import partial
+
+    from orga.client.testing.environment import environment
+
+    yield from _kept(partial(environment, time_skipping=False))
+
+
+@pytest.fixture
+def scripted_model(request: pytest.FixtureRequest) -> Generator[Callable[..., "ScriptedModel"]]:
+    """Makes models as `orga.testing.scripted` does; a test that passes has to have used up its scripts."""
+    from orga.client.testing.script import ScriptedModel, scripted
+
+    made: list[ScriptedModel] = []
+
+    def make(*steps: Any, **options: Any) -> ScriptedModel:
+        made.append(scripted(*steps, **options))
+        return made[-1]
+
+    failed = request.session.testsfailed
+    yield make
+    if request.session.testsfailed == failed:
+        left = [f"{each.left} steps of a script were not asked for" for each in made if each.left]
+        assert not left, "; ".join(left)
+
+
+def _kept(start: Callable[[], Any]) -> Generator["Environment"]:
+    """Enter and leave a context in a thread and a loop of its own."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        runner = thread.submit(asyncio.Runner).result()
+        context = start()
+        try:
+            yield thread.submit(runner.run, context.__aenter__()).result()
+            thread.submit(runner.run, context.__aexit__(None, None, None)).result()
+        finally:
+            thread.submit(runner.close).result()

@@ -1,0 +1,31 @@
+"""A history in a file, as the Temporal UI, `temporal workflow show --output json` or a test writes it."""
+
+from pathlib import Path
+
+from temporalio.client import WorkflowHistory
+
+from orga.client.errors import OrgaError
+
+HOW = "save one in the Temporal UI (Download), or with: temporal workflow show --workflow-id ID --output json > FILE"
+
+
+class NoHistory(OrgaError):
+    """A file that holds no history."""
+
+
+def recorded_history(path: Path) -> WorkflowHistory:
+    """Read the file.
+
+    Raises:
+        NoHistory: It is none; the text says how to get one.
+    """
+    try:
+        history = WorkflowHistory.from_json(path.stem, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NoHistory(f"{path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # whatever the parser of protocol buffers makes of it
+        raise NoHistory(f"{path} holds no history ({type(error).__name__}); {HOW}") from None
+    if not history.events:
+        raise NoHistory(f"{path} holds no events; {HOW}")
+    started = history.events[0].workflow_execution_started_event_attributes
+    return WorkflowHistory(started.workflow_id or path.stem, history.events)  # ids of children are made of it

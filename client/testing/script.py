@@ -1,0 +1,198 @@
+"""A model that says what a test wrote down, and keeps what it was asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.text import MEANING, one_line, undelimited
+from orga.workflows.types.usage import Usage
+
+Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+"""What the model says, how it fails (`ModelError`), or a function of what it is asked."""
+
+USAGE = Usage(input_tokens=100, output_tokens=10)
+"""Of each reply that a test writes."""
+
+SHOWN_CHARS = 200
+
+
+class ScriptExhausted(AssertionError):
+    """A run asked a scripted model more often than its script has steps."""
+
+
+def answers(text: str = "done", **fields: Any) -> Reply:
+    """Return a final answer.
+
+    Args:
+        text: What it says.
+        fields: Of `Reply`: `finish="length"`, `cost_usd=0.01`, …
+    """
+    return Reply.of(text, usage=USAGE, **fields)
+
+
+def calls(
+    *tools: str,
+    arguments: Mapping[str, Any] | None = None,
+    text: str = "",
+    cost_usd: float | None = None,
+    **named: Any,
+) -> Reply:
+    """Return a reply that calls tools: `calls("search", q="lamps")`.
+
+    Args:
+        tools: Their names; each gets the same arguments. See `together` for others.
+        arguments: As a mapping, for names that cannot be given beside.
+        text: What the model says beside the calls.
+        cost_usd: Of the reply.
+        named: Arguments by name.
+    """
+    given = {**(arguments or {}), **named}
+    made = (ToolCall(call_id=f"{name}_{index}", name=name, arguments=given) for index, name in enumerate(tools))
+    said = _calling(made, text)
+    return said if cost_usd is None else said.with_cost(cost_usd)
+
+
+def together(*replies: Reply) -> Reply:
+    """Return one reply with all that these say and call: `together(calls("search", q="a"), calls("search", q="b"))`."""
+    made = (call for reply in replies for call in reply.calls)
+    numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
+    return _calling(numbered, "\n".join(reply.text for reply in replies if reply.text))
+
+
+class ScriptedModel:
+    """Says its steps in order. `given` is what it was sent, `seen` the same with the results of tools bare."""
+
+    def __init__(self, steps: Sequence[Step], *, repeats: bool = False, delay_s: float = 0.0) -> None:
+        """Take the script.
+
+        Args:
+            steps: Each is said once.
+            repeats: Say the last one again and again, where otherwise the run fails.
+            delay_s: Before each step, in real seconds.
+        """
+        self._steps = list(steps)
+        self._repeats = repeats
+        self._delay_s = delay_s
+        self.given: list[ModelRequest] = []
+        self.seen: list[ModelRequest] = []
+        self.cancelled = asyncio.Event()
+        """Set once somebody gave up waiting for a step."""
+        self.exhausted = ""
+        """What it was asked behind the end of the script, if it was."""
+
+    @property
+    def left(self) -> int:
+        """How many steps were not said yet."""
+        return max(0, len(self._steps) - len(self.seen))
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next reply.
+
+        Raises:
+            ModelError: Behind the end of the script, saying what was asked.
+        """
+        self.given.append(request)
+        request = bare(request)
+        self.seen.append(request)
+        step = self._step(request)
+        try:
+            await asyncio.sleep(self._delay_s)
+            reply = await _said(step, request)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        on_text(reply.text)
+        return reply
+
+    def _step(self, request: ModelRequest) -> Step:
+        number = len(self.seen)
+        if number <= len(self._steps):
+            return self._steps[number - 1]
+        if self._repeats and self._steps:
+            return self._steps[-1]
+        self.exhausted = (
+            f"the script has {len(self._steps)} steps, and the model was asked once more: {_asked(request)}"
+        )
+        raise ModelError("InvalidRequest", self.exhausted, retryable=False)
+
+
+def scripted(*steps: Step, repeats: bool = False, delay_s: float = 0.0) -> ScriptedModel:
+    """Return a model that says these: `scripted(calls("search", q="lamps"), answers("two lamps"))`."""
+    return ScriptedModel(steps, repeats=repeats, delay_s=delay_s)
+
+
+class Asked(Protocol):
+    """Whatever replies; `ScriptedModel`, or a provider of one's own."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply."""
+        ...
+
+
+class ScriptedModels:
+    """Stands in for all models: one for every name, or one for each of some names."""
+
+    def __init__(self, given: Asked | Mapping[str, Asked]) -> None:
+        self._by_name: dict[str, ModelProvider] = {**given} if isinstance(given, Mapping) else {}
+        self._one: ModelProvider | None = None if isinstance(given, Mapping) else given
+
+    @property
+    def default(self) -> str:
+        """The model of an agent that names none."""
+        return next(iter(self._by_name), "scripted:model")
+
+    @property
+    def providers(self) -> Collection[ModelProvider]:
+        """Those that may be asked."""
+        return list(self._by_name.values()) if self._one is None else [self._one]
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return who stands in for a model.
+
+        Raises:
+            ValueError: Nobody does.
+        """
+        found = self._one or self._by_name.get(name)
+        if found is None:
+            raise ValueError(
+                f"no script stands in for the model {name!r}; there is {', '.join(self._by_name) or 'none'}"
+            )
+        return found, name
+
+    def check(self, name: str) -> None:
+        """Raise where `resolve` would."""
+        self.resolve(name)
+
+    def is_priced(self, name: str) -> bool:
+        """Say yes: a script costs what its steps say."""
+        return True
+
+
+def bare(request: ModelRequest) -> ModelRequest:
+    """Return the request without what stands around tool results, and without the line that explains it."""
+    messages = (
+        m.with_text(undelimited(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
+        for m in request.messages
+    )
+    return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != MEANING))
+
+
+def _calling(made: Iterable[ToolCall], text: str) -> Reply:
+    return Reply.of(text, calls=tuple(made), finish="tool_calls", usage=USAGE)
+
+
+def _asked(request: ModelRequest) -> str:
+    last = request.messages[-1] if request.messages else None
+    said = "nothing" if last is None else f"{last.role}: {one_line(last.text, SHOWN_CHARS)!r}"
+    offered = ", ".join(tool.name for tool in request.tools) or "none"
+    return f"{len(request.messages)} messages, the last {said}; tools: {offered}"
+
+
+async def _said(step: Step, request: ModelRequest) -> Reply:
+    if isinstance(step, Exception):
+        raise step
+    reply = step if isinstance(step, Reply) else step(request)
+    return reply if isinstance(reply, Reply) else await reply

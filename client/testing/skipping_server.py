@@ -1,0 +1,165 @@
+"""Temporal's time-skipping test server: named, on PATH, fetched by the SDK, or from Maven's archive, run by Java."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.testing import WorkflowEnvironment
+
+from orga.client.history.converter import data_converter
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import cache_folder
+from orga.client.user_path import user_path
+
+VARIABLE = "ORGA_TEST_SERVER"
+COMMAND = "temporal-test-server"
+VERSION = "1.38.0"
+"""Of the server that Java runs."""
+
+STARTS_WITHIN = timedelta(seconds=60)
+INSTALL_TIMEOUT_S = 300.0
+
+REMEDY = (
+    f"let this machine download it, install Java and Maven (Debian: default-jre-headless, maven), or name the command "
+    f"in {VARIABLE}; tests that skip no time do with `environment(time_skipping=False)`"
+)
+
+_ARTIFACT = f"io.temporal:temporal-test-server:{VERSION}"
+_MAIN = "io.temporal.testserver.TestServer"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>orga</groupId><artifactId>test-server</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>
+  </dependencies>
+</project>
+"""
+
+_LAUNCHER = f"""#!/bin/sh
+here="$(cd "$(dirname "$0")" && pwd)"
+exec java -XX:SharedArchiveFile="$here/classes.jsa" -Xshare:auto -Xlog:disable -XX:TieredStopAtLevel=1 \\
+  -XX:+UseSerialGC -cp "$here/lib/*" {_MAIN} "$@"
+"""
+
+
+@asynccontextmanager
+async def skipping_server() -> AsyncGenerator[WorkflowEnvironment]:
+    """Start a server of its own and stop it again.
+
+    Raises:
+        ServerUnavailable: With what failed in each way, and what to do.
+    """
+    async with await _started() as environment:
+        yield environment
+
+
+async def _started() -> WorkflowEnvironment:
+    """Start the one that is named, on PATH, in our cache, downloaded by the SDK, or fetched by Maven."""
+    if found := _present():
+        return await _start(found)
+    failures: list[str] = []
+    try:
+        return await _start(None)
+    except RuntimeError as failure:
+        failures.append(f"its download failed: {failure}")
+    try:
+        return await _start(await asyncio.to_thread(fetch_with_maven))
+    except (OSError, RuntimeError, subprocess.SubprocessError) as failure:
+        failures.append(f"Java has none: {failure}")
+    raise ServerUnavailable(f"there is no time-skipping test server here ({'; '.join(failures)})", REMEDY)
+
+
+async def _start(executable: Path | None) -> WorkflowEnvironment:
+    folder = cache_folder() / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    return await WorkflowEnvironment.start_time_skipping(
+        data_converter=data_converter,
+        test_server_existing_path=None if executable is None else str(executable),
+        download_dest_dir=str(folder),
+        test_server_startup_timeout=STARTS_WITHIN,
+    )
+
+
+def _present() -> Path | None:
+    if named := os.environ.get(VARIABLE):
+        path = user_path(named)
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            raise ServerUnavailable(f"{VARIABLE} names {path}, which is no executable file", "correct or unset it")
+        return path
+    if found := shutil.which(COMMAND):
+        return Path(found)
+    return fetched() if shutil.which("java") else None
+
+
+def fetched() -> Path | None:
+    """Return the command that `fetch_with_maven` has made, if it has."""
+    launcher = _folder() / COMMAND
+    return launcher if launcher.exists() else None
+
+
+def fetch_with_maven() -> Path:
+    """Return the command that runs the server with Java; its files are fetched first, beside their place.
+
+    Raises:
+        RuntimeError: There is no Java, no Maven, or the fetch failed.
+    """
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            raise RuntimeError(f"there is no `{command}`")
+    target = _folder()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".obtain-", dir=target.parent, ignore_cleanup_errors=True) as name:
+        fresh = Path(name) / target.name
+        fresh.mkdir()
+        (fresh / "pom.xml").write_text(_POM.format(*_ARTIFACT.split(":")))
+        order = ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
+        done = subprocess.run(
+            [*order, "-DincludeScope=runtime"],
+            cwd=fresh,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=INSTALL_TIMEOUT_S,
+        )
+        if done.returncode:
+            raise RuntimeError(f"`{' '.join(order[:4])}` failed: {(done.stdout + done.stderr).strip()[-500:]}")
+        (fresh / COMMAND).write_text(_LAUNCHER)
+        (fresh / COMMAND).chmod(0o755)
+        _keep_classes(fresh)
+        if not target.exists():  # else another process was faster
+            fresh.rename(target)
+    return target / COMMAND
+
+
+def _keep_classes(folder: Path) -> None:
+    """Start the server once, and keep the classes that it has loaded: later starts take a third of the time."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    keeping = f"-XX:ArchiveClassesAtExit={folder / 'classes.jsa'}"
+    order = ["java", keeping, "-XX:+UseSerialGC", "-cp", f"{folder}/lib/*", _MAIN, str(port)]
+    with subprocess.Popen(order, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        deadline = time.monotonic() + STARTS_WITHIN.total_seconds()
+        while not _answers(port) and time.monotonic() < deadline and server.poll() is None:
+            time.sleep(0.05)
+        server.terminate()
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _folder() -> Path:
+    return cache_folder() / f"{COMMAND}-{VERSION}"

@@ -1,0 +1,70 @@
+"""What tests of agents import, each loaded when it is first asked for: docs/testing.md."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from orga.activities.ports import ModelError, ModelRequest
+    from orga.client.testing.assertions import JournalCall, assert_called, assert_denied, calls_in
+    from orga.client.testing.at_work import AtWork, NotEnded, Ran
+    from orga.client.testing.builders import agent_input, forbids, orga_config, permits, policy_folder
+    from orga.client.testing.environment import Environment, environment
+    from orga.client.testing.fake_tools import FakeTool, permanent, transient
+    from orga.client.testing.journals import journal_of
+    from orga.client.testing.replay import ReplayDiffers, replay
+    from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
+
+__all__ = [
+    "AtWork",
+    "Environment",
+    "FakeTool",
+    "JournalCall",
+    "ModelError",
+    "ModelRequest",
+    "NotEnded",
+    "Ran",
+    "ReplayDiffers",
+    "ScriptExhausted",
+    "ScriptedModel",
+    "agent_input",
+    "answers",
+    "assert_called",
+    "assert_denied",
+    "calls",
+    "calls_in",
+    "environment",
+    "forbids",
+    "journal_of",
+    "orga_config",
+    "permanent",
+    "permits",
+    "policy_folder",
+    "replay",
+    "scripted",
+    "together",
+    "transient",
+]
+
+_ROOM = "orga.client.testing"
+_PLACES = {
+    "assertions": ("JournalCall", "assert_called", "assert_denied", "calls_in"),
+    "at_work": ("AtWork", "NotEnded", "Ran"),
+    "builders": ("agent_input", "forbids", "orga_config", "permits", "policy_folder"),
+    "environment": ("Environment", "environment"),
+    "fake_tools": ("FakeTool", "permanent", "transient"),
+    "journals": ("journal_of",),
+    "replay": ("ReplayDiffers", "replay"),
+    "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
+}
+_MODULES = {name: f"{_ROOM}.{module}" for module, names in _PLACES.items() for name in names} | {
+    "ModelError": "orga.activities.ports",
+    "ModelRequest": "orga.activities.ports",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(__import__(_MODULES[name], fromlist=[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,0 +1,38 @@
+"""A newcomer's first hour at the command line: init, a first run, its report, its page; nobody there to act."""
+
+import json
+import re
+
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import Orga
+
+__all__ = ["home", "orga"]
+
+
+def test_an_agent_of_a_fresh_configuration_runs_and_its_run_can_be_sent_to_somebody(orga: Orga) -> None:
+    made = orga("init", ORGA_TRUST="")
+    assert (made.code, made.out) == (0, "orga.toml\n"), made.err
+    ran = orga("run", "What is the retry limit?", "-q", "--id", "first", ORGA_TRUST="")
+    assert ran.code == 0, ran.err
+    assert "five attempts" in ran.out
+    assert ran.err == ""
+    page = orga("journal", "first", "--html").out
+    assert page.startswith("<!doctype html>")
+    assert "What is the retry limit?" in page
+    assert "five attempts" in page
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/namespaces/default/workflows/first\n", orga("open", "first").out)
+
+
+def test_what_is_sent_where_nobody_acts_says_so_and_a_refused_run_is_none(orga: Orga) -> None:
+    refused = orga("run", "x", "--agent", "nobody", "--id", "refused")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == "orga: agent: there is no agent 'nobody'; there are: default\n"
+    waiting = json.loads(orga("run", "x", "--detach", "--json", "--id", "waiting").out)
+    for command in ("steer", "abort"):
+        said = orga(command, "waiting", "why").err
+        assert f"{command} sent to waiting" in said
+        assert re.search(
+            r"nobody acts on it yet: no worker polls .*; start one with: orga worker", said
+        )
+    assert waiting["id"] == "waiting"
+    assert orga("status", "refused").err.endswith("there is no run 'refused'; `orga list` shows the ids\n")

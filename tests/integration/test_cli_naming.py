@@ -1,0 +1,99 @@
+"""How runs are named at the command line: beginnings of ids, the newest, the list, what became of one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import Orga, an_orga
+
+__all__ = ["home", "orga"]
+
+
+def a_detached_run(orga: Orga, *arguments: str) -> str:
+    return orga("run", "a task", "--detach", *arguments).out.strip()
+
+
+def test_the_beginning_of_an_id_stands_for_the_one_run_that_has_it(orga: Orga) -> None:
+    run_id = a_detached_run(orga)
+    bare = run_id.removeprefix("agent-")
+    for said in (bare[:18], run_id[:24], bare):
+        shown = orga("status", said, "--json")
+        assert (shown.code, json.loads(shown.out)["task"]) == (0, "a task")
+        assert f"run {run_id}" in shown.err.splitlines()
+    by_id = orga("status", run_id, "--json")
+    assert f"run {run_id}" not in by_id.err.splitlines()
+
+
+def test_a_beginning_of_several_ids_names_them_newest_first_and_touches_none(orga: Orga) -> None:
+    first, second = (a_detached_run(orga, "--id", f"harbour-{name}") for name in ("one", "two"))
+    refused = orga("abort", "harbour-")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        f"orga: 'harbour-' is the beginning of 2 ids, newest first: {second}, {first}; say more of it\n"
+    )
+    assert "abort" not in orga("journal", first).out + orga("journal", second).out
+
+
+def test_an_exact_id_is_no_beginning_of_a_longer_one(orga: Orga) -> None:
+    a_detached_run(orga, "--id", "night")
+    a_detached_run(orga, "--id", "night-2")
+    done = orga("abort", "night", "--json")
+    assert (done.code, json.loads(done.out)["id"]) == (0, "night")
+
+
+def test_what_ends_a_run_by_a_beginning_says_which(orga: Orga) -> None:
+    run_id = a_detached_run(orga, "--id", "lighthouse-of-1999")
+    done = orga("abort", "lighthouse")
+    assert done.code == 0
+    assert done.err.splitlines()[-2:] == [f"run {run_id}", f"abort sent to {run_id}; see: orga journal {run_id}"]
+
+
+@pytest.mark.parametrize(
+    "said", ["agent-", "age", "goal-nope", "it's 100%", "agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0"]
+)
+def test_what_no_id_begins_with_is_an_error_with_its_remedy(orga: Orga, said: str) -> None:
+    done = orga("status", said)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].endswith("`orga list` shows the ids")
+
+
+def test_last_is_the_newest_run_of_this_folder(
+    home: Path, orga: Orga, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = an_orga(tmp_path_factory.mktemp("elsewhere"), home)
+    nothing = elsewhere("steer", "--last", "go on")
+    assert (nothing.code, nothing.err.splitlines()[-1]) == (
+        2,
+        'orga: there is no run here yet; start one with: orga run "…"',
+    )
+    ours = a_detached_run(orga)
+    theirs = a_detached_run(elsewhere)
+    steered = orga("steer", "--last", "be brief", "--json")
+    assert (steered.code, json.loads(steered.out)["id"]) == (0, ours)
+    assert f"run {ours}" in steered.err.splitlines()
+    assert json.loads(elsewhere("pause", "--json", "--last").out)["id"] == theirs
+    both = orga("status", "--last", ours)
+    assert (both.code, both.out) == (2, "")
+
+
+def test_an_ended_run_tells_task_answer_and_conversation_without_a_worker(orga: Orga) -> None:
+    asked = "What is the retry limit?"
+    answer = orga("run", asked).out.rstrip("\n")
+    shown = orga("status", "--last")
+    lines = shown.out.splitlines()
+    assert lines[0] == f"task       {asked}"
+    assert f"answer     {answer.splitlines()[0]}" in lines
+    assert "orga worker" not in shown.err
+    told = json.loads(orga("status", "--last", "--json").out)
+    assert (told["task"], told["answer"], told["from"]) == (asked, answer, "history")
+    messages = json.loads(orga("conversation", "--last", "--json").out)
+    assert [messages[0]["role"], messages[1]["text"], messages[-1]["text"]] == ["system", asked, answer]
+    [row] = [each for each in json.loads(orga("list", "--json").out) if each["folder"] == str(orga.folder)]
+    assert (row["task"], row["agent"], row["state"], row["iteration"]) == (
+        asked,
+        "default",
+        "completed",
+        told["iteration"],
+    )

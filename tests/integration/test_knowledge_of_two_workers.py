@@ -1,0 +1,92 @@
+"""Two worker processes and one file: fifty runs at once store the same facts, and one each of their own."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.client.journal.reading import read_journal
+from tests.support.crash.stage import NEVER
+from tests.support.crash.worker import Backstage, CrashWorker, Fate
+from tests.support.runs.loop import FakeTool
+
+RUNS = 50
+PATIENCE = timedelta(seconds=200)
+SHARED = {"harbour": "north", "crane": "yellow"}
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def nobody(backstage: Backstage) -> list[FakeTool]:
+    """Return no tool but those of knowledge."""
+    del backstage
+    return []
+
+
+@dataclass(frozen=True)
+class Left:
+    """What one run has left."""
+
+    workers: set[str]
+    """Who has executed its activities."""
+    failures: list[str]
+    """Of activities that were tried again, local ones by what the journal tells."""
+    stored: list[dict[str, Any]]
+
+
+async def play(client: Client, queue: str, number: int) -> Left:
+    facts = [*SHARED.items(), (f"lorry{number}", "here")]
+    facts = facts[number % 3 :] + facts[: number % 3]
+    handle: WorkflowHandle[Any, Any] = await client.start_workflow(
+        "AgentWorkflow",
+        {"task": " ".join(f"fact:{subject}+{object_}" for subject, object_ in facts), "config": {"knowledge": {}}},
+        id=f"{queue}-{number}",
+        task_queue=queue,
+        execution_timeout=PATIENCE,
+    )
+    result = await handle.result()
+    assert result["termination"]["reason"] == "completed"
+    history = await handle.fetch_history()
+    begun = [event.activity_task_started_event_attributes for event in history.events]
+    told = [(entry.event, entry.data) async for entry in read_journal(client, handle.id)]
+    failures = [each.last_failure.message for each in begun if each.last_failure.message]
+    return Left(
+        {each.identity for each in begun if each.identity},
+        [*failures, *(data["error"] for _, data in told if "error" in data)],
+        [data for event, data in told if event == "KnowledgeStored"],
+    )
+
+
+async def test_fifty_runs_of_two_workers_store_the_same_facts_once(client: Client, tmp_path: Path) -> None:
+    """None is lost, none is there twice, and no lock of the file reaches a run."""
+    queue, address = f"two-{uuid4()}", client.service_client.config.target_host
+    known = CrashWorker(address, queue, tmp_path / "effects", NEVER, Fate(), nobody, remembers=True)
+    workers = [known.started() for _ in range(2)]
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            runs = await asyncio.gather(*(play(client, queue, number) for number in range(RUNS)))
+    finally:
+        for worker in workers:
+            worker.kill()
+
+    store = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
+    kept = [item async for item in store.items()]
+    await store.close()
+    facts = Counter((item.subject, item.object) for item in kept if item.kind == "fact")
+    assert facts == Counter([*SHARED.items(), *((f"lorry{number}", "here") for number in range(RUNS))])
+    runs_that_learnt = Counter(item.provenance.workflow_id for item in kept if item.kind == "memory")
+    assert runs_that_learnt == Counter(f"{queue}-{number}" for number in range(RUNS))
+
+    changes = Counter(each.get("change") for run in runs for each in run.stored)
+    assert changes == {"added": len(kept), "unchanged": len(SHARED) * (RUNS - 1)}
+    assert len(set[str]().union(*(run.workers for run in runs))) == 2
+    errors = [error for run in runs for error in run.failures]
+    assert not [error for error in errors if "held by another process" in error or "Busy" in error], errors

@@ -1,0 +1,125 @@
+"""What a run has learnt is stored at its end, through the gate, whichever ending it is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.input import LoopConfig, RunKnowledge
+from orga.workflows.types.knowledge import KnowledgeItem, Stored
+from tests.support.hold import Hold
+from tests.support.knowledge.runs import ON, PORT, Judging, all_of, store, stores, told
+from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.critics import a_critic
+from tests.support.runs.loop import FakeTool, Loop, a_loop, a_worker
+
+__all__ = ["store"]
+
+
+async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore) -> None:
+    engine = Judging("store_knowledge")
+    provider = ScriptedProvider([stores(**PORT), answers("done")])
+    async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
+        ran = await loop.run("hello", **ON)
+
+    assert await all_of(store) == []
+    assert told(ran, "KnowledgeStored") == []
+    about = [each.get("about") for each in told(ran, "PolicyEvaluated")]
+    assert about == [None, None, "learnings"]
+    learning = engine.asked[-1]
+    assert learning.call is not None
+    assert (learning.purpose, learning.call.name) == ("learning", "store_knowledge")
+    assert ran.result.tool_calls.denied == 1, "what a run would store at its end is no call of its model"
+
+
+ENDINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "a limit": ({"max_iterations": 1}, "max_iterations"),
+    "an answer": ({}, "completed"),
+}
+
+
+@pytest.mark.parametrize(("config", "reason"), ENDINGS.values(), ids=ENDINGS)
+async def test_every_ending_that_taught_something_is_learnt_from(
+    client: Client, store: SqliteStore, config: dict[str, Any], reason: str
+) -> None:
+    provider = ScriptedProvider([calls("look", text="The door is green."), answers("Green.")])
+    async with a_loop(client, provider, FakeTool("look"), knowledge=store) as loop:
+        ran = await loop.run("Which colour?", **ON, **config)
+    assert ran.result.termination.reason == reason
+    (kept,) = await all_of(store)
+    assert kept.text.startswith("Task: Which colour?\nThe door is green.")
+
+
+async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
+    config = LoopConfig(knowledge=RunKnowledge())
+    agent = AgentConfig(tools=(), critics=(a_critic(tools=("store_knowledge",)),), config=config)
+    loop = Loop(client, f"critics-{uuid4()}", ScriptedProvider([answers("Green.")]))
+    async with a_worker(loop, knowledge=store, agents={"default": agent}):
+        ran = await loop.run("Which colour?")
+    assert ran.result.output == "Green."
+    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
+
+
+async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore) -> None:
+    async def aborts(arguments: dict[str, Any], context: Any) -> str:
+        await handle.signal("abort", "enough")
+        return "never seen"
+
+    provider = ScriptedProvider([calls("look", text="The door is green.")])
+    async with a_loop(client, provider, FakeTool("look", aborts), knowledge=store) as loop:
+        handle = await loop.start("Which colour?", **ON)
+        ran = await loop.ended(handle)
+    assert ran.result.termination.reason == "aborted"
+    (kept,) = await all_of(store)
+    assert "The door is green." in kept.text
+
+
+async def test_a_run_that_said_nothing_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
+    async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
+        ran = await loop.run("Which colour?", **ON, max_iterations=1)
+    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
+
+
+async def test_nothing_is_learnt_where_the_config_says_so(client: Client, store: SqliteStore) -> None:
+    async with a_loop(client, [answers("Green.")], knowledge=store) as loop:
+        await loop.run("Which colour?", knowledge={"auto_persist": False})
+    assert await all_of(store) == []
+
+
+class HeldStore(SqliteStore):
+    """Stands still before it stores what a run has learnt."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, HashingEmbedder())
+        self.hold = Hold()
+
+    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
+        await self.hold.then(None)
+        return await super().store(items)
+
+
+@pytest.mark.parametrize("kind", ["steer", "add_context"])
+async def test_guidance_that_comes_while_learnings_are_stored_is_refused_by_the_journal(
+    client: Client, tmp_path: Path, kind: str
+) -> None:
+    """The ending stands: nothing of it reaches a model, and nobody is left to believe that it did."""
+    held, provider = HeldStore(tmp_path / "knowledge.db"), ScriptedProvider([answers("Green.")])
+    async with a_loop(client, provider, knowledge=held) as loop:
+        handle = await loop.start("Which colour?", **ON)
+        await held.hold.reached()
+        await handle.signal(kind, "look at the door again")
+        held.hold.go.set()
+        ran = await loop.ended(handle)
+        kept = await all_of(held)
+    await held.close()
+    refused = told(ran, "InterventionRefused")
+    assert [(each["kind"], "rewind or fork the run" in each["reason"]) for each in refused] == [(kind, True)]
+    assert (ran.result.output, len(provider.given)) == ("Green.", 1)
+    assert [(item.kind, item.text.endswith("Green.")) for item in kept] == [("memory", True)]
+    assert [each["kind"] for each in told(ran, "KnowledgeStored")] == ["memory"]

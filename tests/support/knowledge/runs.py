@@ -1,0 +1,54 @@
+"""Runs with knowledge: a store in a file of the test's own, what was shown to the model, what the journal tells."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.workflows.types.knowledge import StoredItem
+from orga.workflows.types.messages import Reply
+from tests.support.model.scripted import calls
+from tests.support.runs.loop import Deny, Ran
+
+ON: dict[str, Any] = {"knowledge": {}}
+BLOCK = "[KNOWLEDGE_CONTEXT]"
+PORT = {"subject": "The billing service", "predicate": "listens on", "object": "port 8441"}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
+    yield opened
+    await opened.close()
+
+
+async def all_of(store: SqliteStore) -> list[StoredItem]:
+    return [item async for item in store.items()]
+
+
+def blocks(request: ModelRequest) -> list[str]:
+    return [message.text for message in request.messages if message.text.startswith(BLOCK)]
+
+
+def told(ran: Ran, event: str) -> list[dict[str, Any]]:
+    return [entry.data for entry in ran.journal if entry.event == event]
+
+
+def stores(**arguments: Any) -> Reply:
+    return calls("store_knowledge", arguments=arguments)
+
+
+class Judging(Deny):
+    """Keeps what it was asked about."""
+
+    def __init__(self, *tools: str) -> None:
+        super().__init__(*tools)
+        self.asked: list[Proposal] = []
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        self.asked.append(proposal)
+        return await super().judge(proposal)

@@ -1,0 +1,103 @@
+"""Texts that users met as the system or a library wrote them, told in words with a remedy."""
+
+import errno
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.activities.adapters.models.settings import idle_addresses
+from orga.client.cli.checks import idle_models
+from orga.client.cli.failing import ended_by
+from orga.client.cli.main import run_command
+from orga.client.cli.progress import Progress
+from orga.client.cli.quiet_screen import QuietScreen
+from orga.client.cli.screen import remarks
+from orga.start import module_command
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full, so not all was written; make room"),
+        (OSError(errno.ENOSPC, "No space", "/x/run.jsonl.part"), "/x/run.jsonl.part: the disk is full"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), "the working folder is gone"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
+        (
+            RPCError(
+                "UpdateWorkflow failed. Error: INSERT INTO x: database or disk is full (13)",
+                RPCStatusCode.UNAVAILABLE,
+                b"",
+            ),
+            "the disk of its database is full; make room",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_told_in_words(
+    error: Exception, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended_by(error, lambda: 0)
+    told = capsys.readouterr().err
+    assert says in told
+    for raw in ("[Errno", "INSERT", "Traceback"):
+        assert raw not in told
+
+
+def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = module_command("orga.client.cli.main", "list")
+    done = subprocess.run(
+        ["sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(gone), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "orga: the working folder is gone, deleted or moved; change into another one (cd)\n"
+
+
+def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = module_command("orga.client.cli.main", "init", "--print")
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 6
+    assert done.stderr.startswith("orga: the disk is full")
+
+
+def test_the_guide_in_the_help_of_notify_keeps_its_bracket(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["notify", "--help"]) == 0
+    assert "[notify] in orga.toml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("env", "names"),
+    [
+        ({"OPENAI_BASE_URL": "http://h/v1"}, ["OPENAI_BASE_URL is set and OPENAI_API_KEY is not"]),
+        ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_API_KEY": "any"}, []),
+        ({}, []),
+    ],
+)
+def test_an_address_without_a_key_is_told(env: dict[str, str], names: list[str]) -> None:
+    told = idle_addresses(env)
+    assert len(told) == len(names)
+    assert all(name in text for name, text in zip(names, told, strict=True))
+    assert [check.warning for check in idle_models(env)] == [True] * len(names)
+
+
+def test_who_starts_a_worker_is_not_told_to_start_one() -> None:
+    waits = Progress(task_queue="q", lacks_worker=True)
+    assert remarks(replace(waits, starts_worker=True)) == [
+        "waiting for the worker that is being started for task queue 'q'"
+    ]
+    assert "start one with: orga worker" in remarks(waits)[0]
+
+
+def test_quiet_says_once_what_keeps_a_run_waiting_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    screen, lacking = QuietScreen(), Progress(task_queue="q", lacks_worker=True)
+    for progress in (Progress(), lacking, lacking):
+        screen.frame(progress)
+    screen.note("a remark")
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,57 @@
+"""What a command loads: the start of the command line is as quick as that is little."""
+
+import subprocess
+import sys
+
+import pytest
+
+SHOW = """
+import sys
+from orga.client.cli.commands import COMMANDS, loaded
+name = sys.argv[1]
+[loaded(each.name, each.place) for panel in COMMANDS.values() for each in panel if each.name == name]
+print(*sys.modules, sep="\\n")
+"""
+
+NEVER = (
+    "orga.workflows.phases",
+    "orga.workflows.agent",
+    "orga.workflows.goal",
+    "orga.activities.adapters.models",
+    "orga.worker",
+    "temporalio.worker",
+    "temporalio.testing",
+    "temporalio.contrib.opentelemetry",
+    "httpx",
+    "rich.live",
+)
+"""What carries out runs, speaks HTTP or draws."""
+
+
+def modules_of(program: str, *arguments: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def of_the_sdk() -> int:
+    """How many modules the SDK's client brings by itself."""
+    return len(modules_of("import sys, temporalio.client\nprint(*sys.modules, sep='\\n')"))
+
+
+@pytest.mark.parametrize("command", ["list", "status", "steer"])
+def test_a_client_command_loads_no_workflow_and_no_worker(command: str, of_the_sdk: int) -> None:
+    loaded = modules_of(SHOW, command)
+    assert not [name for name in loaded if name.startswith(NEVER)]
+    assert len(loaded) < of_the_sdk * 1.9
+
+
+@pytest.mark.parametrize("command", ["list", "steer"])
+def test_what_needs_no_likeness_of_words_loads_none(command: str) -> None:
+    assert not [name for name in modules_of(SHOW, command) if name.startswith("rapidfuzz")]
+
+
+def test_the_version_loads_no_command() -> None:
+    program = "import sys\nfrom orga.client.cli.main import run_command\nrun_command(['--version'])\n"
+    loaded = modules_of(f"{program}print(*sys.modules, sep='\\n')")
+    assert not [name for name in loaded if name.startswith(("temporalio", "pydantic.", "orga.client.cli.session"))]

@@ -1,0 +1,180 @@
+"""`orga init`: what it writes is read back, whatever was chosen; it asks for trust of nothing but what was chosen."""
+
+import io
+import json
+import re
+import stat
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from orga.client.cli.main import run_command
+from orga.client.config.file import load_config
+from orga.client.config.starter import Choices, starter_text
+
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ORGA_TRUST", raising=False)
+    (tmp_path / "home").mkdir()
+
+
+ALL = [
+    Choices(model, base_url, write, web, programs, approval=not web)
+    for (model, base_url), write, web, programs in product(
+        [(None, None), ("openai:gpt-6.1-terra", None), ("openai-compatible:m", "http://localhost:8000/v1")],
+        [False, True],
+        [False, True],
+        [(), ("git", "pytest")],
+    )
+]
+
+
+@pytest.mark.parametrize("choices", ALL, ids=str)
+def test_every_combination_is_read_back_as_it_was_chosen(choices: Choices, tmp_path: Path) -> None:
+    (tmp_path / "orga.toml").write_text(starter_text(choices))
+    config = load_config(env={"ORGA_TRUST": "1"}).config
+    assert config.models.default == choices.model
+    assert config.models.base_urls == ({"openai-compatible": choices.base_url} if choices.base_url else {})
+    assert [*config.agents["default"].tools[3:]] == choices.acting
+    assert config.tools.commands.allow == choices.programs
+    assert {name: options.approval for name, options in config.tools.options.items()} == dict.fromkeys(
+        choices.acting, choices.approval
+    )
+
+
+@pytest.mark.parametrize("choices", ALL[:: len(ALL) - 1], ids=["least", "most"])
+def test_every_example_in_a_comment_is_a_key_that_counts(choices: Choices, tmp_path: Path) -> None:
+    text = starter_text(choices)
+    examples = re.findall(r"^#([a-z_][\w.-]* = .*)$", text, re.MULTILINE)
+    assert len(examples) >= 12
+    for example in examples:
+        (tmp_path / "orga.toml").write_text(text.replace(f"#{example}", example))
+        load_config(env={"ORGA_TRUST": "1"})
+
+
+def test_every_line_of_prose_is_a_comment_of_one_line_width() -> None:
+    assert max(map(len, starter_text(ALL[-1]).splitlines())) <= 120
+
+
+def test_without_options_it_reads_and_needs_no_trust(tmp_path: Path, capsys: Shown) -> None:
+    assert run_command(["init"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "orga.toml\n"
+    assert "next: orga doctor" in shown.err
+    assert load_config().path == tmp_path / "orga.toml"
+    assert not stat.S_IMODE((tmp_path / "orga.toml").stat().st_mode) & stat.S_IWOTH
+
+
+def test_what_was_chosen_is_trusted_until_it_changes(tmp_path: Path, capsys: Shown) -> None:
+    assert run_command(["init", "--write", "--commands", "git, pytest", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tools"] == ["write_file", "run_command"]
+    assert [risk.partition(" = ")[0] for risk in told["trusted"]] == ["agents.default.tools", "tools.commands.allow"]
+    assert load_config().config.tools.options["write_file"].approval is True
+    file = tmp_path / "orga.toml"
+    file.write_text(file.read_text().replace('"git"', '"sh"'))
+    assert run_command(["config", "show"]) in {0, 2}
+    assert run_command(["tools", "list"]) == 2
+    assert "is not trusted as it stands now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link", "folder"])
+def test_what_is_there_stays_as_it_is(kind: str, tmp_path: Path, capsys: Shown) -> None:
+    file, elsewhere = tmp_path / "orga.toml", tmp_path / "elsewhere"
+    match kind:
+        case "file":
+            file.write_text("# mine\n")
+        case "dangling link":
+            file.symlink_to(elsewhere)
+        case _:
+            file.mkdir()
+    assert run_command(["init", "--yes"]) == 2
+    assert "orga.toml is there already and stays as it is" in capsys.readouterr().err
+    assert not elsewhere.exists()
+    assert kind != "file" or file.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--model", "gpt-4o"], "'gpt-4o' names no model: write provider:model"),
+        (["--commands", "git status;/bin/sh"], "--commands 'status;/bin/sh': name programs alone"),
+        (["--base-url", "http://x/v1"], "name the model, too"),
+        (["--model", "ollama:x", "--base-url", "x"], "write it like http://host:8000/v1"),
+        (["--model", "ollama:x" + "\x1b[2J" * 3 + "y" * 300], "at most 200 characters"),
+        (["gone"], "gone is no folder"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused_before_anything_is_written(
+    arguments: list[str], says: str, tmp_path: Path, capsys: Shown
+) -> None:
+    assert run_command(["init", *arguments]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "orga.toml").exists()
+
+
+def test_it_can_be_looked_at_before(tmp_path: Path, capsys: Shown) -> None:
+    assert run_command(["init", "--model", "offline:extractive", "--print"]) == 0
+    assert 'default = "offline:extractive"' in capsys.readouterr().out
+    assert not (tmp_path / "orga.toml").exists()
+
+
+def test_it_says_what_the_model_still_lacks_and_what_it_hides(
+    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert run_command(["init"]) == 0
+    (tmp_path / "below").mkdir()
+    capsys.readouterr()
+    assert run_command(["init", "below", "-m", "openai:gpt-6.1-terra"]) == 0
+    said = capsys.readouterr().err
+    assert "before the first run: openai has no key: set OPENAI_API_KEY" in said
+    assert f"{tmp_path / 'orga.toml'} holds here no longer" in said
+    assert "cd below && orga doctor" in said
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments", "expected"),
+    [
+        pytest.param("\n\n\n\n", [], Choices(), id="Enter all the way"),
+        pytest.param(
+            "gpt-4o\nollama:small\ny\nn\ngit status;\ngit pytest\n\n",
+            [],
+            Choices("ollama:small", write=True, programs=("git", "pytest"), approval=True),
+            id="what cannot be is asked again",
+        ),
+        pytest.param(
+            "y\nn\n",
+            ["-m", "ollama:x", "--write", "--commands", ""],
+            Choices("ollama:x", write=True, web=True, approval=False),
+            id="only what no option says",
+        ),
+        pytest.param("", ["--yes"], Choices(), id="nothing at all"),
+    ],
+)
+def test_at_a_terminal_it_asks(
+    typed: str, arguments: list[str], expected: Choices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal(typed))
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert run_command(["init", *arguments]) == 0
+    assert (tmp_path / "orga.toml").read_text() == starter_text(expected)
+
+
+def test_who_leaves_at_a_question_has_written_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", _Terminal(""))
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert run_command(["init"]) == 130
+    assert not (tmp_path / "orga.toml").exists()

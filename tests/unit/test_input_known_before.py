@@ -1,0 +1,96 @@
+"""What the local configuration already knows to be wrong is refused before a server, a worker or a run begins."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.client.cli import session as sessions
+from orga.client.cli.main import run_command
+from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.record import InvalidInput
+
+AGENTS: dict[str, Any] = {"reviewer": {"tools": ["read_file", "github_*"]}, "heavy": {"model": "tier:heavy"}}
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "TEMPORAL_PROFILE", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--agent", "nobody"], "agent: there is no agent 'nobody'; there are: default"),
+        (["--model", "foo:bar"], "model: 'foo:bar' names no model: write provider:model"),
+        (["--model", "tier:huge"], "model: there is no tier 'huge'"),
+        (["--tools", "delete"], "tools: agent 'default' does not list 'delete'; there are: list_files"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "goal"])
+def test_it_is_one_line_and_nothing_was_started(
+    command: str, arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--skills" if command == "goal" and each == "--tools" else each for each in arguments]
+    assert run_command([command, "x", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"orga: {says}")
+    assert shown.err.count("\n") == 1
+    assert not (tmp_path / "home").exists()
+
+
+def test_workers_of_a_configured_server_may_know_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    assert run_command(["run", "x", "--agent", "nobody"]) == 7
+    assert "connection refused" in capsys.readouterr().err
+    assert sessions.names_server("127.0.0.1:9")
+
+
+@pytest.mark.parametrize("tool", ["read_file", "github_issue", "recall_knowledge"])
+def test_a_tool_that_may_be_there_is_left_to_the_worker(tool: str) -> None:
+    refuse_unknown(Wanted("reviewer", tools=[tool]), OrgaConfig.model_validate({"agents": AGENTS}))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "models", "lacks"),
+    [
+        (Wanted("default", "openai:gpt-4o"), {}, "OPENAI_API_KEY"),
+        (Wanted("heavy"), {"tiers": {"heavy": ["openai:gpt-4o"]}}, "OPENAI_API_KEY"),
+        (Wanted("default", "openai-compatible:m"), {}, "has no address: set [models] base_urls"),
+        (Wanted("default", "offline:other"), {}, "the offline one is offline:extractive"),
+    ],
+)
+def test_a_model_that_our_own_worker_could_not_ask_is_refused(
+    wanted: Wanted, models: dict[str, Any], lacks: str
+) -> None:
+    config = OrgaConfig.model_validate({"agents": AGENTS, "models": models})
+    with pytest.raises(InvalidInput, match=lacks.replace("[", r"\[")):
+        refuse_unready(wanted, config, {})
+
+
+def test_a_model_with_its_key_is_taken() -> None:
+    refuse_unready(Wanted("default", "openai:gpt-4o"), OrgaConfig(), {"OPENAI_API_KEY": "k" * 20})
+
+
+@pytest.mark.parametrize("by", ["TEMPORAL_NAMESPACE", "file"])
+def test_a_namespace_without_an_address_is_refused(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if by == "file":
+        (tmp_path / "orga.toml").write_text('[temporal]\nnamespace = "team"\n')
+        monkeypatch.setenv("ORGA_TRUST", "1")
+    else:
+        monkeypatch.setenv(by, "team")
+    assert run_command(["list"]) == 2
+    told = capsys.readouterr().err
+    assert "names 'team', and no address says where" in told
+    assert ("[temporal] namespace" if by == "file" else "TEMPORAL_NAMESPACE") in told
+    assert not (tmp_path / "home").exists()

@@ -1,0 +1,79 @@
+"""What each call took, beside the journal and no part of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orga.client.cli.narration import Narrator
+from orga.workflows.decisions.journal_entries import canonical_line
+from orga.workflows.decisions.journal_times import CallTimes
+from orga.workflows.types.delegation import child_id
+from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.status import Happening, HappeningKind
+from tests.unit.test_cli_narration import an_entry
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(kind: HappeningKind, key: str, s: float, name: str = "look") -> Happening:
+    return Happening(kind=kind, at=T0 + timedelta(seconds=s), event_id=1, name=name, key=key)
+
+
+REPLY = Reply.of(calls=[ToolCall(call_id=f"c{n}", name="look", arguments={}) for n in range(4)])
+
+
+def took_s(*happenings: Happening) -> dict[str, float]:
+    times = CallTimes()
+    for happening in happenings:
+        times.hear(happening)
+    return times.took_s(2, REPLY)
+
+
+def test_parallel_calls_have_their_own_times() -> None:
+    assert took_s(
+        at("scheduled", "2.0", 1.0),
+        at("scheduled", "2.1", 1.0),
+        at("finished", "2.1", 1.5),
+        at("failed", "2.0", 4.0),
+    ) == {"c0": 3.0, "c1": 0.5}
+
+
+def test_what_a_recovery_did_counts_in_and_a_letter_that_is_sent_again_does_not() -> None:
+    assert took_s(
+        at("scheduled", "2.0", 1.0),
+        at("failed", "2.0", 2.0),
+        at("scheduled", "2.0.f1", 2.0, "other"),
+        at("finished", "2.0.f1", 5.0, "other"),
+        at("finished", "2.0.q7", 60.0),
+    ) == {"c0": 4.0}
+
+
+def test_a_delegated_run_is_a_call_and_activities_of_the_loop_are_none() -> None:
+    child = child_id("run", "2.3")
+    assert took_s(
+        at("child_started", child, 1.0, "AgentWorkflow"),
+        at("child_finished", child, 9.0, ""),
+        at("scheduled", "2.1", 0.0, "critique"),
+        at("finished", "2.1", 1.0, "critique"),
+    ) == {"c3": 8.0}
+
+
+def test_a_call_inside_a_workflow_task_has_no_time_of_its_own() -> None:
+    assert took_s(at("finished", "2.0", 3.0)) == {}
+
+
+def told(outcomes: list[dict[str, Any]], times: dict[str, float]) -> list[str]:
+    narrator = Narrator()
+    narrator.tell(an_entry("ToolsDispatched", 1.0))
+    entry = an_entry("ObservationsCollected", 4.0, outcomes=outcomes).with_took(times)
+    return [line.text for line in narrator.tell(entry)]
+
+
+def test_the_timeline_has_each_calls_own_time() -> None:
+    outcomes = [{"tool": "look", "call_id": f"c{n}", "outcome": "ok"} for n in range(3)]
+    assert told(outcomes, {"c0": 0.5, "c1": 3.0}) == ["✓ look (0.50 s)", "✓ look (3.00 s)", "✓ look (3.00 s)"]
+
+
+def test_an_export_does_not_know_them() -> None:
+    entry = an_entry("ObservationsCollected", outcomes=[])
+    assert canonical_line(entry.with_took({"c0": 1.0})) == canonical_line(entry)
+    assert "took" not in entry.with_took({"c0": 1.0}).model_dump_json()

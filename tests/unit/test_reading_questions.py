@@ -1,0 +1,110 @@
+"""The offline reader is held to its question set, through the real tools over the documents of the repository."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.reading import CALLS, DOCUMENTS, RIGHT, Answered, Asked, answered, answers, questions
+
+HELD_OUT = 7
+"""Of the ten that nothing was tuned on: it has eight right."""
+
+
+async def test_it_answers_fifteen_of_twenty_questions_with_six_calls_each() -> None:
+    found = await answers("asked")
+
+    assert (len(found), sum(each.is_right for each in found) >= RIGHT) == (20, True), _wrong(found)
+    assert max(len(each.calls) for each in found) <= CALLS
+
+
+async def test_it_answers_questions_that_it_was_not_tuned_on() -> None:
+    found = await answers("held_out")
+
+    assert (len(found), sum(each.is_right for each in found) >= HELD_OUT) == (10, True), _wrong(found)
+
+
+def test_the_questions_are_over_three_sets_and_some_have_no_answer() -> None:
+    asked = questions("asked")
+
+    assert {each.set for each in asked} == DOCUMENTS.keys()
+    assert 5 <= sum(not each.expects for each in asked) <= 10
+    assert not {each.question for each in asked} & {each.question for each in questions("held_out")}
+
+
+@pytest.mark.parametrize("asked", [pytest.param(each, id=each.question) for each in questions("asked") if each.expects])
+def test_an_expected_fact_stands_in_its_documents(asked: Asked) -> None:
+    documents = [path for path in DOCUMENTS[asked.set].rglob("*") if path.suffix in {".md", ".txt"}]
+    texts = [path.read_text(encoding="utf-8") for path in documents]
+
+    assert any(all(fact in " ".join(text.split()) for fact in asked.expects) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        pytest.param("> it is 417\n— `a.md:1`", True, id="the first quote has it"),
+        pytest.param("It is 417.", False, id="only a quote counts"),
+        pytest.param("> nothing\n— `a.md:1`\n\n> it is 417\n— `a.md:2`", False, id="the second quote has it"),
+        pytest.param("> it is 417\n> or 471\n— `a.md:1`", False, id="beside a wrong one"),
+    ],
+)
+def test_what_counts_as_right(answer: str, is_right: bool) -> None:
+    assert Asked("office", "?", ("417",), ("471",)).is_right(answer) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        pytest.param("Not found: Kafka.", True, id="refused"),
+        pytest.param("Not found: Kafka.\n\n> events\n— `a.md:1`", False, id="refused, and quoted"),
+        pytest.param("> events\n— `a.md:1`\n\nNot found: Kafka.", False, id="said last"),
+    ],
+)
+def test_what_counts_as_a_refusal(answer: str, is_right: bool) -> None:
+    assert Asked("docs", "?").is_right(answer) is is_right
+
+
+NOTES = """# Notes
+
+Mario Keller has room 7. Invoice 4711 is paid, invoice 4712 is open.
+
+Maria Lund lives in Kiel. Mario Lund lives in Bonn.
+
+| who | room |
+|---|---|
+| Anna Berg | 12 |
+| Anne Berg | 21 |
+
+- Peter pays twelve euros
+- Petra pays nothing
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "quoted"),
+    [
+        pytest.param("Which room has Mario Keller?", "Mario Keller has room 7", id="the name"),
+        pytest.param("Which room has Maria Keller?", "", id="another name"),
+        pytest.param("Where does Maria Lund live?", "Maria Lund lives in Kiel", id="one of two on a line"),
+        pytest.param("Does Maria Lund live in Bonn?", "", id="the town of another"),
+        pytest.param("Is invoice 4713 paid?", "", id="another number"),
+        pytest.param("What is the room of Anne Berg?", "| Anne Berg | 21 |", id="a row, by the name of its column"),
+        pytest.param("Who pays 12 euros?", "- Peter pays twelve euros", id="a number in words"),
+        pytest.param("Welchen Raum hat Frau Keller?", "", id="in German: a name behind its title, and no raum"),
+    ],
+)
+async def test_names_and_numbers_match_or_nothing_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str, quoted: str
+) -> None:
+    (tmp_path / "notes.md").write_text(NOTES, encoding="utf-8")
+    monkeypatch.setitem(DOCUMENTS, "notes", tmp_path)
+
+    found = await answered(Asked("notes", question))
+    quotes = [line for line in found.answer.splitlines() if line.startswith(">")]
+
+    assert (quoted in "\n".join(quotes), bool(quotes)) == (True, bool(quoted)), found.answer
+    assert quoted or found.answer.startswith("Not found: ")
+
+
+def _wrong(found: list[Answered]) -> str:
+    return "\n\n".join(f"{each.asked.question}\n{each.answer}" for each in found if not each.is_right)

@@ -1,0 +1,128 @@
+"""A run's report shows whatever the run said as text: no script, no link, no fence that is closed, no escape."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from orga.client.cli.main import run_command
+from orga.client.cli.report.collected import RunReport, collected
+from orga.client.cli.report.html import html
+from orga.client.cli.report.markdown import markdown
+from orga.workflows.types.status import AgentResult, JournalEntry
+
+T0 = datetime(2026, 11, 23, 21, 0, tzinfo=UTC)
+
+HOSTILE = (
+    "</pre><script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>\n"
+    "```\n# gone\n[click](https://evil.example) ![x](https://evil.example/p.png) <b>bold</b> | cell |\n````\n"
+    '\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\ \x1b[2J\u202e "quoted" &amp; '
+    "https://evil.example www.evil.example"
+)
+
+
+def entry(at_s: float, iteration: int, event: str, **data: Any) -> JournalEntry:
+    at = T0 + timedelta(seconds=at_s)
+    return JournalEntry(
+        sequence=0, timestamp=at, agent="default", iteration=iteration, event=event, data=data, hash="h"
+    )
+
+
+def a_report(said: str, ended: AgentResult | None = None) -> RunReport:
+    return collected(
+        "agent-1",
+        [
+            entry(0, 0, "Started", task=said),
+            entry(0.5, 0, "Prepared", model=said, tools={"read_file": "d"}, policy="default"),
+            entry(
+                1,
+                1,
+                "ReasoningComplete",
+                finish="tool_calls",
+                actions=[{"call_id": "c", "tool": "read_file", "arguments": {"path": said}}],
+            ),
+            entry(2, 1, "PolicyEvaluated", verdicts=[{"decision": "deny", "reason": said}]),
+            entry(3, 1, "DelegationStarted", workflow_id="child", agent=said, task=said),
+            entry(4, 1, "Started", run="child", task=said),
+            entry(5, 2, "ReasoningComplete", finish="stop", actions=[{"respond": said}]),
+            entry(6, 2, said, detail=said),
+        ],
+        ended,
+    )
+
+
+def a_result(output: str) -> AgentResult:
+    return AgentResult.model_validate(
+        {
+            "output": output,
+            "data": None,
+            "iterations": 2,
+            "termination": {"reason": "completed", "detail": ""},
+            "duration_s": 6.0,
+            "usage": {"total_tokens": 12_345, "model_calls": 2, "cost_usd": 0.5},
+            "tool_calls": {"proposed": 1, "run": 0, "denied": 1, "failed": 0},
+            "conversation_digest": "",
+        }
+    )
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= set(attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_page_holds_no_tag_but_its_own_and_loads_nothing() -> None:
+    page = _Page()
+    page.feed(text := html(a_report(HOSTILE, a_result(HOSTILE))))
+    own = "html head meta title style body h1 h2 pre table tr th td ol li span div details summary"
+    assert page.tags <= set(own.split())
+    assert {name for name, _ in page.attributes} <= {"lang", "charset", "http-equiv", "content", "name", "class"}
+    assert "default-src 'none'" in text
+    assert "url(" not in text
+    assert "<script>alert(1)</script>" in page.text
+    assert not re.search("[\x1b\u202e]", text)
+
+
+def test_markdown_holds_no_link_no_picture_no_html_and_every_fence_is_closed() -> None:
+    text = markdown(a_report(HOSTILE, a_result(HOSTILE)))
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    kinds = {token.type for token in tokens} | {child.type for token in tokens for child in token.children or ()}
+    assert not kinds & {"link_open", "image", "html_block", "html_inline", "code_block"}
+    headings = [tokens[at + 1].content for at, token in enumerate(tokens) if token.type == "heading_open"]
+    assert headings == ["Run agent-1", "Task", "Answer", "Facts", "What it did", "Start", "Iteration 1", "Iteration 2"]
+    assert not re.search(
+        "[\x1b\u202e]|https?://evil.example(?![^`]*```)", text.split("## What it did")[0].split("## Facts")[1]
+    )
+
+
+@pytest.mark.parametrize("form", [html, markdown])
+def test_a_report_tells_task_answer_facts_and_every_step(form: Any) -> None:
+    text = form(a_report("Which limits?", a_result("Five.")))
+    for said in ("Which limits?", "Five.", "completed", "12,345", "0.5000 USD", "Iteration 1", "denied", "+3.000 s"):
+        assert said in text, said
+
+
+@pytest.mark.parametrize("form", [html, markdown])
+def test_a_run_that_goes_on_has_a_report_too(form: Any) -> None:
+    text = form(a_report("x"))
+    assert "There is none." in text
+    assert "not ended yet" in text
+    assert "failed: no such agent" in form(collected("a", [], None, "failed: no such agent"))
+
+
+def test_a_report_goes_with_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["journal", "x", "--html", "--json"]) == 2
+    assert "goes with no other option" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""When the small local model has got nowhere, and what becomes of it then."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.adapters.models.smollm import engine
+from orga.activities.adapters.models.smollm.mark import MARK, STOPPED
+from orga.activities.adapters.models.smollm.rounds import MOST, is_going_round, next_id
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.tools import ToolSpec
+
+TASK = Message.of("user", "What did the printer cost?", pinned=True)
+READ = ToolSpec(name="read_file", parameters={"properties": {"path": {"type": "string"}}, "required": ["path"]})
+SAID = '{"action": "call_tool", "tool": "read_file", "arguments": {"path": "a.md"}}'
+"""What the looping model writes under a schema of actions, whatever it is told."""
+
+
+def turn(number: int, path: str, result: str, *, is_error: bool = False) -> list[Message]:
+    call = ToolCall(call_id=f"local-{number}", name="read_file", arguments={"path": path})
+    return [
+        Message.of("assistant", calls=(call,)),
+        Message.of_result(call_id=call.call_id, tool="read_file", text=result, is_error=is_error),
+    ]
+
+
+def conversation(*turns: tuple[str, str]) -> list[Message]:
+    return [TASK, *(message for n, (path, result) in enumerate(turns, 1) for message in turn(n, path, result))]
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        pytest.param([], False, id="nothing called"),
+        pytest.param([("a.md", "one"), ("b.md", "two"), ("c.md", "three")], False, id="each turn brings something"),
+        pytest.param([("a.md", "one"), ("a.md", "one")], False, id="once again is no loop"),
+        pytest.param([("a.md", "one"), ("a.md", "one"), ("a.md", "one")], True, id="the same call"),
+        pytest.param([("a.md", "one"), (" ./A.md ", "one"), ("a.MD", "one")], True, id="spaces and case"),
+        pytest.param([("a.md", "one"), ("b.md", "two"), ("a.md", "one"), ("b.md", "two")], True, id="to and fro"),
+        pytest.param([("a.md", "x"), ("b.md", "x"), ("c.md", "x")], True, id="other calls, the same text"),
+        pytest.param([("a", "[Error] none"), ("b", "[Error] no b")], True, id="nothing but failures"),
+        pytest.param([("a", "[Step limit] a"), ("a", "[Step limit] a")], True, id="calls that the tracker stopped"),
+        pytest.param(
+            [("a", "1"), ("a", "1"), ("b", "2"), ("b", "2"), ("c", "3"), ("c", "3")],
+            True,
+            id="every second one in vain",
+        ),
+        pytest.param([(f"{n}.md", f"text {n}") for n in range(MOST)], True, id="no end of new ones"),
+    ],
+)
+def test_a_model_that_gets_nowhere(turns: list[tuple[str, str]], expected: bool) -> None:
+    assert is_going_round(conversation(*turns)) is expected
+
+
+def test_feedback_on_a_reply_is_no_new_task_and_guidance_is_one() -> None:
+    looped = conversation(("a.md", "one"), ("a.md", "one"), ("a.md", "one"))
+    feedback = Message.of("user", "[Reply not usable] Your reply was empty.")
+    before, after = looped[:3], looped[3:]
+
+    assert is_going_round([*before, feedback, *after])
+    assert not is_going_round([*looped, Message.of("user", "[Guidance from the operator] Read b.md.")])
+
+
+def test_no_id_comes_twice_where_older_messages_were_dropped() -> None:
+    assert next_id([TASK]) == "local-1"
+    assert next_id([TASK, *turn(7, "a.md", "one")]) == "local-8"
+
+
+class Engine:
+    """Repeats one call wherever it may call, and speaks where it may not."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    async def generate(self, body: dict[str, Any]) -> AsyncGenerator[engine.Chunk, None]:
+        self.bodies.append(body)
+        text = SAID if "response_format" in body else "It cost much."
+        yield {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
+
+
+async def test_a_looping_model_has_to_answer_and_its_answer_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its turns takes half a minute: fourteen of them were five minutes of nothing."""
+    parrot, messages, pieces = Engine(), [TASK], list[str]()
+    monkeypatch.setattr(engine, "generate", parrot.generate)
+
+    async def ask() -> Reply:
+        request = ModelRequest(model="smollm2", messages=tuple(messages), tools=(READ,))
+        return await LocalProvider().complete(request, pieces.append)
+
+    while (reply := await ask()).calls and len(parrot.bodies) < MOST:
+        result = Message.of_result(call_id=reply.calls[0].call_id, tool="read_file", text="a text")
+        messages += [reply.message(), result]
+
+    assert (reply.text, reply.finish) == (f"It cost much.{MARK}{STOPPED}", "stop")
+    assert "".join(pieces) == reply.text
+    assert len(parrot.bodies) == 4
+    assert "no tools any more" in parrot.bodies[-1]["messages"][0]["content"]
+
+
+async def test_it_does_not_read_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    speaker = Engine()
+    monkeypatch.setattr(engine, "generate", speaker.generate)
+    said = Message.of("assistant", f"It cost much.{MARK}")
+
+    request = ModelRequest(model="smollm2", messages=(TASK, said, Message.of("user", "How much?")))
+    reply = await LocalProvider().complete(request, lambda piece: None)
+
+    assert reply.text == f"It cost much.{MARK}"
+    assert [message["content"] for message in speaker.bodies[0]["messages"]][2] == "It cost much."
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        pytest.param({"output_schema": {"type": "string"}}, id="data"),
+        pytest.param({"reply_schema": {"type": "object"}}, id="a turn of a goal"),
+        pytest.param({"tool_choice": "none"}, id="a summary"),
+    ],
+)
+async def test_what_is_no_answer_in_words_has_no_mark(
+    monkeypatch: pytest.MonkeyPatch, request_of: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(engine, "generate", Engine().generate)
+
+    reply = await LocalProvider().complete(
+        ModelRequest(model="smollm2", messages=(TASK,), **request_of), lambda piece: None
+    )
+
+    assert MARK not in reply.text

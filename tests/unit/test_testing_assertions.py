@@ -1,0 +1,102 @@
+"""What `assert_called` and `assert_denied` take for a call, and what they say when there was none."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from orga.testing import assert_called, assert_denied, calls_in
+from orga.workflows.types.status import JournalEntry
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+PAY: dict[str, Any] = {"tool": "pay", "call_id": "p", "arguments": {"cents": 9, "to": "ada"}}
+LOOK: dict[str, Any] = {"tool": "look", "call_id": "l", "arguments": {}}
+
+
+def journal(*told: tuple[str, dict[str, Any]], iteration: int = 1) -> list[JournalEntry]:
+    return [
+        JournalEntry(sequence=n, timestamp=T0, agent="a", iteration=iteration, event=event, data=data)
+        for n, (event, data) in enumerate(told)
+    ]
+
+
+def proposed(*actions: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "ReasoningComplete", {"actions": list(actions)}
+
+
+def judged(**verdicts: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    places = [place.removeprefix("at_").replace("_", ".") for place in verdicts]
+    return "PolicyEvaluated", {"places": places, "verdicts": list(verdicts.values())}
+
+
+def dispatched(*calls: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "ToolsDispatched", {"tools": [{"tool": call["tool"], "call_id": call["call_id"]} for call in calls]}
+
+
+ALLOW = {"decision": "allow"}
+DENY = {"decision": "deny", "reason": "too much", "policies": ["no-large"]}
+HELD = {"decision": "approval", "reason": "ask"}
+CALLED = journal(proposed(PAY, LOOK), judged(at_1_0=ALLOW, at_1_1=ALLOW), dispatched(PAY, LOOK))
+DENIED = journal(proposed(PAY, LOOK), judged(at_1_0=DENY, at_1_1=ALLOW), dispatched(LOOK))
+
+
+def test_a_call_that_was_carried_out_counts() -> None:
+    assert_called(CALLED, "pay")
+    assert_called(CALLED, "pay", times=1, arguments={"cents": 9})
+    assert_called(CALLED, "fly", times=0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        pytest.param({"times": 2}, "called 2 times, was called 1 times", id="another number of times"),
+        pytest.param({"arguments": {"cents": 8}}, 'with {"cents": 8}, was called 0 times', id="another argument"),
+        pytest.param({"arguments": {"euros": None}}, "was called 0 times", id="an argument that is not there"),
+        pytest.param({"times": 0}, "called 0 times, was called 1 times", id="not at all"),
+    ],
+)
+def test_one_that_does_not_fit_is_told_with_what_was_called_instead(wanted: dict[str, Any], told: str) -> None:
+    with pytest.raises(AssertionError) as failure:
+        assert_called(CALLED, "pay", **wanted)
+    assert told in str(failure.value)
+    assert '1: pay {"cents": 9, "to": "ada"} was called' in str(failure.value)
+
+
+def test_a_denied_call_is_none() -> None:
+    assert_denied(DENIED, "pay")
+    assert_denied(DENIED, "pay", rule="no-large")
+    with pytest.raises(AssertionError, match="was denied by no-large: too much"):
+        assert_called(DENIED, "pay")
+
+
+def test_another_rule_is_told() -> None:
+    with pytest.raises(AssertionError, match=r"(?s)should be denied by other.*was denied by no-large"):
+        assert_denied(DENIED, "pay", rule="other")
+    with pytest.raises(AssertionError, match=r"(?s)a call of look should be denied.*look \{\} was called"):
+        assert_denied(DENIED, "look")
+
+
+def test_a_journal_without_calls_says_so() -> None:
+    with pytest.raises(AssertionError, match="the model called no tools"):
+        assert_called(journal(proposed({"respond": "done"})), "pay")
+
+
+@pytest.mark.parametrize(
+    ("then", "fate"),
+    [
+        pytest.param([], "held", id="nobody has decided"),
+        pytest.param([("ApprovalResolved", {"kind": "call", "approved": False, "place": "1.0"})], "denied", id="no"),
+        pytest.param([judged(at_1_0=ALLOW), dispatched(PAY)], "called", id="yes, and judged again"),
+        pytest.param([("PolicyEvaluated", {"error": "no engine", "places": ["1.0"]})], "denied", id="the gate failed"),
+    ],
+)
+def test_what_becomes_of_a_held_call(then: list[tuple[str, dict[str, Any]]], fate: str) -> None:
+    found = calls_in(journal(proposed(PAY), judged(at_1_0=HELD), *then))
+    assert [call.fate for call in found] == [fate]
+
+
+def test_the_calls_of_a_delegate_are_its_own() -> None:
+    """Both runs are at the same place of the same iteration."""
+    nested = [(event, {"run": "child", **data}) for event, data in (proposed(PAY), judged(at_1_0=DENY))]
+    found = calls_in(journal(proposed(PAY), judged(at_1_0=ALLOW), *nested, dispatched(PAY)))
+    assert [call.fate for call in found] == ["called", "denied"]

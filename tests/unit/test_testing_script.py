@@ -1,0 +1,137 @@
+"""The scripted model and fake tools of `orga.testing`, and the builders beside them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.activities.ports import ToolContext, ToolError
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import ConfigError
+from orga.client.testing.script import ScriptedModels
+from orga.client.workers.parts import configured_parts
+from orga.client.workers.stand_ins import StandIns
+from orga.testing import (
+    FakeTool,
+    ModelError,
+    ModelRequest,
+    ScriptedModel,
+    agent_input,
+    answers,
+    calls,
+    forbids,
+    orga_config,
+    permanent,
+    permits,
+    policy_folder,
+    scripted,
+    together,
+    transient,
+)
+from orga.workflows.types.messages import Message
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tools import ToolSpec
+
+ASKED = ModelRequest("m", messages=(Message.of("user", "find it"),), tools=(ToolSpec(name="search"),))
+
+
+async def said(model: ScriptedModel, times: int = 1) -> list[str]:
+    return [(await model.complete(ASKED, lambda text: None)).text for _ in range(times)]
+
+
+async def test_a_script_is_said_in_order_and_kept() -> None:
+    model = scripted(answers("one"), lambda request: answers(f"{len(request.tools)} tools"))
+    assert await said(model, 2) == ["one", "1 tools"]
+    assert (model.left, model.seen, model.exhausted) == (0, [ASKED, ASKED], "")
+
+
+async def test_a_script_that_is_too_short_says_what_it_was_asked() -> None:
+    model = scripted(answers())
+    await said(model)
+    with pytest.raises(ModelError, match=r"1 steps, .* once more: 1 messages, the last user: 'find it'.*search"):
+        await said(model)
+    assert model.exhausted
+
+
+async def test_a_script_may_go_on_with_its_last_step() -> None:
+    assert await said(scripted(answers("a"), answers("b"), repeats=True), 3) == ["a", "b", "b"]
+
+
+async def test_a_step_may_fail() -> None:
+    with pytest.raises(ModelError, match="busy"):
+        await said(scripted(ModelError("Overloaded", "busy", retryable=True)))
+
+
+def test_calls_have_arguments_by_name_or_as_a_mapping() -> None:
+    (call,) = calls("search", q="lamps", arguments={"text": "x"}).calls
+    assert (call.name, call.arguments) == ("search", {"q": "lamps", "text": "x"})
+
+
+def test_calls_of_one_reply_have_ids_of_their_own() -> None:
+    reply = together(calls("search", q="a"), calls("search", q="b", text="both"))
+    assert [(call.call_id, call.arguments["q"]) for call in reply.calls] == [("search_0", "a"), ("search_1", "b")]
+    assert reply.text == "both"
+
+
+def test_a_model_that_no_script_stands_in_for_is_refused() -> None:
+    models = ScriptedModels({"openai:a": scripted(answers())})
+    assert models.default == "openai:a"
+    with pytest.raises(ValueError, match="no script stands in for the model 'openai:b'; there is openai:a"):
+        models.check("openai:b")
+
+
+async def attempt(tool: FakeTool, **arguments: Any) -> str:
+    return (await tool.call(arguments, ToolContext("c", "key"))).content
+
+
+async def test_a_fake_tool_fails_as_it_is_told_attempt_by_attempt() -> None:
+    tool = FakeTool("pay", [transient("busy"), permanent("no account"), "paid"])
+    failures = [await _failure(tool, cents=n) for n in range(2)]
+    assert [(str(failure), failure.retryable) for failure in failures] == [("busy", True), ("no account", False)]
+    assert [await attempt(tool, cents=2), await attempt(tool, cents=3)] == ["paid", "paid"]
+    assert tool.calls == [{"cents": n} for n in range(4)]
+
+
+async def _failure(tool: FakeTool, **arguments: Any) -> ToolError:
+    with pytest.raises(ToolError) as failure:
+        await attempt(tool, **arguments)
+    return failure.value
+
+
+async def test_a_fake_tool_may_be_a_function() -> None:
+    async def double(arguments: dict[str, Any], context: ToolContext) -> int:
+        return arguments["n"] * 2
+
+    assert await attempt(FakeTool("double", double), n=2) == "4"
+
+
+def test_a_fake_tool_is_offered_as_the_one_that_it_stands_in_for(tmp_path: Path) -> None:
+    parts = configured_parts(
+        OrgaConfig(),
+        {},
+        tmp_path,
+        knows_attributes=False,
+        stand_ins=StandIns(ScriptedModels(scripted()), [FakeTool("write_file"), FakeTool("new")]),
+    )
+    specs = {tool.spec.name: tool.spec for tool in parts.tools}
+    assert "content" in specs["write_file"].parameters["properties"]
+    assert (specs["write_file"].effect, specs["new"].effect) != ("read_only", "")
+    assert specs["new"].parameters == {"type": "object"}
+
+
+def test_builders_say_what_is_wrong() -> None:
+    assert agent_input("x", config={"max_iterations": 3}).task == "x"
+    assert orga_config('[models]\ndefault = "openai:a"').models.default == "openai:a"
+    with pytest.raises(InvalidInput, match="agnet"):
+        agent_input("x", agnet="clerk")
+    with pytest.raises(ConfigError, match=r"orga_config: .*modles"):
+        orga_config("[modles]")
+    with pytest.raises(ConfigError, match="no TOML"):
+        orga_config("[models")
+
+
+def test_policies_are_written_where_the_worker_reads_them(tmp_path: Path) -> None:
+    folder = policy_folder(tmp_path, permits("look"), forbids("pay", rule="poor"))
+    (file,) = folder.glob("*.cedar")
+    assert 'resource.name == "look"' in file.read_text()
+    assert '@id("poor") forbid' in file.read_text()
