@@ -31,8 +31,6 @@ def test_what_is_sent_where_nobody_acts_says_so_and_a_refused_run_is_none(orga: 
     for command in ("steer", "abort"):
         said = orga(command, "waiting", "why").err
         assert f"{command} sent to waiting" in said
-        assert re.search(
-            r"nobody acts on it yet: no worker polls .*; start one with: orga worker", said
-        )
+        assert re.search(r"nobody acts on it yet: no worker polls .*; start one with: orga worker", said)
     assert waiting["id"] == "waiting"
     assert orga("status", "refused").err.endswith("there is no run 'refused'; `orga list` shows the ids\n")
