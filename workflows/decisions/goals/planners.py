@@ -1,7 +1,6 @@
 """Who says what a goal does: its model, or the pipeline of its configuration. What differs between them stands here."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from orga.workflows.decisions.goals import plans, pursue
 from orga.workflows.decisions.goals.pipelines import course
@@ -11,9 +10,10 @@ from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.value import Value
 
 
-class Planner(NamedTuple):
+class Planner(Value):
     """The decisions of a goal that depend on who plans it."""
 
     plan: Callable[[GoalState], GoalState | None]

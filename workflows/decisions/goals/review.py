@@ -1,7 +1,6 @@
 """A plan before policy and people: let through as it stands, given anew, or sent back with what is to change."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
@@ -10,6 +9,7 @@ from orga.workflows.types.goals.pursuit import MAX_QUESTION_CHARS, OPERATOR, Goa
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
+from orga.workflows.types.value import Value
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 """What approves a plan, in any case."""
@@ -110,7 +110,7 @@ def _taken_back(state: GoalState) -> GoalState:
     return state.with_pursuit(steps=left, due=(), stage=stage, question="", terms=None, is_guided=True)
 
 
-class _Changes(NamedTuple):
+class _Changes(Value):
     """What may become of a plan that is not let through as it stands."""
 
     how: str
