@@ -5,8 +5,8 @@ from temporalio.client import Client
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.workflows.types.knowledge import Provenance, Reader
 from tests.support.knowledge.items import a_fact
-from tests.support.knowledge.runs import ON, PORT, Judging, all_of, blocks, store, stores, told
 from tests.support.model.scripted import ScriptedProvider, answers, calls
+from tests.support.runs.knowing import ON, PORT, Judging, all_of, blocks, store, stores, told
 from tests.support.runs.loop import FakeTool, a_loop
 
 __all__ = ["store"]

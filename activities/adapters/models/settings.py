@@ -59,7 +59,7 @@ def idle_addresses(env: Mapping[str, str]) -> list[str]:
     sites = [SITES[provider] for provider, *_ in DEFAULTS]
     return [
         f"{site.base_url} is set and {site.key} is not, so {site.provider} is not taken by itself; set the key (any "
-        f"where the server wants none), or name the model: provider:model"
+        "word where the server wants none), or name the model: provider:model"
         for site in sites
         if _value(env, site.base_url) and not _value(env, site.key)
     ]
