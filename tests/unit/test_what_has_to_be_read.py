@@ -14,7 +14,7 @@ PASSED = {"answer": 39, "tools-and-a-denial": 49, "criticised": 53}
 KNOWN = {"critics": 24, "sagas": 8, "DELEGATE": 3, "TERMINATE": 3, "DECIDE": 3, "SAGA": 3, "ASK_USER": 3}
 """Product files that know a feature, or the constant of a loop tool."""
 
-FILES = 140
+FILES = 141
 LINES_OF_A_FILE = 300
 
 
