@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +29,12 @@ LOOP_TOOLS = ("DELEGATE", "TERMINATE", "DECIDE", "SAGA", "ASK_USER")
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def product_files() -> list[Path]:
-    """Return all files of the product."""
+@cache
+def words_of_files() -> dict[str, frozenset[str]]:
+    """Return what `words` finds in each file of the product, by its path in the repository."""
     paths = [ROOT / part for part in PRODUCT]
-    return sorted(file for path in paths for file in ([path] if path.suffix else path.rglob("*.py")))
+    files = sorted(file for path in paths for file in ([path] if path.suffix else path.rglob("*.py")))
+    return {str(file.relative_to(ROOT)): frozenset(words(ast.parse(file.read_text()))) for file in files}
 
 
 def words(tree: ast.AST) -> Iterator[str]:
@@ -57,8 +60,7 @@ def known_to(feature: str) -> list[str]:
     """Return the product files that know a feature, or the constant of a loop tool, as paths in the repository."""
     pattern, other = FEATURES.get(feature), NOT_OF_IT.get(feature)
     found: list[str] = []
-    for file in product_files():
-        path, names = str(file.relative_to(ROOT)), set(words(ast.parse(file.read_text())))
+    for path, names in words_of_files().items():
         if other and other.match(path):
             continue
         if feature in names or (pattern and any(pattern.fullmatch(part) for n in names for part in WORDS.findall(n))):

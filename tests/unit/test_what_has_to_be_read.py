@@ -8,13 +8,13 @@ import pytest
 from bench.files_passed import files_passed
 from bench.known_to import known_to, lines_of_workflows
 
-PASSED = {"answer": 37, "tools-and-a-denial": 47, "criticised": 51}
+PASSED = {"answer": 39, "tools-and-a-denial": 49, "criticised": 53}
 """Files of `workflows/` that a recorded run goes through."""
 
-KNOWN = {"critics": 22, "sagas": 8, "DELEGATE": 3, "TERMINATE": 3, "DECIDE": 3, "SAGA": 3, "ASK_USER": 3}
+KNOWN = {"critics": 24, "sagas": 8, "DELEGATE": 3, "TERMINATE": 3, "DECIDE": 3, "SAGA": 3, "ASK_USER": 3}
 """Product files that know a feature, or the constant of a loop tool."""
 
-FILES = 136
+FILES = 141
 LINES_OF_A_FILE = 300
 
 
