@@ -47,12 +47,13 @@ from orga.workflows.phases.knowledge import persist_learnings, recall_context
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
+from orga.workflows.types.definition import define_workflow
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult
 
 
-@workflow.defn(name="AgentWorkflow")
+@define_workflow("AgentWorkflow")
 class AgentWorkflow(Lifecycle[AgentResult]):
     """Runs one agent."""
 

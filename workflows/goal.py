@@ -32,12 +32,13 @@ from orga.workflows.phases.goals.stages import STAGES
 from orga.workflows.phases.goals.summary import bring_best_effort, summarise
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.types.control import Stop
+from orga.workflows.types.definition import define_workflow
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
 from orga.workflows.types.record import InvalidInput
 
 
-@workflow.defn(name="GoalWorkflow")
+@define_workflow("GoalWorkflow")
 class GoalWorkflow(Lifecycle[GoalResult]):
     """Pursues one goal."""
 

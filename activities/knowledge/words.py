@@ -5,19 +5,13 @@ from functools import lru_cache
 from unicodedata import combining, normalize
 
 from orga.workflows.types.knowledge import KnowledgeItem
+from orga.workflows.types.stop_words import COMMONEST
 
 MAX_TERMS = 24
 """Words of a query that are looked for."""
 
-_COMMONEST = """
-    a about above after again all also am an and any are as at be because been before being below between both but
-    by can cannot could did do does doing down during each few for from further get had has have having he her here
-    hers him his how i if in into is it its itself just let like me more most my no nor not now of off on once only
-    or other our ours out over own please same she should so some such than that the their theirs them then there
-    these they this those through to too under until up us very was we were what when where which while who whom why
-    will with would you your yours
-"""
-STOP_WORDS = frozenset(_COMMONEST.split())
+STOP_WORDS = COMMONEST | {"further"}
+"""The vectors that stores have were made without these; `further` has always been a term of talk."""
 
 _WORD = re.compile(r"[^\W_]+")
 

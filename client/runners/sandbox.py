@@ -11,6 +11,7 @@ from orga.client.errors import OrgaError
 from orga.client.history.converter import data_converter
 from orga.client.runners.wrapped import WrappedInstance
 from orga.own_code import foreign, pin
+from orga.workflows.types.definition import knows_sdk
 
 PASSED_THROUGH = (
     "orga.workflows.types",
@@ -52,8 +53,13 @@ class _Runner(SandboxedWorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Create the instance in a sandbox of its own."""
-        instance = super().create_instance(det)
+        instance = self._light_instance(det) if knows_sdk() else super().create_instance(det)
         return instance if self.is_asked_for_contexts else _WithoutContexts(instance)
+
+    def _light_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        from orga.client.runners.light import LightInstance
+
+        return LightInstance(det, self.runner_class, self.restrictions)
 
 
 class _WithoutContexts(WrappedInstance):

@@ -14,8 +14,8 @@ from orga.workflows.types.knowledge import Erasure
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.knowledge.items import a_fact
-from tests.support.knowledge.runs import ON, all_of, blocks, store, told
 from tests.support.model.counting import counting
+from tests.support.runs.knowing import ON, all_of, blocks, store, told
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 
 __all__ = ["store"]

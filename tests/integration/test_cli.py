@@ -81,14 +81,20 @@ def test_a_limit_is_exit_code_3(orga: Orga) -> None:
         pytest.param(["--tools", "delete"], "does not list 'delete'", id="unknown tool"),
         pytest.param(["--model", "foo:bar"], "provider one of openrouter, openai", id="unknown provider"),
         pytest.param(["--model", "openai:gpt-4o"], "openai has no key: set OPENAI_API_KEY", id="no key"),
+        pytest.param(
+            ["--model", "ollama:m", "--set", "max_cost_usd=1"],
+            "the price of ollama:m is not known",
+            id="a price, which only a worker looks up",
+        ),
     ],
 )
-def test_what_only_a_worker_can_refuse_is_exit_code_2(orga: Orga, arguments: list[str], says: str) -> None:
+def test_bad_input_is_exit_code_2_and_told_once(orga: Orga, arguments: list[str], says: str) -> None:
     done = orga("run", "x", *arguments, "--json")
     last = done.err.splitlines()[-1]
     assert (done.code, done.out) == (2, "")
     assert last.startswith("orga: ")
     assert says in last
+    assert done.err.count(says) == 1
     assert "Traceback" not in done.err
 
 

@@ -1,20 +1,14 @@
 """Another embedder than the one that made the vectors: it is noticed, told once with the remedy, and mended."""
 
 import logging
-from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder
 from tests.support.knowledge.items import Clock, a_text, texts, wish
-from tests.support.knowledge.stores import PLACES, OpenStore
+from tests.support.knowledge.stores import OpenStore, opens
 
-
-@pytest.fixture(params=PLACES)
-async def opens(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[OpenStore]:
-    async with PLACES[request.param](tmp_path) as open_store:
-        yield open_store
+__all__ = ["opens"]
 
 
 async def test_a_change_of_embedder_is_told_once_and_mended(opens: OpenStore, caplog: pytest.LogCaptureFixture) -> None:

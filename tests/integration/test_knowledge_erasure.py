@@ -1,20 +1,20 @@
 """What is erased is what the preview shows: a law of every store, over random items and random erasures."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orga.activities.knowledge.erasing import fits
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, ScopeLevel
-from tests.support.knowledge.items import T0, Clock, a_fact
-from tests.support.knowledge.stores import PLACES
+from tests.support.knowledge.items import T0, a_fact
+from tests.support.knowledge.stores import clock, opens, store
+
+__all__ = ["clock", "opens", "store"]
 
 NAMES = st.sampled_from(["", "a", "A", "%", "' OR 1"])
 TIMES = st.sampled_from([T0 + timedelta(microseconds=number) for number in range(-1, 2)])
@@ -54,12 +54,6 @@ def erasures(draw: st.DrawFn, ids: Sequence[str]) -> Erasure:
         named["ids"] = tuple(ids[number] if number < len(ids) else f"k{number}" for number in named["ids"])
     what = Erasure(**named)
     return Erasure(tenant="") if what == Erasure() else what
-
-
-@pytest.fixture(params=PLACES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[KnowledgeStore]:
-    async with PLACES[request.param](tmp_path) as open_store:
-        yield open_store(now=Clock())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

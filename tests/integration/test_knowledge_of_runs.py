@@ -8,7 +8,7 @@ from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import KnowledgeItem
 from tests.support.knowledge.items import a_fact
-from tests.support.knowledge.runs import ON, PORT, all_of, blocks, store, stores, told
+from tests.support.runs.knowing import ON, PORT, all_of, blocks, store, stores, told
 from tests.support.runs.loop import Ran, a_loop
 
 __all__ = ["store"]

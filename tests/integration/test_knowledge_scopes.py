@@ -1,17 +1,17 @@
 """Nothing of another tenant, user or agent is ever recalled: a law of every store, over random scopes."""
 
-from collections.abc import AsyncGenerator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.scopes import may_recall
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall, ScopeLevel
-from tests.support.knowledge.items import Clock, a_text, wish
-from tests.support.knowledge.stores import PLACES
+from tests.support.knowledge.items import a_text, wish
+from tests.support.knowledge.stores import clock, opens, store
+
+__all__ = ["clock", "opens", "store"]
 
 NAMES = st.sampled_from(["", "a", "A", "b", "a b", '"', "a', 'b", "%", "user", "ä", "0"])
 SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
@@ -53,12 +53,6 @@ def owned_items(draw: st.DrawFn) -> list[KnowledgeItem]:
             a_text(f"secret number {number}", scope=scope, owner=owner, directory=draw(st.sampled_from(["", "src"])))
         )
     return items
-
-
-@pytest.fixture(params=PLACES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[KnowledgeStore]:
-    async with PLACES[request.param](tmp_path) as open_store:
-        yield open_store(now=Clock())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

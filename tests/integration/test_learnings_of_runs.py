@@ -15,8 +15,8 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import KnowledgeItem, Stored
 from tests.support.hold import Hold
-from tests.support.knowledge.runs import ON, PORT, Judging, all_of, store, stores, told
 from tests.support.runs.critics import a_critic
+from tests.support.runs.knowing import ON, PORT, Judging, all_of, store, stores, told
 from tests.support.runs.loop import Loop, a_loop, a_worker
 
 __all__ = ["store"]
@@ -119,7 +119,7 @@ async def test_guidance_that_comes_while_learnings_are_stored_is_refused_by_the_
         kept = await all_of(held)
     await held.close()
     refused = told(ran, "InterventionRefused")
-    assert [(each["kind"], "rewind or fork the run" in each["reason"]) for each in refused] == [(kind, True)]
+    assert [(each["kind"], "rewind or fork it" in each["reason"]) for each in refused] == [(kind, True)]
     assert (ran.result.output, len(provider.given)) == ("Green.", 1)
     assert [(item.kind, item.text.endswith("Green.")) for item in kept] == [("memory", True)]
     assert [each["kind"] for each in told(ran, "KnowledgeStored")] == ["memory"]

@@ -3,38 +3,22 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orga.client.cli.main import run_command
+from tests.support.knowledge.commands import Shown, found, own_folder, read, refused, told
 
-Shown = pytest.CaptureFixture[str]
+__all__ = ["own_folder"]
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07first\u202e line\nforgotten: 9 facts\r\x9b31m"
 """Clears a screen, names a window, turns the direction, forges a line of the command."""
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
-
-
-def told(capsys: Shown, *arguments: str) -> str:
-    """Run a command that has to end well, and return its standard output."""
-    assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-def read(capsys: Shown, *arguments: str) -> Any:
-    return json.loads(told(capsys, *arguments, "--json"))
-
-
 def texts(capsys: Shown, *arguments: str) -> list[str]:
-    return [each["text"] for each in read(capsys, "search", "--threshold", "0", *arguments)]
+    return [each["text"] for each in found(capsys, *arguments)]
 
 
 def test_a_fact_is_found_with_its_score_and_where_it_comes_from(capsys: Shown) -> None:
@@ -252,11 +236,9 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(capsys: Shown, arguments: list[str], says: str) -> None:
-    assert run_command(["knowledge", *arguments]) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    assert says in shown.err
-    assert shown.err.startswith("orga: ")
+    why = refused(capsys, *arguments)
+    assert says in why
+    assert why.startswith("orga: ")
 
 
 def test_a_damaged_store_is_told_with_the_way_back(capsys: Shown) -> None:

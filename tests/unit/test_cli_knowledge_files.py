@@ -3,50 +3,22 @@
 import json
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orga.client.cli.main import run_command
+from tests.support.knowledge.commands import Shown, found, own_folder, read, refused, told
 
-Shown = pytest.CaptureFixture[str]
+__all__ = ["own_folder"]
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 BOOK = "# Prices\n" + "\n\n".join(f"Article {n} costs {n} euros, and not a cent less. " * 6 for n in range(30))
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
-
-
-def told(capsys: Shown, *arguments: str) -> str:
-    """Run a command that has to end well, and return its standard output."""
-    assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-def read(capsys: Shown, *arguments: str) -> Any:
-    return json.loads(told(capsys, *arguments, "--json"))
-
-
-def refused(capsys: Shown, *arguments: str) -> str:
-    """Run a command that has to be refused, and return why."""
-    assert run_command(["knowledge", *arguments]) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    return shown.err
 
 
 def write(path: str, text: str) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(text)
-
-
-def found(capsys: Shown, *arguments: str) -> list[dict[str, Any]]:
-    return read(capsys, "search", "--threshold", "0", "--limit", "100", *arguments)
 
 
 def test_a_document_is_found_by_its_parts(capsys: Shown) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import datetime
 from math import fsum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.calls import turned_away
@@ -13,7 +13,7 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
 from orga.workflows.decisions.steps import with_streaks
-from orga.workflows.types.agents import Critic
+from orga.workflows.types.agents import Critic, Review
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.json_text import answer_json
@@ -23,6 +23,7 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, delimited
 from orga.workflows.types.usage import Usage, UsageTotals
+from orga.workflows.types.value import Value
 
 
 def subject_of(critic: Critic, call: ToolCall) -> tuple[str, str]:
@@ -37,10 +38,8 @@ SCORE_DIGITS = 6
 
 MAX_PROBLEM_CHARS = 500
 
-Score = Annotated[float, Field(ge=0, le=1)]
 
-
-class Assessment(NamedTuple):
+class Assessment(Value):
     """What a critic says, or why it could not say anything."""
 
     approved: bool
@@ -64,14 +63,6 @@ class Assessment(NamedTuple):
     def is_by_person(self) -> bool:
         """Whether a person was asked."""
         return self.reviewer.startswith("person")
-
-
-class _Verdict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-    scores: dict[str, Score]
-    feedback: str
-    approved: bool
 
 
 def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
@@ -114,10 +105,10 @@ def summed(before: Usage | None, usage: Usage) -> Usage:
     return Usage(**{name: getattr(totals, name) for name in Usage.model_fields})
 
 
-def _verdict(text: str) -> _Verdict:
+def _verdict(text: str) -> Review:
     value = answer_json(text)
     try:
-        return _Verdict.model_validate(value)
+        return Review.model_validate(value)
     except ValidationError as error:
         raise ValueError("; ".join(problems(error))[:MAX_PROBLEM_CHARS]) from None
 

@@ -5,7 +5,7 @@ References are URLs, files, issues, pull requests, and those of the user's own k
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import shares, with_message
@@ -16,6 +16,7 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import Fuel, LinearPattern, mark_of, one_line
 from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.value import Value
 
 MAX_VALUE_CHARS = 2_000
 """A longer match is no reference but data."""
@@ -176,7 +177,7 @@ DEFAULT_TOOLS = {"url": "fetch_url", "file": "read_file", "issue": "read_issue",
 _UNFINISHED = frozenset({"cancelled", "not_run"})
 
 
-class Lookup(NamedTuple):
+class Lookup(Value):
     """A reference with the call that resolves it, or with why there is none."""
 
     reference: Reference

@@ -16,6 +16,7 @@ from orga.workflows.types.recall import (
     Recollection,
 )
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.stop_words import COMMONEST, OF_TALK
 from orga.workflows.types.text import one_line
 
 RECENT = 5
@@ -38,18 +39,7 @@ MAX_RECALLED_TAINT = 50
 MAX_NAME_CHARS = 200
 MAX_ERROR_CHARS = 300
 
-_STOP_WORDS = """
-about above after again against almost already also although always among another anybody anything around away back
-because become been before begin being below better between both came cannot come comes could does doing done down
-during each either else enough even ever every everything find first from gets give given goes going gone have having
-here hers herself himself however instead into itself just keep know known last later least less like made make makes
-many maybe might more most much must myself need needs neither never none nothing often once only onto other others ours
-ourselves over perhaps please same says seem seems shall should show since some something soon still such take tell than
-that their theirs them themselves then there these they thing things this those though through thus together under until
-upon used using very want wants well went were what whatever when where whether which while whom whose will with within
-without would yeah your yours yourself
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+STOP_WORDS = COMMONEST | OF_TALK
 """That say nothing about what is talked of; shorter ones are no terms anyway."""
 
 

@@ -1,8 +1,9 @@
 """What a model's reply is: calls to judge, an answer, or something that needs repair."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.value import Value
 
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback; one more ends the run as `error`."""
@@ -28,7 +29,7 @@ _DETAIL: dict[Kind, str] = {
 }
 
 
-class ClassifiedReply(NamedTuple):
+class ClassifiedReply(Value):
     """A reply with what it is."""
 
     reply: Reply

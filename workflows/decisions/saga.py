@@ -4,7 +4,6 @@ What is told of a saga: each step and each compensation, with what the tools sai
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -20,6 +19,7 @@ from orga.workflows.types.recovery import FAILED, Outcome, Recovery, RecoveryStr
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.value import Value
 
 INTERRUPTED = "the run was interrupted, and no time was left for it"
 
@@ -169,7 +169,7 @@ MIN_SHOWN_BYTES = 200
 Specs = Callable[[str], ToolSpec | None]
 
 
-class Course(NamedTuple):
+class Course(Value):
     """How a saga went."""
 
     steps: Sequence[SagaStep]

@@ -1,11 +1,12 @@
 """What stands between a reply and its effects, in order, and what may follow what: read by loop, journal and laws."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from orga.workflows.types.gate import Decision
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.value import Value
 
 StageName = Literal["approval", "budget", "check", "critics", "confirmation"]
 
@@ -57,7 +58,7 @@ def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
     return setup.is_reviewed(call)
 
 
-class Stage(NamedTuple):
+class Stage(Value):
     """One stage of the way: what is said in it."""
 
     name: StageName

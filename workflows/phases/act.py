@@ -5,7 +5,6 @@ again under the key that they had: each passes the gate like any call.
 """
 
 import asyncio
-from typing import NamedTuple
 
 from temporalio import workflow
 
@@ -31,10 +30,11 @@ from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import DeadLetter, Outcome
+from orga.workflows.types.value import Value
 from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 
-class Acted(NamedTuple):
+class Acted(Value):
     """A reply with one outcome for each of its calls, in call order."""
 
     reply: Reply

@@ -1,7 +1,7 @@
 """Gate: a verdict for all that is proposed. Only this module makes an `AllowedCall`, and only that is carried out."""
 
 from collections.abc import Callable
-from typing import Concatenate, NamedTuple, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
 
@@ -21,12 +21,13 @@ from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.value import Value
 
 ENDING_S = 3.0
 """For the gate's word on what an ending brings: the run's time may be up already."""
 
 
-class AllowedCall(NamedTuple):
+class AllowedCall(Value):
     """A call that the gate allowed, exactly as it stands here."""
 
     call: ToolCall
@@ -37,7 +38,7 @@ class AllowedCall(NamedTuple):
     """Who has approved it, where somebody had to."""
 
 
-class GateResult(NamedTuple):
+class GateResult(Value):
     """A call and what the gate decided; `permitted` is set when it is allowed."""
 
     call: ToolCall
@@ -67,7 +68,7 @@ def conclusion(
     return lambda state: take_in(state, *args, **kwargs)
 
 
-class Gated(NamedTuple):
+class Gated(Value):
     """A reply whose every call, or whose answer, has its verdict."""
 
     classified: ClassifiedReply

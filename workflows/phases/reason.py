@@ -7,7 +7,6 @@ is made once more with half of it.
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -33,12 +32,13 @@ from orga.workflows.types.context import ContextRef, ReasonRequest, record_diges
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.ranges import length
+from orga.workflows.types.value import Value
 
 HEARTBEAT_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60
 
 
-class ModelCall(NamedTuple):
+class ModelCall(Value):
     """An activity that answers with a `Reply`."""
 
     activity: str
@@ -137,14 +137,14 @@ def _call(run: Run, plan: Compaction) -> ModelCall:
 MAX_ATTEMPTS = 10
 
 
-class Proposed(NamedTuple):
+class Proposed(Value):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
     classified: ClassifiedReply
     seen: Conversation
 
 
-class NoReply(NamedTuple):
+class NoReply(Value):
     """The model call did not succeed."""
 
     detail: str
@@ -158,7 +158,7 @@ def _reasoning(iteration: int, context: ContextRef) -> ReasonRequest:
     return ReasonRequest(iteration=iteration, context=context)
 
 
-class Turn(NamedTuple):
+class Turn(Value):
     """What the model is asked for: an activity, what its request begins with, and what it answers with."""
 
     activity: str = "reason"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
@@ -31,6 +31,7 @@ from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
+from orga.workflows.types.value import Value
 
 
 async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
@@ -40,7 +41,7 @@ async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcom
     return await execute_attempt(run, permitted, place)
 
 
-class Case(NamedTuple):
+class Case(Value):
     """A call whose attempts are used up, and what is to be done about it."""
 
     permitted: AllowedCall

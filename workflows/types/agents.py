@@ -3,7 +3,7 @@
 from math import fsum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.decision_checks import CheckedDecision, DecisionName
@@ -35,6 +35,18 @@ class Reviewers(Border):
     """Who may decide; empty: anyone who may send updates to the run."""
     expires_s: float = Field(default=86_400.0, ge=0.001, le=31_536_000)
     """Seconds without a decision after which the review counts as failed."""
+
+
+class Review(BaseModel):
+    """What the model of a critic replies, exactly so."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    scores: dict[str, Annotated[float, Field(ge=0, le=1)]]
+    """By dimension of the rubric."""
+    feedback: str
+    approved: bool
+    """The model's own label, which decides nothing."""
 
 
 class Critic(Border):

@@ -58,8 +58,8 @@ def idle_addresses(env: Mapping[str, str]) -> list[str]:
     """Return the variables that name a server for models which nobody asks, since its provider has no key."""
     sites = [SITES[provider] for provider, *_ in DEFAULTS]
     return [
-        f"{site.base_url} is set and {site.key} is not, so {site.provider} is not taken by itself; set the key (any word "
-        f"where the server wants none), or name the model: provider:model"
+        f"{site.base_url} is set and {site.key} is not, so {site.provider} is not taken by itself; set the key (any "
+        "word where the server wants none), or name the model: provider:model"
         for site in sites
         if _value(env, site.base_url) and not _value(env, site.key)
     ]

@@ -7,14 +7,14 @@ from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.output import document
 from orga.client.cli.report.collected import RunReport, collected
-from orga.client.cli.session import session
+from orga.client.cli.session import of_run
 from orga.client.errors import RunFailed
 from orga.client.journal.reading import read_journal
 
 
-async def report(run_id: str, form: Callable[[RunReport], str], config: Path | None) -> int:
+async def report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
     """Write the report; no worker is needed."""
-    async with session(config) as here:
+    async with of_run(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
         result, ended, run = None, "", here.run(run_id)
         if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:

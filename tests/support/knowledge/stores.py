@@ -1,4 +1,7 @@
-"""Every kind of store, each in a place of its own: what holds for one has to hold for all."""
+"""Every kind of store, each in a place of its own: what holds for one has to hold for all.
+
+The fixtures `opens`, `clock` and `store` give each test one of each kind.
+"""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -6,11 +9,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.address import address
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
+from orga.workflows.types.knowledge import StoredItem
+from tests.support.knowledge.items import Clock
 from tests.support.parts.postgres import kept_postgres
 
 
@@ -55,3 +62,23 @@ PLACES: dict[str, Callable[[Path], AbstractAsyncContextManager[OpenStore]]] = {
     "postgres": postgres_place,
 }
 """By the name of the backend: yields what opens stores in a new, empty place."""
+
+
+@pytest.fixture(params=PLACES)
+async def opens(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[OpenStore]:
+    async with PLACES[request.param](tmp_path) as open_store:
+        yield open_store
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(opens: OpenStore, clock: Clock) -> KnowledgeStore:
+    return opens(now=clock)
+
+
+async def all_items(store: KnowledgeStore) -> list[StoredItem]:
+    return [item async for item in store.items()]

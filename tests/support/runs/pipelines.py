@@ -1,5 +1,6 @@
 """Goals with pipelines on a real server: agents with scripts, and the goal's own model, which nobody should ask."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +21,15 @@ from tests.support.runs.loop import Loop
 LEAD = "lead"
 """The goal's own agent."""
 
+CHAIN: dict[str, Any] = {"kind": "chain", "steps": ["finder", "writer"]}
+SURVEY: dict[str, Any] = {"kind": "map_reduce", "map": "reader", "reduce": "editor"}
+ESSAY: dict[str, Any] = {
+    "kind": "director_critic",
+    "director": "writer",
+    "critic": "reviewer",
+    "rubric": {"good": {"weight": 1}},
+}
+
 
 class Told:
     """An agent that answers by what it is told: a function of its task."""
@@ -32,6 +42,20 @@ class Told:
         """Return its answer."""
         self.tasks.append(request.messages[0].text)
         return answers(self._say(self.tasks[-1]))
+
+
+class Waits(Told):
+    """An agent that answers once it is let go."""
+
+    def __init__(self, say: Callable[[str], str]) -> None:
+        super().__init__(say)
+        self.began, self.go = asyncio.Event(), asyncio.Event()
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Wait, then answer."""
+        self.began.set()
+        await self.go.wait()
+        return await super().complete(request, on_text)
 
 
 @asynccontextmanager

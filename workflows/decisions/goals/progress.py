@@ -1,7 +1,7 @@
 """How a goal comes along: quality from scores, their trend, streaks, and what follows without asking a model."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic_core import to_json
 
@@ -12,6 +12,7 @@ from orga.workflows.types.context import text_digest
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.value import Value
 
 GOOD, PARTIAL = 3.5, 2.0
 """Mean scores from which a step is good, and of some use."""
@@ -39,7 +40,7 @@ def quality_of(mean: float) -> Quality:
     return "partial" if mean >= PARTIAL else "failed"
 
 
-class Trend(NamedTuple):
+class Trend(Value):
     """Of the latest rounds."""
 
     average: float

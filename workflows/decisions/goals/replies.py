@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from orga.workflows.types.goals.pursuit import MAX_MEMORY_CHARS, MAX_QUESTION_CHARS, MAX_SUMMARY_CHARS, Scores
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.text import clean_text
+from orga.workflows.types.value import Value
 
 Action = Literal["continue", "adjust", "ask_user", "done", "stuck"]
 
@@ -26,7 +27,7 @@ class Unusable(ValueError):
     """A reply that says nothing which can be gone by, and why."""
 
 
-class Decision(NamedTuple):
+class Decision(Value):
     """What is next, as the model says."""
 
     action: Action
@@ -37,7 +38,7 @@ class Decision(NamedTuple):
     """Of the plan that takes the place of what is open, as the model wrote them."""
 
 
-class Evaluation(NamedTuple):
+class Evaluation(Value):
     """What the model says of one step."""
 
     scores: Scores

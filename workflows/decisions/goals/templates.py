@@ -6,9 +6,9 @@ config is read, and minijinja counts instructions, not bytes: `~`, `|format` and
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES
+from orga.workflows.types.value import Value
 
 FUEL = 2_000
 """Instructions of one rendering: a few for each tag."""
@@ -32,7 +32,7 @@ class TemplateFault(ValueError):
     """What is wrong with a template, and what to do about it."""
 
 
-class Tag(NamedTuple):
+class Tag(Value):
     """A tag of a template."""
 
     line: int

@@ -7,7 +7,7 @@ need be. People outside are told what the run waits for; who cannot be reached h
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -29,6 +29,7 @@ from orga.workflows.phases.control.run import ControlledRun, settle, task_clock
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question
+from orga.workflows.types.value import Value
 
 ATTEMPT_S = 10.0
 WITHIN_S = 3_600.0
@@ -116,7 +117,7 @@ DOUBT_S = 0.001
 """Until an abort that came together with a claim counts after all. The reset is told in the same task, or never."""
 
 
-class _Claim(NamedTuple):
+class _Claim(Value):
     """What the signals of one workflow task say of a reset."""
 
     rewinds: tuple[Rewind, ...]

@@ -9,7 +9,7 @@ ends the workflow task early it runs in the next task, and in this one when it i
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
@@ -20,6 +20,7 @@ from orga.workflows.decisions.control.notifications import commands
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
 from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.value import Value
 
 
 def event_time() -> datetime:
@@ -46,7 +47,7 @@ def wall_time() -> datetime:
         return max(datetime.now(UTC), workflow.now())
 
 
-class Length(NamedTuple):
+class Length(Value):
     """Of the history of this run, so far."""
 
     events: int = 0

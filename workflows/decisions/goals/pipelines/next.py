@@ -1,7 +1,7 @@
 """What is next for a goal with a pipeline: in place of a decider, what its configuration says."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from orga.workflows.decisions.goals.change import told_steps
 from orga.workflows.decisions.goals.pipelines.plans import known_pipeline, own_steps, round_steps
@@ -11,11 +11,12 @@ from orga.workflows.decisions.goals.pursue import with_ending
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.text import one_line
+from orga.workflows.types.value import Value
 
 ERROR_CHARS = 200
 
 
-class Next(NamedTuple):
+class Next(Value):
     """What is next."""
 
     action: Literal["continue", "done", "stuck"]

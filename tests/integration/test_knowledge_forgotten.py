@@ -1,0 +1,66 @@
+"""What every store forgets, and what it keeps."""
+
+from datetime import timedelta
+
+import pytest
+
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.workflows.types.knowledge import Erasure, Provenance
+from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, texts, wish
+from tests.support.knowledge.stores import all_items, clock, opens, store
+
+__all__ = ["clock", "opens", "store"]
+
+
+@pytest.mark.parametrize("text", ["lorries", ""], ids=["by words", "without words"])
+async def test_what_has_expired_is_not_recalled(store: KnowledgeStore, clock: Clock, text: str) -> None:
+    await store.store([a_text("lorries", expires_at=T0 + timedelta(seconds=10))])
+    clock.advance(9.999)
+    assert len(await store.recall(wish(text))) == 1
+    clock.advance(0.001)
+    assert await store.recall(wish(text)) == []
+    assert (await store.facts()).expired == 1
+
+
+async def test_what_has_expired_is_forgotten_when_that_is_asked_for(store: KnowledgeStore, clock: Clock) -> None:
+    """And an older fact that it contradicted stands again; what expires later, or never, stays."""
+    [old] = await store.store([a_fact("the site", "is", "up")])
+    clock.advance(1)
+    await store.store(
+        [
+            a_fact("the site", "is", "down", expires_at=T0 + timedelta(hours=1)),
+            a_text("trams", expires_at=T0 + timedelta(hours=1), **owned("tenant", "acme")),
+            a_text("buses", expires_at=T0 + timedelta(hours=2)),
+            a_text("lorries"),
+        ]
+    )
+    clock.advance(3600)
+    assert (await store.facts()).expired == 2
+    assert await store.forget(Erasure(expired_by=clock(), tenant="acme")) == {"document": 1}
+    assert await store.forget(Erasure(expired_by=clock())) == {"fact": 1}
+    assert (await store.facts()).expired == 0
+    assert sorted(item.text for item in await all_items(store)) == ["buses", "lorries", "the site is up"]
+    assert (kept := await store.get(old.id)) is not None
+    assert kept.contradicted_by == ""
+
+
+async def test_forgetting_takes_exactly_what_is_named(store: KnowledgeStore) -> None:
+    mine = a_fact("x", "is", "1", **owned("user", "acme", "anna"), provenance=Provenance(workflow_id="run-1"))
+    items = [
+        mine,
+        a_fact("x", "is", "1", **owned("user", "acme", "bert"), provenance=Provenance(workflow_id="run-2")),
+        a_text("y", **owned("tenant", "acme"), provenance=Provenance(workflow_id="run-1", source="docs/a.md")),
+        a_text("z", **owned("tenant", "")),
+        a_text("w", **owned("global")),
+    ]
+    await store.store(items)
+    assert await store.forget(Erasure(user="anna", workflow_id="run-2")) == {}
+    assert await store.forget(Erasure(user="anna", workflow_id="run-1")) == {"fact": 1}
+    assert await store.forget(Erasure(subject="x")) == {"fact": 1}
+    assert await store.forget(Erasure(source="docs/a.md")) == {"document": 1}
+    assert await store.forget(Erasure(tenant="")) == {"document": 1}
+    assert [item.text for item in await all_items(store)] == ["w"]
+    with pytest.raises(KnowledgeError, match="nothing says what is to be forgotten"):
+        await store.forget(Erasure())
+    await store.store([mine])
+    assert texts(await store.recall(wish("x", reader=mine.owner))) == ["x is 1"]

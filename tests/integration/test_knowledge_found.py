@@ -1,0 +1,82 @@
+"""What every store finds, and in which order."""
+
+import pytest
+
+from orga.activities.knowledge.ports import KnowledgeStore
+from tests.support.knowledge.items import Clock, a_text, texts, wish
+from tests.support.knowledge.stores import clock, opens, store
+
+__all__ = ["clock", "opens", "store"]
+
+
+async def test_nothing_is_recalled_below_the_threshold(store: KnowledgeStore) -> None:
+    await store.store([a_text("the canteen opens at noon")])
+    assert await store.recall(wish("restart payment service")) == []
+    [found] = await store.recall(wish("canteen restart payment service", threshold=0.0))
+    assert await store.recall(wish("canteen restart payment service", threshold=found.score + 0.001)) == []
+
+
+async def test_words_of_other_forms_and_misspelt_ones_are_found(store: KnowledgeStore) -> None:
+    await store.store([a_text("restarting the schedulers"), a_text("the canteen opens at noon")])
+    for text in ("restart scheduler", "RESTARTS", "scheduelr restarting"):
+        assert texts(await store.recall(wish(text))) == ["restarting the schedulers"]
+
+
+async def test_accents_and_other_scripts_are_found(store: KnowledgeStore) -> None:
+    await store.store([a_text("Das Büro öffnet um neun"), a_text("支付服务 监听 端口"), a_text("Платёжный сервис")])
+    assert texts(await store.recall(wish("buro"))) == ["Das Büro öffnet um neun"]
+    assert texts(await store.recall(wish("监听"))) == ["支付服务 监听 端口"]
+    assert texts(await store.recall(wish("платежный"))) == ["Платёжный сервис"]
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "a OR", "NEAR(a b)", "text:x", "* ^ -", "(((", "'; DROP TABLE items", "the", "%_\\", "\0", "x" * 9999]
+)
+async def test_no_query_is_taken_for_syntax(store: KnowledgeStore, text: str) -> None:
+    await store.store([a_text("a quiet text")])
+    await store.recall(wish(text, threshold=0.0))
+    assert (await store.facts()).counts == {"document": 1}
+
+
+async def test_without_words_the_newest_come_first(store: KnowledgeStore, clock: Clock) -> None:
+    for n in range(4):
+        clock.advance(1)
+        await store.store([a_text(f"text {n}")])
+    assert texts(await store.recall(wish(limit=3))) == ["text 3", "text 2", "text 1"]
+
+
+async def test_a_directory_and_a_language_are_exact(store: KnowledgeStore) -> None:
+    await store.store(
+        [
+            a_text("rules of api", kind="convention", directory="src/api"),
+            a_text("rules of the root", kind="convention"),
+            a_text("rules of web", kind="convention", directory="web"),
+            a_text("rules of python", kind="convention", language="python"),
+        ]
+    )
+    assert texts(await store.recall(wish("rules", directory="src/api"))) == ["rules of api"]
+    assert texts(await store.recall(wish("", directory="src/api"))) == ["rules of api"]
+    assert sorted(texts(await store.recall(wish("", directory="")))) == ["rules of python", "rules of the root"]
+    assert texts(await store.recall(wish("", language="python"))) == ["rules of python"]
+    assert texts(await store.recall(wish("rules", directory="src"))) == []
+
+
+async def test_an_output_is_recalled_only_where_it_is_asked_for(store: KnowledgeStore) -> None:
+    await store.store([a_text("the report", kind="output"), a_text("a memory of the report", kind="memory")])
+    assert texts(await store.recall(wish("report"))) == ["a memory of the report"]
+    assert texts(await store.recall(wish("report", kinds=("output",)))) == ["the report"]
+
+
+async def test_as_many_are_found_as_are_wanted(store: KnowledgeStore) -> None:
+    await store.store([a_text(f"lorry number {n}") for n in range(120)])
+    assert len(await store.recall(wish("lorry", limit=100))) == 100
+
+
+async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) -> None:
+    lorries, bicycles = a_text("lorries", key="k"), a_text("bicycles", key="k")
+    await store.store([lorries])
+    stored = await store.store([lorries, bicycles, lorries])
+    assert [each.change for each in stored] == ["unchanged", "updated", "updated"]
+    [found] = await store.recall(wish("lorries"))
+    assert (found.item.text, found.score) == ("lorries", 1.0)
+    assert await store.recall(wish("bicycles", threshold=0.1)) == []

@@ -1,0 +1,82 @@
+"""Steps of pipelines that are denied, or do not finish."""
+
+from collections.abc import Callable
+
+from temporalio.client import Client
+
+from orga.activities.ports import Judgement, ModelError, ModelRequest, Proposal
+from orga.testing import answers
+from orga.workflows.types.messages import Reply
+from tests.support.model.goals import GoalModel
+from tests.support.runs.pipelines import CHAIN, LEAD, Told, a_pipeline, line
+
+
+class DenyTask:
+    """A policy engine that denies what is delegated to an agent."""
+
+    is_embedded = True
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Deny it."""
+        call = proposal.call
+        is_it = call is not None and call.name == "delegate" and call.arguments["agent"] == self._agent
+        return Judgement(not is_it, "not that one")
+
+
+class DenyAnswer:
+    """A policy engine that denies answers of one agent which hold a word."""
+
+    is_embedded = True
+
+    def __init__(self, agent: str, word: str) -> None:
+        self._agent, self._word = agent, word
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Deny them."""
+        is_it = proposal.agent == self._agent and self._word in (proposal.answer or "")
+        return Judgement(not is_it, "no such words")
+
+
+async def test_a_denied_step_has_no_effect_and_the_goal_says_where_it_got_stuck(client: Client) -> None:
+    model = GoalModel(summary=answers("only the finding: 42"))
+    writer = Told(lambda _: "never")
+    agents = {"finder": Told(lambda _: "found 42"), "writer": writer}
+    async with a_pipeline(client, {**CHAIN, "attempts": 3}, agents, model=model, engine=DenyTask("writer")) as (
+        loop,
+        _,
+        _,
+    ):
+        pursued = await line(loop)
+    assert (pursued.reason, pursued.result.output) == ("stuck", "only the finding: 42")
+    assert pursued.result.termination.detail.startswith("step-2 failed: [Policy denied]")
+    assert (writer.tasks, model.turns) == ([], ["summary"])
+    assert [(step.status, step.attempts) for step in pursued.result.steps] == [("done", 1), ("failed", 1)]
+
+
+async def test_an_agent_that_does_not_finish_is_begun_again_where_that_is_allowed(client: Client) -> None:
+    class FallsOnce(Told):
+        async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+            said = await super().complete(request, on_text)
+            if len(self.tasks) == 1:
+                raise ModelError("refused", "not now", retryable=False)
+            return said
+
+    finder = FallsOnce(lambda _: "found 42")
+    agents = {"finder": finder, "writer": Told(lambda _: "It is 42.")}
+    async with a_pipeline(client, {**CHAIN, "attempts": 2}, agents) as (loop, _, _):
+        pursued = await line(loop)
+    assert (pursued.reason, pursued.result.output, len(finder.tasks)) == ("completed", "It is 42.", 2)
+    assert [step.attempts for step in pursued.result.steps] == [2, 1]
+    assert [each.data["status"] for each in pursued.journal if each.event == "StepExecuted"] == ["failed", "ok", "ok"]
+
+
+async def test_an_answer_that_the_gate_denies_is_written_anew_by_the_model(client: Client) -> None:
+    model = GoalModel(summary=answers("nothing to tell"))
+    agents = {"finder": Told(lambda _: "found"), "writer": Told(lambda _: "a secret")}
+    async with a_pipeline(client, CHAIN, agents, model=model, engine=DenyAnswer(LEAD, "secret")) as (loop, _, _):
+        pursued = await line(loop)
+    assert (pursued.reason, pursued.result.output, model.turns) == ("completed", "nothing to tell", ["summary"])
+    assert "[Policy denied] no such words" in model.asked[0][1]

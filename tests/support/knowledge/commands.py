@@ -1,0 +1,43 @@
+"""`orga knowledge` in a folder of the test's own, whose store is empty."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.client.cli.main import run_command
+
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+
+
+def told(capsys: Shown, *arguments: str) -> str:
+    """Run a command that has to end well, and return its standard output."""
+    assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def read(capsys: Shown, *arguments: str) -> Any:
+    """Return what a command says to scripts."""
+    return json.loads(told(capsys, *arguments, "--json"))
+
+
+def refused(capsys: Shown, *arguments: str) -> str:
+    """Run a command that has to be refused by one line, and return that."""
+    assert run_command(["knowledge", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    return shown.err
+
+
+def found(capsys: Shown, *arguments: str) -> list[dict[str, Any]]:
+    """Return all that a reader finds."""
+    return read(capsys, "search", "--threshold", "0", "--limit", "100", *arguments)
