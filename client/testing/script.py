@@ -97,7 +97,7 @@ class ScriptedModel:
         self.given.append(request)
         request = bare(request)
         self.seen.append(request)
-        step = self._step(request)
+        step = self._due(request)
         try:
             await asyncio.sleep(self._delay_s)
             reply = await _said(step, request)
@@ -107,7 +107,7 @@ class ScriptedModel:
         on_text(reply.text)
         return reply
 
-    def _step(self, request: ModelRequest) -> Step:
+    def _due(self, request: ModelRequest) -> Step:
         number = len(self.seen)
         if number <= len(self._steps):
             return self._steps[number - 1]

@@ -80,7 +80,7 @@ def as_tool(function: Function) -> Tool:
     Raises:
         ConfigError: It cannot be offered to a model; the text says what to change.
     """
-    if not callable(function):
+    if not callable(function) and hasattr(function, "spec"):
         return function
     try:
         return PythonFunction(function)

@@ -6,6 +6,7 @@ from temporalio.client import Client
 from tests.support.model.scripted import answers
 
 from orga.activities.ports import Judgement, ModelError, ModelRequest, Proposal
+from orga.testing import answers
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel
 from tests.support.runs.pipelines import CHAIN, LEAD, Told, a_pipeline, line
