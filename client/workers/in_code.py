@@ -80,8 +80,10 @@ def as_tool(function: Function) -> Tool:
     Raises:
         ConfigError: It cannot be offered to a model; the text says what to change.
     """
-    if not callable(function) and hasattr(function, "spec"):
-        return function
+    if not callable(function):
+        if hasattr(function, "spec"):
+            return function
+        raise ConfigError(f"tool {function!r}: it is neither a function nor a tool")
     try:
         return PythonFunction(function)
     except (TypeError, ValueError) as error:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from temporalio.client import Client
-from tests.support.model.scripted import answers
 
 from orga.activities.ports import Judgement, ModelError, ModelRequest, Proposal
 from orga.testing import answers
