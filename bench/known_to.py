@@ -20,8 +20,12 @@ FEATURES = {
 }
 """What in a name, between its underscores, or in a text is of the feature."""
 
-NOT_OF_IT = {"critics": re.compile(r"workflows/(decisions|types)/goals/pipelines\b")}
-"""The critic of a pipeline is an agent that does a step: a word of the plan."""
+_FOR_READERS = r"client/journal/vocabulary\.py"
+NOT_OF_IT = {
+    "critics": re.compile(rf"workflows/(decisions|types)/goals/pipelines\b|{_FOR_READERS}"),
+    "sagas": re.compile(_FOR_READERS),
+}
+"""The critic of a pipeline is an agent that does a step: a word of the plan. A vocabulary explains words to readers."""
 
 LOOP_TOOLS = ("DELEGATE", "TERMINATE", "DECIDE", "SAGA", "ASK_USER")
 """Their constants."""

@@ -32,7 +32,7 @@ EVENTS: dict[str, Event] = {
         "Older messages or results no longer stand before the model.",
         "strategy messages_dropped messages_masked summary usage fields_cut unused",
     ),
-    "ModelFailedOver": Event("A model gave way to the next of its tier.", "model to kind error"),
+    "ModelFailedOver": Event("A model gave way to the next of its tier.", "from to why"),
     "ReasoningComplete": Event(
         "The model's reply: calls, or an answer.", "actions finish usage cost_usd model turn left_out repaired"
     ),
@@ -92,8 +92,10 @@ EVENTS: dict[str, Event] = {
     "StepOverridden": Event("A person has put another tool in place of a step's.", "step skill"),
     "MemoryCompressed": Event("What a goal keeps in mind was made shorter.", "before after taken"),
     "DecisionMade": Event("What a goal does next.", "action by confidence reason"),
-    "Delivered": Event("The answer of a goal was brought to a channel.", "channel kind"),
-    "DeliveryFailed": Event("It could not be brought there; `orga requeue` sends it again.", "channel kind error"),
+    "Delivered": Event("The answer of a goal was brought to a channel.", "name kind attempts"),
+    "DeliveryFailed": Event(
+        "It could not be brought there; `orga requeue` sends it again.", "name kind error attempts"
+    ),
     "BuildChanged": Event("Workflow code of another build decides from here on.", "before build"),
     "PastMissing": Event("The server has no longer what came before.", "detail"),
     "Terminated": Event(

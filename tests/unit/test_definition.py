@@ -90,5 +90,5 @@ def test_another_sdk_makes_it_itself(made_anew: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_the_sdk_that_is_locked_is_known() -> None:
-    """Another one is left to itself, and starts cost three times as much: look through `light.py` and go on."""
+    """Another one is left to itself, and sandboxes cost three times as much: look through `light.py` and go on."""
     assert definition.knows_sdk()

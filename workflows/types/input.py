@@ -17,8 +17,7 @@ from orga.workflows.types.tools import ToolProfile
 if TYPE_CHECKING:
     from orga.workflows.types.loop_settings import LoopSettings
 
-_LONGEST = 4_000
-_LONGEST_NAME = 255
+_LONGEST, _LONGEST_NAME = 4_000, 255
 
 Place = TypeVar("Place", str, Path)
 
