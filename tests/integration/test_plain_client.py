@@ -190,7 +190,7 @@ async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -
 
     assert [told for event in history["events"] if (told := summarised(event))] == [
         ("prepare", "agent default"),
-        ("reason", "iteration 1"),
+        ("reason", None),
         ("gate", "iteration 1: look README.md; fetch README.md"),
         ("look", "README.md"),
         ("reason", "iteration 2, after a denial: fetch README.md"),

@@ -1,7 +1,8 @@
 """What the Temporal UI shows beside an activity: the UI puts its type before it, so no summary repeats that.
 
 What a model call decides stands beside the gate that is asked about it; what the gate refused, beside the next model
-call. Both are known where the activity is scheduled, and cost no event.
+call. Both are known where the activity is scheduled, and cost no event. What can be seen beside it is not said again:
+each has some 50 bytes, and a history no more than 1.05 times those of a loop written by hand (bench, a).
 """
 
 from collections.abc import Iterable
@@ -22,14 +23,22 @@ def of_call(call: ToolCall, spec: ToolSpec) -> str | None:
     return call_argument(call, spec) or None
 
 
-def of_reason(state: AgentState) -> str:
-    """Return which iteration a model call begins, and what the gate refused before it."""
-    refused = f", after a denial: {state.refused}" if state.refused else ""
-    return one_line(f"iteration {state.iteration + 1}{refused}", LINE_CHARS)
+def of_reason(state: AgentState) -> str | None:
+    """Return what the gate refused before a model call, with the iteration that the call begins; None where nothing.
+
+    Its activity id is the iteration: 46 bytes in each are what keeps histories as small as a bare loop's.
+    """
+    refused = state.refused
+    return one_line(f"iteration {state.iteration + 1}, after a denial: {refused}", LINE_CHARS) if refused else None
 
 
-def of_gate(request: GateRequest) -> str:
-    """Return which iteration the gate is asked in, and what was decided that it judges."""
+def of_gate(request: GateRequest) -> str | None:
+    """Return which iteration the gate is asked in, and what was decided that it judges.
+
+    None of a reply with one call: that stands beside its tool, or was denied and stands beside the next model call.
+    """
+    if request.purpose == "reply" and len(request.calls) == 1:
+        return None
     before = "before the first iteration" if not request.iteration else f"iteration {request.iteration}"
     return one_line(f"{before}: {_judged(request)}", LINE_CHARS)
 
