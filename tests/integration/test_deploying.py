@@ -65,6 +65,7 @@ def test_a_new_version_takes_new_runs_and_leaves_the_old_ones_where_they_are(
         assert shlex.join(first_command) in alone["remedy"]
         deployed(temporal, first_command)
         started(orga, "of-one")
+        started(orga, "left")
         with orga.started("worker", "--deployment", "shop") as second:
             two, second_command = polling(second)
             deployed(temporal, second_command)
@@ -80,7 +81,8 @@ def test_a_new_version_takes_new_runs_and_leaves_the_old_ones_where_they_are(
     lacking = orga("run", "What is the retry limit?")
     assert lacking.code == 6
     assert f"go to version shop.{two}, of which no worker polls" in lacking.err
-    assert f"no worker of version shop.{one} answers" in orga("status", "of-one").err
+    assert f"no worker of version shop.{one} answers" in orga("status", "left").err
+    assert "ended      aborted" in orga("status", "of-one").out, "the history tells what has ended"
 
 
 def test_what_cannot_be_a_deployment_is_bad_usage(orga: Orga) -> None:

@@ -24,6 +24,8 @@ _AMOUNTS = frozenset(
     ["every", "never", "none", "once", "twice", "half", "einmal", "zweimal", "nie", "halb", "daily", "unlimited"]
 )
 
+_ASKED = re.compile(r"[^\n?]+\?")
+
 _ONE = re.compile(
     r"(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bfirst )(?<!\bwhich )(?<!\bother )"
     r"\bone (?!of |that |who |is )\w",
@@ -52,7 +54,7 @@ def finding_in(passage: Passage, question: Question, lexicon: Lexicon) -> Findin
 def _finding(
     unit: Unit, question: Question, lexicon: Lexicon, around: dict[int, float], head: dict[int, float]
 ) -> Finding | None:
-    inside = lexicon.strengths(stems(unit.text))
+    inside = lexicon.strengths(stems(_without_question(unit.text, question.text)))
     if not inside or (question.wants_number and not _has_amount(unit.text)) or _is_mixed(unit, question.terms):
         return None
     best = {place: _CONTEXT * strength for place, strength in around.items()}
@@ -61,11 +63,20 @@ def _finding(
     exact = [place for place, term in enumerate(question.terms) if term.is_exact]
     if any(max(inside.get(place, 0.0), around.get(place, 0.0)) < 1.0 for place in exact):
         return None
-    rest = [place for place in range(len(question.terms)) if place not in exact and not lexicon.is_part[place]]
+    others = [place for place in range(len(question.terms)) if place not in exact and not lexicon.is_part[place]]
+    rest = [place for place in others if not question.terms[place].is_added] or others
     if rest and (not any(place in inside or place in head for place in rest) and not any(p in inside for p in exact)):
         return None
     coverage = _part(rest, best, lexicon)
     return Finding(unit, _part(range(len(question.terms)), best, lexicon)) if coverage >= ANSWERS else None
+
+
+def _without_question(text: str, question: str) -> str:
+    """Return the text without what the question asks, and what was added to it: who says the same does not answer."""
+    first, *added = question.split("\n")
+    for asked in (*_ASKED.findall(first), *added):
+        text = re.sub(r"\s+".join(map(re.escape, asked.split())), " ", text, flags=re.IGNORECASE)
+    return text
 
 
 def _part(places: Iterable[int], strengths: dict[int, float], lexicon: Lexicon) -> float:

@@ -31,6 +31,11 @@ _QUANTITY = re.compile(
     re.I,
 )
 _AND = re.compile(r"\b(?:and|und)\b|\?\s", re.I)
+_BACK = re.compile(
+    r"\b(?:it|its|he|him|his|she|her|they|them|their|this|that|er|es|sie|ihn|ihm|ihr|ihre|sein|seine|dessen|deren)\b",
+    re.I,
+)
+"""What refers to the name that was said before."""
 _OWN = 2
 """Words that each part of a question has, where it asks two things."""
 _LISTING = re.compile(r"\b(?:list|which|what|show)\b.{0,30}\b(?:files|documents|folders?|directory)\b", re.I)
@@ -45,6 +50,8 @@ class Term:
     weight: float = 1.0
     is_exact: bool = False
     """A name or a number: nothing stands for it, and no passage answers without it."""
+    is_added: bool = False
+    """Of guidance that was added to the question: it says where to look, and answers need not hold it."""
     alike: tuple[str, ...] = ()
     """Words that mean nearly the same."""
 
@@ -92,8 +99,9 @@ def _question(asked: list[str]) -> Question:
     language = language_of(words(text))
     rest = _QUANTITY.sub(" ", rest)
     latest = _words_of(asked[-1]) if len(asked) > 1 else frozenset[str]()
+    added = frozenset(words("\n".join(asked[1:]))) - _words_of(asked[0] if asked else "")
     names = names_in(rest, language)
-    singles = _singles(rest, latest, language, {folded(name) for name in names})
+    singles = _singles(rest, latest, added, language, {folded(name) for name in names})
     terms = _distinct([*_named(names), *_compounds(rest), *singles])
     phrases = {term.stems for term in terms}
     pairs = tuple((a, b) for a, b in pairwise(singles) if a.stems != b.stems and a.stems + b.stems not in phrases)
@@ -115,13 +123,16 @@ def _words_of(text: str) -> frozenset[str]:
     return frozenset(words(text))
 
 
-def _singles(text: str, latest: frozenset[str], language: Language, names: set[str]) -> list[Term]:
+def _singles(
+    text: str, latest: frozenset[str], added: frozenset[str], language: Language, names: set[str]
+) -> list[Term]:
     found: list[Term] = []
     for part in parts(text):
         word = folded(part)
         if is_content(word, language) and word not in TASK_WORDS[language]:
             weight = 1.5 if word in latest else 1.0
-            found.append(Term((stem(word),), part, weight, is_exact=word in names or stem(word).isdigit()))
+            is_exact = word in names or stem(word).isdigit()
+            found.append(Term((stem(word),), part, weight, is_exact, is_added=word in added))
     return found
 
 
@@ -156,14 +167,14 @@ def _distinct(terms: list[Term]) -> tuple[Term, ...]:
 def parts_of(question: Question) -> tuple[Question, ...]:
     """Return the two questions of one that asks "how is it made and who pays for it"; none of any other.
 
-    Each has two words at least. Names and numbers of the first go with the second, unless that has its own.
+    Each has two words at least. Names and numbers of the first go with the second where that refers back and has none.
     """
     texts = _AND.split(question.text, maxsplit=1)
     halves = [[term for term in question.terms if _is_in(term, text)] for text in texts]
     if len(halves) < _OWN or any(sum(not term.is_exact for term in half) < _OWN for half in halves):
         return ()
     named = [term for term in halves[0] if term.is_exact]
-    if not any(term.is_exact for term in halves[1]):
+    if _BACK.search(texts[1]) and not any(term.is_exact for term in halves[1]):
         halves[1] = [*named, *halves[1]]
     return tuple(
         replace(question, text=text, terms=tuple(half), wants_number=_QUANTITY.search(text) is not None)

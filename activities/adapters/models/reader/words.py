@@ -25,8 +25,23 @@ _NUMBER_WORDS = {
     "10": "ten zehn",
     "11": "eleven elf",
     "12": "twelve zwolf",
+    "13": "thirteen dreizehn",
+    "14": "fourteen vierzehn",
+    "15": "fifteen funfzehn",
+    "16": "sixteen sechzehn",
+    "17": "seventeen siebzehn",
+    "18": "eighteen achtzehn",
+    "19": "nineteen neunzehn",
     "20": "twenty zwanzig",
     "30": "thirty dreissig",
+    "40": "forty vierzig",
+    "50": "fifty funfzig",
+    "60": "sixty sechzig",
+    "70": "seventy siebzig",
+    "80": "eighty achtzig",
+    "90": "ninety neunzig",
+    "100": "hundred hundert",
+    "1000": "thousand tausend",
 }
 NUMBERS = {word: digits for digits, words in _NUMBER_WORDS.items() for word in words.split()}
 """Digits by word, so that `12` meets `twelve`."""
