@@ -67,8 +67,8 @@ def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
     carried_out: list[RewindPlan] = []
 
     @asynccontextmanager
-    async def session(config: object) -> AsyncGenerator[Any]:
-        yield SimpleNamespace(client=None)
+    async def of_run(named: str, config: object) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(client=None), named
 
     async def plan_rewind(*_: object) -> RewindPlan:
         return RewindPlan(BOUNDARY, (), effects)
@@ -77,7 +77,7 @@ def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
         carried_out.append(plan)
         return "r2"
 
-    for replaced in (session, plan_rewind, carry_out):
+    for replaced in (of_run, plan_rewind, carry_out):
         monkeypatch.setattr(command, replaced.__name__, replaced)
     monkeypatch.setattr("sys.stdin", StringIO())
     if is_rewound:

@@ -170,6 +170,7 @@ PARTS = (
                 "is_standing",
                 "is_over",
                 "last",
+                "refused",
                 "iteration",
                 "usage",
                 "tool_calls",
@@ -190,7 +191,7 @@ PARTS = (
             "forked_from",
         ),
         20_000,
-        "numbers, ids, and a line for people",
+        "numbers, ids, and two lines for people",
     ),
     Part(("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"),
 )
