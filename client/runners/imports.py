@@ -79,7 +79,7 @@ class QuickImport:
         """Return whether all that is imported from it is there; modules of ours, in a package of ours, are brought."""
         if type(package) is not ModuleType:  # the SDK's proxy of a restricted package says what may be had of it
             return False
-        held = package.__dict__
+        held = vars(package)
         return all(name in held or self._module(f"{package.__name__}.{name}") is not None for name in names)
 
 
@@ -92,7 +92,7 @@ def _run(name: str, modules: dict[str, ModuleType]) -> ModuleType | None:
     if spec is None or spec.loader is None:
         return None
     module = ModuleType(name)
-    held: dict[str, Any] = module.__dict__
+    held: dict[str, Any] = vars(module)
     held |= {"__spec__": spec, "__loader__": spec.loader, "__file__": spec.origin, "__package__": spec.parent}
     if spec.submodule_search_locations is not None:
         held["__path__"] = spec.submodule_search_locations

@@ -5,7 +5,7 @@ once more, so the class that it makes has the same handlers under the same names
 """
 
 from collections.abc import Callable
-from copy import copy
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -51,14 +51,13 @@ def _take(cls: type[Any], known: Any) -> None:
         return {name: getattr(getattr(cls, each.fn.__name__), definition) for name, each in handlers.items()}
 
     run_fn = getattr(cls, known.run_fn.__name__)
-    made = copy(known)
-    for field, value in {
-        "cls": cls,
-        "run_fn": run_fn,
-        "signals": own(known.signals, "__temporal_signal_definition"),
-        "queries": own(known.queries, "__temporal_query_definition"),
-        "updates": own(known.updates, "_defn"),
-    }.items():
-        object.__setattr__(made, field, value)
+    made = replace(
+        known,
+        cls=cls,
+        run_fn=run_fn,
+        signals=own(known.signals, "__temporal_signal_definition"),
+        queries=own(known.queries, "__temporal_query_definition"),
+        updates=own(known.updates, "_defn"),
+    )
     setattr(cls, _DEFINITION, made)
     setattr(run_fn, _DEFINITION, made)

@@ -20,7 +20,7 @@ else:
 
         def __init_subclass__(cls) -> None:
             """Read the fields off the annotations."""
-            held = cls.__dict__
+            held = vars(cls)
             cls._fields = cls.__match_args__ = tuple(held.get("__annotations__", ()))
             cls._field_defaults = {name: held[name] for name in cls._fields if name in held}
             for place, name in enumerate(cls._fields):
