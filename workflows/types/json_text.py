@@ -55,6 +55,8 @@ def _marks(data: bytes | bytearray) -> int:
 FINAL_ANSWER = "final_answer"
 """The tool by which a model answers where its provider enforces no schema; no other tool has this name."""
 
+_HALF = re.compile("[\ud800-\udfff]")
+
 MAX_DEPTH = 100
 """Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
 
@@ -66,7 +68,7 @@ def answer_json(text: str) -> Any:
         ValueError: With short feedback for the model, and the position where there is one, in characters from 0.
     """
     body = _unfenced(text.strip())
-    if any("\ud800" <= character <= "\udfff" for character in body):
+    if _HALF.search(body):
         raise ValueError("it holds half a character (a lone surrogate)")
     try:
         value = from_json(body, allow_inf_nan=False)
